@@ -1,0 +1,1 @@
+"""Price history as one checked, aligned array."""

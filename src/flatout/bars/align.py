@@ -1,0 +1,51 @@
+"""From checked rows to a `Panel`: every value at its place in (time, asset), missing bars carried.
+
+A missing bar is not tradable; its prices are the last close and its volume is zero. Before the first bar of a
+symbol there is no price. Nothing is filled backwards. This file knows nothing about files and refuses
+nothing.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from flatout.bars.grid import IntArray
+from flatout.bars.panel import PRICES, BoolArray, FloatArray, Panel
+
+
+def align(
+    rows: pl.DataFrame, symbols: Sequence[str], time: IntArray, bar_seconds: int, extras: Sequence[str] = ()
+) -> Panel:
+    """The panel of `symbols` in that order on the grid `time`, which contains every row's date."""
+    order = {symbol: index for index, symbol in enumerate(symbols)}
+    asset = rows["symbol"].replace_strict(order, return_dtype=pl.Int64).to_numpy()
+    place = np.searchsorted(time, rows["date"].to_numpy()), asset
+    shape = len(time), len(symbols)
+
+    def spread(column: str, empty: float) -> FloatArray:
+        values = np.full(shape, empty)
+        values[place] = rows[column].to_numpy()
+        return values
+
+    present = np.zeros(shape, dtype=np.bool_)
+    present[place] = True
+    close = carry(spread("close", np.nan), present)
+    prices = {name: np.where(present, spread(name, np.nan), close) for name in PRICES}
+    volume = spread("volume", 0.0)
+    return Panel(
+        symbols=tuple(symbols),
+        time=time.astype("datetime64[us]"),
+        bar_seconds=bar_seconds,
+        **prices,
+        volume=volume,
+        tradable=present & (volume > 0),
+        extras={name: spread(f"extra {name}", np.nan) for name in extras},
+        present=present,
+    )
+
+
+def carry(values: FloatArray, known: BoolArray) -> FloatArray:
+    """Along time, the last known value; NaN before the first."""
+    last = np.maximum.accumulate(np.where(known, np.arange(len(values))[:, None], -1), axis=0)
+    return np.where(last >= 0, np.take_along_axis(values, np.maximum(last, 0), axis=0), np.nan)

@@ -1,0 +1,144 @@
+"""From one raw table to checked rows: symbol, time, prices, volume, extras, each with the row number it came
+from.
+
+Refused here is everything that one file alone can show: text where numbers belong, impossible prices,
+duplicates, rows out of order. Bar sizes and grids are the business of `grid.py`; nothing is corrected or
+filled.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from flatout.bars.columns import find_bar_columns, find_extras, find_symbol_column
+from flatout.bars.files import ROW, Table, name_of_file
+from flatout.bars.panel import PRICES
+from flatout.bars.refusal import refusal, refuse_rows
+from flatout.bars.times import microseconds
+
+TOLERANCE = 1e-9  # relative; sources that store single precision round open and high apart
+VALUES = (*PRICES, "volume")
+CORRECT = "Correct or remove such rows."
+
+
+def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl.Series:
+    """The symbol of every row: from its column, else from the file's name, else the caller's `sole`."""
+    path, column = table.path, find_symbol_column(table.path, table.columns, columns)
+    if column is not None:
+        named = table.frame[column].cast(pl.String).str.strip_chars().alias("symbol")
+        shown = pl.DataFrame([named, table.frame[ROW].alias("row")])
+        bad = named.is_null() | (named == "")
+        refuse_rows(path, shown, bad, "the symbol is missing", "Fill it in or remove the row.")
+        return named
+    symbol = name_of_file(path)[0] or sole
+    if symbol is None:
+        raise refusal(
+            path,
+            "there is no symbol column and the file name is no symbol",
+            "Add a column `symbol`, or call the file SYMBOL.csv or SYMBOL-1h.csv in capitals, "
+            "or read this one file with symbols=('SYMBOL',).",
+        )
+    return pl.repeat(symbol, len(table.frame), eager=True).alias("symbol")
+
+
+def checked_rows(
+    table: Table, symbol: pl.Series, extras: Sequence[str] = (), columns: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    """Columns `symbol, row, date` (UTC microseconds), prices, volume and extras, per symbol in time order."""
+    path, names = table.path, symbol.unique(maintain_order=True).to_list()
+    chosen = find_bar_columns(path, table.columns, names, columns or {})
+    chosen |= {f"extra {name}": column for name, column in find_extras(path, table.columns, extras).items()}
+    raw = [table.frame[column].alias(name) for name, column in chosen.items()]
+    rows = pl.DataFrame([symbol, table.frame[ROW].alias("row"), *raw])
+    rows = rows.with_columns(microseconds(path, rows).alias("date"), *numbers(path, rows))
+    check_values(path, rows)
+    check_duplicates(path, rows)
+    rows = rows.reverse() if table.newest_first and is_newest_first(rows) else rows
+    check_order(path, rows)
+    return rows
+
+
+def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
+    """Prices, volume and extras as Float64; text that is no number is quoted in the refusal."""
+    converted = []
+    for name in rows.columns[3:]:
+        raw, label = rows[name], name.removeprefix("extra ")
+        if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Null)):
+            reason = f"the column for {label} holds {raw.dtype}, not numbers"
+            raise refusal(path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0])
+        text = raw.str.strip_chars() if raw.dtype == pl.String else raw
+        value = text.cast(pl.Float64, strict=False)
+        bad = value.is_null() & text.is_not_null() & (text.cast(pl.String) != "")
+        shown = rows.select("symbol", "row", raw.alias("value"))
+        refuse_rows(path, shown, bad, f"{label} is the text {{value!r}}, not a number", CORRECT)
+        if name != label:
+            reason = f"{label} is {{value}}"
+            refuse_rows(
+                path, shown, value.is_infinite().fill_null(False), reason, "Write a number or leave it empty."
+            )
+            value = value.fill_null(float("nan"))
+        converted.append(value.alias(name))
+    return converted
+
+
+def check_values(path: Path, rows: pl.DataFrame) -> None:
+    """Refuse the first row that no market can have produced."""
+    found: list[tuple[int, int, str, pl.Series]] = []
+    for reason, condition in offences().items():
+        bad = rows.select(condition.alias("bad")).to_series()
+        first = bad.arg_max()
+        if first is not None and bad[first]:
+            found.append((first, len(found), reason, bad))
+    if found:
+        _, _, reason, bad = min(found, key=lambda offence: offence[:2])
+        refuse_rows(path, rows, bad, reason, CORRECT)
+
+
+def offences() -> dict[str, pl.Expr]:
+    """What is wrong with a row, as a reason and the condition that finds it."""
+    wrong = {}
+    for name in VALUES:
+        wrong[f"{name} is missing"] = pl.col(name).is_null()
+        wrong[f"{name} is {{{name}}}"] = pl.col(name).is_not_null() & ~pl.col(name).is_finite()
+    for name in PRICES:
+        wrong[f"{name} is {{{name}}}, not above zero"] = pl.col(name).fill_null(1) <= 0
+    wrong["volume is {volume}, below zero"] = pl.col("volume").fill_null(0) < 0
+    wrong["high {high} is below low {low}"] = (pl.col("high") < pl.col("low")).fill_null(False)
+    for name in ("open", "close"):
+        above = pl.col(name) > pl.col("high") * (1 + TOLERANCE)
+        below = pl.col(name) < pl.col("low") * (1 - TOLERANCE)
+        wrong[f"{name} {{{name}}} is outside low {{low}} and high {{high}}"] = (above | below).fill_null(
+            False
+        )
+    return wrong
+
+
+def check_duplicates(path: Path, rows: pl.DataFrame) -> None:
+    again = ~rows.select(pl.struct("symbol", "date").is_first_distinct()).to_series()
+    if not again.any():
+        return
+    first = again.arg_max()
+    assert first is not None
+    symbol, date = rows["symbol"][first], rows["date"][first]
+    before = rows.filter((pl.col("symbol") == symbol) & (pl.col("date") == date))["row"][0]
+    reason = f"the time {spoken(date)} is already in row {before}"
+    refuse_rows(path, rows, again, reason, "Keep one row per symbol and time.")
+
+
+def is_newest_first(rows: pl.DataFrame) -> bool:
+    steps = rows.select(pl.col("date").diff().over("symbol")).to_series().drop_nulls()
+    return len(steps) > 0 and bool((steps < 0).all())
+
+
+def check_order(path: Path, rows: pl.DataFrame) -> None:
+    """Within each symbol time must rise; symbols may follow each other or alternate."""
+    step = rows.select(pl.col("date").diff().over("symbol").fill_null(1)).to_series()
+    shown = rows.select("symbol", "row", pl.from_epoch("date", time_unit="us").alias("date"))
+    refuse_rows(
+        path, shown, step <= 0, "the time {date} is before that of the symbol's previous row", "Sort by time."
+    )
+
+
+def spoken(microsecond: int) -> str:
+    return str(pl.Series([microsecond]).cast(pl.Datetime("us"))[0])

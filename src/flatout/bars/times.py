@@ -1,0 +1,93 @@
+"""From a time column to microseconds since 1970 in UTC.
+
+Read are epoch numbers in s, ms, us or ns (told apart by size: unambiguous from 1973 to 5138), ISO 8601 text
+with or without an offset, and the date and time types of table files. Text and numbers without a zone are
+UTC. One file has one unit and one offset; a named zone with summer time is fine where the type itself carries
+it. This file does not know what a bar is.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from flatout.bars.refusal import refuse_rows
+
+MICROSECONDS = {"s": 1_000_000.0, "ms": 1_000.0, "us": 1.0, "ns": 0.001}
+SMALLEST = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
+OFFSET = r"(?i)^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}[\d:.]*)?\s*(Z|UTC|[+-]\d{2}(?::?\d{2})?)?$"
+FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d", "%Y-%m-%dT%H:%M")
+ACCEPTED = (
+    "Write times as ISO 8601 (2024-01-31, 2024-01-31 09:30:00, 2024-01-31T09:30:00+00:00) "
+    "or as UTC seconds, ms, us or ns since 1970."
+)
+
+
+def microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
+    """The column `date` of `rows` (beside `symbol` and `row`) as UTC microseconds, Int64."""
+    refuse_rows(path, rows, rows["date"].is_null(), "the time is missing", "Remove the row or fill it in.")
+    kind = rows.schema["date"]
+    if kind == pl.Date or isinstance(kind, pl.Datetime):
+        return rows["date"].cast(pl.Datetime("us", getattr(kind, "time_zone", None))).to_physical()
+    if kind.is_numeric():
+        return from_epoch(path, rows, rows["date"])
+    text = rows["date"].cast(pl.String).str.strip_chars()
+    if text[0].replace(".", "", 1).isdigit():
+        number = text.cast(pl.Int64, strict=False)
+        number = text.cast(pl.Float64, strict=False) if number.null_count() else number
+        refuse_rows(
+            path, rows, number.is_null(), "the time {date!r} is no number as in the first row", ACCEPTED
+        )
+        return from_epoch(path, rows, number)
+    return from_text(path, rows, text)
+
+
+def from_epoch(path: Path, rows: pl.DataFrame, number: pl.Series) -> pl.Series:
+    """Epoch numbers; the first decides the unit and the others must agree."""
+    value = number.cast(pl.Float64)
+    bad = ~(value.is_finite() & value.is_between(SMALLEST["s"], 1e20))
+    refuse_rows(path, rows, bad, "the time {date!r} is no time since 1970 in s, ms, us or ns", ACCEPTED)
+    unit = max((unit for unit, least in SMALLEST.items() if value[0] >= least), key=SMALLEST.__getitem__)
+    other = ~value.is_between(SMALLEST[unit], SMALLEST[unit] * 1000, closed="left")
+    refuse_rows(
+        path,
+        rows,
+        other,
+        f"the time {{date!r}} is not in {unit} as in the first row",
+        "Use one unit in the file.",
+    )
+    if number.dtype.is_integer() and unit != "ns":
+        return number.cast(pl.Int64) * int(MICROSECONDS[unit])
+    if number.dtype.is_integer():
+        return number.cast(pl.Int64) // 1000
+    return (value * MICROSECONDS[unit]).round().cast(pl.Int64)
+
+
+def from_text(path: Path, rows: pl.DataFrame, text: pl.Series) -> pl.Series:
+    """ISO 8601 text; the offset is taken off, checked to be the same everywhere, and subtracted."""
+    refuse_rows(path, rows, ~text.str.contains(OFFSET), "the time {date!r} is not understood", ACCEPTED)
+    offset = text.str.extract(OFFSET, 1).fill_null("").str.to_uppercase()
+    body = text.str.replace(r"(?i)\s*(Z|UTC)$", "").str.replace(r"(:\d{2}[\d:.]*)\s*[+-][\d:]+$", "${1}")
+    body = body.str.replace(" ", "T", literal=True)
+    parsed = pl.Series("date", [None], dtype=pl.Datetime("us")).extend_constant(None, len(text) - 1)
+    for form in FORMATS:
+        if not parsed.null_count():
+            break
+        parsed = parsed.fill_null(body.str.to_datetime(form, time_unit="us", strict=False))
+    refuse_rows(path, rows, parsed.is_null(), "the time {date!r} is not understood", ACCEPTED)
+    seconds = {written: offset_seconds(written) for written in offset.unique()}
+    zone = offset.replace_strict(
+        list(seconds), [str(value) for value in seconds.values()], return_dtype=pl.String
+    )
+    reason = f"the time {{date!r}} has another UTC offset than the first, {text[0]!r}"
+    refuse_rows(path, rows, zone != zone[0], reason, "Write all times of the file in UTC.")
+    return parsed.to_physical() - (seconds[offset[0]] or 0) * 1_000_000
+
+
+def offset_seconds(written: str) -> int | None:
+    """ "+05:30" as seconds; no offset at all is None, which differs from a stated zero."""
+    if not written:
+        return None
+    if written in ("Z", "UTC"):
+        return 0
+    digits = written[1:].replace(":", "").ljust(4, "0")
+    return (-1 if written[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)

@@ -1,0 +1,86 @@
+"""`write_bars`: a panel as a Parquet file with a manifest beside it, both written whole or not at all.
+
+The file holds the bars that exist, in the columns `date open high low close volume symbol` and then the
+extras; `date` is the bar's open in UTC. Reading it gives a panel of equal fingerprint when the symbols are
+sorted by name (otherwise pass `symbols=`) and the extras are named. This file knows nothing about where
+panels come from.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from flatout.bars.bar_size import bar_name
+from flatout.bars.check import check_bars, moment
+from flatout.bars.panel import PRICES, Panel
+from flatout.bars.refusal import refusal
+
+
+def write_bars(panel: Panel, path: str | Path) -> Path:
+    """Write `path` (.parquet) and its manifest; returns the manifest's path."""
+    path = Path(path)
+    if path.suffix.lower() != ".parquet":
+        raise refusal(path, "bars are written as .parquet only", "Choose a name that ends in .parquet.")
+    table = to_table(panel)
+    if table.is_empty():
+        raise refusal(path, "the panel has no bars to write", "Check what was read.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_whole(path, lambda part: table.write_parquet(part, compression="zstd"))
+    manifest = path.with_name(f"{path.stem}.manifest.json")
+    text = json.dumps(describe(panel, path, table.height), indent=2) + "\n"
+    replace_whole(manifest, lambda part: part.write_text(text, encoding="utf-8"))
+    return manifest
+
+
+def to_table(panel: Panel) -> pl.DataFrame:
+    """The bars that exist, symbol after symbol in order of time."""
+    written = panel.exists.copy()
+    # A cut panel may begin or end in carried bars: kept, they hold the grid's ends in place.
+    written[[0, -1]] |= np.isfinite(panel.close[[0, -1]])
+    asset, bar = np.nonzero(written.T)
+    columns: dict[str, Any] = {"date": panel.time[bar].astype("datetime64[us]")}
+    columns |= {name: getattr(panel, name)[bar, asset] for name in (*PRICES, "volume")}
+    columns["symbol"] = np.asarray(panel.symbols, dtype=object)[asset]
+    columns |= {name: values[bar, asset] for name, values in panel.extras.items()}
+    table = pl.DataFrame(columns, schema_overrides={"symbol": pl.String})
+    return table.with_columns(pl.col("date").dt.replace_time_zone("UTC"))
+
+
+def describe(panel: Panel, path: Path, rows: int) -> dict[str, Any]:
+    """The manifest: what the file holds and by which sums it can be known again."""
+    return {
+        "file": path.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "fingerprint": panel.fingerprint,
+        "rows": rows,
+        "symbols": list(panel.symbols),
+        "extras": sorted(panel.extras),
+        "first": moment(panel, 0).isoformat(),
+        "last": moment(panel, -1).isoformat(),
+        "bar": bar_name(panel.bar_seconds),
+        "calendar": "always_open" if panel.always_open else "exchange",
+        "gaps": {
+            report.symbol: {
+                "missing_bars": report.missing_bars,
+                "gaps": report.gaps,
+                "longest_gap_bars": report.longest_gap_bars,
+            }
+            for report in check_bars(panel)
+        },
+    }
+
+
+def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside `path` and move into place, so that a reader sees the old file or the new one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""What would it have earned, and can we believe it."""

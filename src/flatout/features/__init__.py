@@ -1,0 +1,1 @@
+"""What the agent may know at bar t: causal, scaled by training rows only, saved with the policy."""

@@ -1,0 +1,1 @@
+"""What happens to an account when an order meets a bar."""

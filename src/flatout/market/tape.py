@@ -1,0 +1,80 @@
+"""`Tape`: bars and features as the arrays that the kernel reads, one row per decision.
+
+Row t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order made then will meet. The last row
+has no next bar and is never traded. Prices before a symbol's first bar do not exist; the tape writes 1 there, and zero volume keeps
+the account from ever owning such an asset.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.arrays import Array, Namespace, take_rows
+from flatout.bars.panel import FloatArray, Panel
+from flatout.errors import RulesError
+from flatout.market.execute import Bar
+
+VOLATILITY_BARS = 48
+
+
+class Tape(NamedTuple):
+    """The market's arrays; nothing in it depends on an account."""
+
+    rows: Array  # (time, 7 * asset): mark, then open high low close volume impact_rate of the next bar
+    features: Array  # (time, asset * feature) of bar t
+    benchmark: Array  # (time,) log return of the next bar when all assets are held equally
+
+
+def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Tape:
+    """The tape of a panel and its (time, asset, feature) features, for accounts that start with this capital (quote currency)."""
+    if features.shape[:2] != panel.close.shape:
+        raise RulesError(
+            f"features are for {features.shape[0]} bars x {features.shape[1]} assets, the panel has "
+            f"{panel.n_bars} x {panel.n_assets}: transform this panel with the recipe"
+        )
+    if not np.isfinite(features).all():
+        raise RulesError("features hold NaN or infinite values: transform them with a fitted recipe, which fills its warm-up")
+    volume = np.where(panel.tradable, panel.volume, 0.0) / capital
+    volatility = trailing_volatility(panel.close)
+    prices = [np.where(np.isfinite(p), p, 1.0) for p in (panel.open, panel.high, panel.low, panel.close)]
+    following = [shift_back(column) for column in (*prices, volume)]
+    # The impact of bar t + 1 is priced with the volatility known at the close of t.
+    later_volume = following[-1]
+    impact = np.where(later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0)
+    rows = np.concatenate([prices[3], *following, impact], axis=1)
+    return Tape(rows, features.reshape(panel.n_bars, -1), shift_back(equal_weight_log_return(panel)))
+
+
+def shift_back(column: FloatArray) -> FloatArray:
+    """Row t shows row t + 1; the last row repeats itself."""
+    return np.concatenate([column[1:], column[-1:]])
+
+
+def log_returns(close: FloatArray) -> FloatArray:
+    """Close to close, 0 for the first bar and where there is no price yet."""
+    moves = np.diff(np.log(close), axis=0, prepend=np.nan)
+    return np.where(np.isfinite(moves), moves, 0.0)
+
+
+def trailing_volatility(close: FloatArray) -> FloatArray:
+    """Root mean square of the log returns of up to the last 48 bars, known at the close of each bar: (time, asset)."""
+    squares = np.cumsum(log_returns(close) ** 2, axis=0)
+    earlier = np.concatenate([np.zeros((VOLATILITY_BARS, close.shape[1])), squares])[: len(close)]
+    bars = np.minimum(np.arange(1, len(close) + 1), VOLATILITY_BARS)[:, None]
+    return np.sqrt(np.maximum(squares - earlier, 0.0) / bars)
+
+
+def equal_weight_log_return(panel: Panel) -> FloatArray:
+    """Log of the mean simple return of the assets that have a price: (time,)."""
+    listed = np.isfinite(panel.close)
+    simple = np.expm1(log_returns(panel.close))
+    return np.log1p(simple.sum(axis=1) / np.maximum(listed.sum(axis=1), 1))
+
+
+def next_bar(tape: Tape, t: Array, xp: Namespace) -> tuple[Array, Bar]:
+    """The mark prices of bar t and the bar t + 1: (..., asset) each."""
+    row = take_rows(tape.rows, t, xp)
+    n = row.shape[-1] // (1 + len(Bar._fields))
+    columns = [row[..., k * n : (k + 1) * n] for k in range(1 + len(Bar._fields))]
+    return columns[0], Bar(*columns[1:])

@@ -1,0 +1,249 @@
+"""Recipes: what they accept, what a fitted one refuses; files come back bit for bit or not at all."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from feature_panels import listed_late, random_panel
+
+from flatout.errors import RecipeError
+from flatout.features.indicators import DEFAULT_INDICATORS, compute, warmup
+from flatout.features.recipe import FittedRecipe, Recipe, fit
+from flatout.features.scalers import SCALERS, scale
+
+PANEL = listed_late(random_panel(1, bars=500, assets=3), asset=2, start=60)
+TRAIN = np.arange(200, 400)
+
+
+@pytest.fixture
+def fitted() -> FittedRecipe:
+    return fit(Recipe(("rsi", "return_1", "breakout_volume"), lookback=3, scaler="quantile"), PANEL, TRAIN)
+
+
+def test_defaults():
+    recipe = Recipe()
+    assert recipe.indicators == DEFAULT_INDICATORS
+    assert (recipe.lookback, recipe.scaler) == (1, "quantile")
+    assert recipe.warmup == max(warmup(name) for name in DEFAULT_INDICATORS)
+
+
+def test_warmup_counts_the_lookback():
+    recipe = Recipe(("return_5", "return_1", "extra:funding"), lookback=4)
+    assert recipe.warmup == 5 + 3
+    values = compute(PANEL, ("return_5", "return_1"))[:, 0]
+    window = np.isfinite(values).all(axis=1)
+    complete = [window[max(t - 3, 0) : t + 1].sum() == 4 for t in range(20)]
+    assert complete.index(True) == recipe.warmup
+
+
+def test_lists_become_tuples_and_recipes_compare():
+    assert Recipe(["rsi", "dx"]) == Recipe(("rsi", "dx"))
+    assert Recipe(("dx", "rsi")) != Recipe(("rsi", "dx"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"indicators": ("rsi", "macd_histo")}, r"'macd_histo'; did you mean 'macd_hist'\?"),
+        ({"indicators": ("zzzz",)}, r"unknown indicator 'zzzz'\. Known: macd, "),
+        ({"indicators": ()}, "at least one indicator"),
+        ({"indicators": "rsi"}, "must be a tuple of names, got 'rsi'"),
+        ({"indicators": None}, "must be a tuple of names, got None"),
+        ({"indicators": ("extra:",)}, "extra:NAME"),
+        ({"indicators": (3,)}, "got 3"),
+        ({"indicators": ("rsi", "dx", "rsi")}, "given twice: rsi"),
+        ({"lookback": 0}, "at least 1, got 0"),
+        ({"lookback": 2.0}, "whole number of bars, at least 1, got 2.0"),
+        ({"lookback": True}, "got True"),
+        ({"scaler": "zscor"}, r"unknown scaler 'zscor'; did you mean 'zscore'\?"),
+        ({"scaler": None}, "unknown scaler None"),
+    ],
+)
+def test_bad_recipes_are_refused_by_name(given, message):
+    with pytest.raises(RecipeError, match=message):
+        Recipe(**given)
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_transform_is_compute_then_scale(scaler):
+    fitted = fit(Recipe(scaler=scaler), PANEL, TRAIN)
+    features = fitted.transform(PANEL)
+    assert features.shape == (500, 3, 14)
+    assert features.dtype == np.float32
+    assert np.isfinite(features).all()
+    assert fitted.names == DEFAULT_INDICATORS
+    np.testing.assert_array_equal(features, scale(fitted.scaler, compute(PANEL, DEFAULT_INDICATORS)))
+
+
+def test_fit_records_its_rows(fitted):
+    mask = np.zeros(500, bool)
+    mask[TRAIN] = True
+    same = fit(fitted.recipe, PANEL, mask)
+    assert same.training == fitted.training
+    assert same.scaler.statistics.tobytes() == fitted.scaler.statistics.tobytes()
+    assert (fitted.training.count, fitted.training.first, fitted.training.last) == (200, 200, 399)
+    assert fitted.training.first_time == "2021-03-09T08:00:00Z"
+    assert fitted.training.last_time == "2021-03-17T15:00:00Z"
+    assert fitted.training.panel_fingerprint == PANEL.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.ones(499, bool), "mask of training rows has 499 entries, the panel 500 bars"),
+        (np.array([5, 500]), "of 0 to 499"),
+        (np.array([-1, 5]), "of 0 to 499"),
+        (np.array([7, 7]), "at least 2"),
+        (np.zeros(500, bool), "at least 2"),
+        (np.array([], np.int64), "non-empty"),
+        (np.array([[1, 2]]), "shape"),
+        (np.array([1.0, 2.0]), "mask or row numbers, got float64"),
+        (np.arange(100), "no value of rsi in the 100 training rows 0 to 99; the warm-up takes 150 bars"),
+    ],
+)
+def test_bad_training_rows_are_refused(rows, message):
+    with pytest.raises(RecipeError, match=message):
+        fit(Recipe(("return_1", "rsi")), PANEL, rows)
+
+
+def test_other_bars_are_refused_by_name(fitted):
+    a, b, c = PANEL.symbols
+    with pytest.raises(RecipeError, match="another order: fitted on COIN0, COIN1, COIN2; given COIN1, COIN0"):
+        fitted.transform(replace(PANEL, symbols=(b, a, c)))
+    with pytest.raises(RecipeError, match="missing COIN2; unknown DOGE"):
+        fitted.transform(replace(PANEL, symbols=(a, b, "DOGE")))
+    with pytest.raises(RecipeError, match="missing COIN2; unknown none"):
+        fitted.transform(random_panel(1, assets=2))
+    with pytest.raises(RecipeError, match="bars of 3600 s, given bars of 300 s"):
+        fitted.transform(replace(PANEL, bar_seconds=300))
+    with pytest.raises(RecipeError, match="no further column 'funding'; it has: none"):
+        extra = replace(PANEL, extras={"funding": np.ones(PANEL.close.shape)})
+        fit(Recipe(("extra:funding",)), extra, TRAIN).transform(PANEL)
+
+
+def test_schema_hash_is_the_meaning_and_not_the_fit(fitted):
+    recipe = fitted.recipe
+    assert fit(recipe, PANEL, np.arange(160, 300)).schema_hash == fitted.schema_hash
+    others = [
+        fit(replace(recipe, indicators=recipe.indicators[::-1]), PANEL, TRAIN),
+        fit(replace(recipe, lookback=4), PANEL, TRAIN),
+        fit(replace(recipe, scaler="robust"), PANEL, TRAIN),
+        fit(recipe, replace(PANEL, bar_seconds=60), TRAIN),
+        fit(recipe, replace(PANEL, symbols=("COIN1", "COIN0", "COIN2")), TRAIN),
+        fit(recipe, replace(PANEL, symbols=("COIN0", "COIN1", "COIN3")), TRAIN),
+    ]
+    assert len({fitted.schema_hash, *(other.schema_hash for other in others)}) == 7
+
+
+def test_schema_hash_does_not_change_between_releases(fitted):
+    assert fitted.schema_hash == "3aa589a5c02660fd90e42b780ac32111b08a3a7719016009363b24b5c2f8004d"
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_saved_recipe_comes_back_bit_for_bit(tmp_path, scaler):
+    late = listed_late(PANEL, asset=0, start=450)  # a column without training values: its statistics are NaN
+    fitted = fit(Recipe(lookback=2, scaler=scaler), late, TRAIN)
+    fitted.save(tmp_path / "policy")
+    loaded = FittedRecipe.load(str(tmp_path / "policy"))
+    assert (loaded.recipe, loaded.symbols, loaded.bar_seconds, loaded.training) == (
+        fitted.recipe, fitted.symbols, fitted.bar_seconds, fitted.training,
+    )  # fmt: skip
+    assert loaded.scaler.statistics.tobytes() == fitted.scaler.statistics.tobytes()
+    assert loaded.schema_hash == fitted.schema_hash
+    assert loaded.transform(late).tobytes() == fitted.transform(late).tobytes()
+    assert sorted(p.name for p in (tmp_path / "policy").iterdir()) == ["recipe.json", "recipe.safetensors"]
+
+
+def test_saving_again_replaces_and_repeats(tmp_path, fitted):
+    fit(fitted.recipe, PANEL, np.arange(160, 300)).save(tmp_path)
+    fitted.save(tmp_path)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert FittedRecipe.load(tmp_path).training == fitted.training
+    fitted.save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+def test_failed_save_leaves_the_old_files(tmp_path, fitted, monkeypatch):
+    fitted.save(tmp_path)
+
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        fit(fitted.recipe, PANEL, np.arange(160, 300)).save(tmp_path)
+    assert FittedRecipe.load(tmp_path).training == fitted.training
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "recipe.safetensors"])
+def test_every_truncation_is_refused(tmp_path, fitted, name):
+    fitted.save(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    for keep in np.unique(np.linspace(0, len(whole) - 2, 60, dtype=int)):
+        (tmp_path / name).write_bytes(whole[:keep])
+        with pytest.raises(RecipeError, match="recipe"):
+            FittedRecipe.load(tmp_path)
+
+
+def test_flipped_byte_missing_file_and_foreign_pair_are_refused(tmp_path, fitted):
+    fitted.save(tmp_path)
+    tensors = tmp_path / "recipe.safetensors"
+    damaged = bytearray(tensors.read_bytes())
+    damaged[-1] ^= 1
+    tensors.write_bytes(damaged)
+    with pytest.raises(RecipeError, match=r"damaged or belongs to another recipe\.json"):
+        FittedRecipe.load(tmp_path)
+    fit(fitted.recipe, PANEL, np.arange(160, 300)).save(tmp_path / "other")
+    tensors.write_bytes((tmp_path / "other" / "recipe.safetensors").read_bytes())
+    with pytest.raises(RecipeError, match=r"damaged or belongs to another recipe\.json"):
+        FittedRecipe.load(tmp_path)
+    tensors.unlink()
+    with pytest.raises(RecipeError, match=r"cannot read .*recipe.safetensors: No such file"):
+        FittedRecipe.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version 2; this flatout reads version 1"),
+        ({"version": None}, "version None"),
+        ({"format": "else"}, "not a recipe"),
+        ({"symbols": ["COIN1", "COIN0", "COIN2"]}, "schema_hash does not fit"),
+        ({"bar_seconds": 60}, "schema_hash does not fit"),
+        ({"symbols": ["COIN0"]}, r"not float64 \(statistic, 1, 3\)"),
+        ({"recipe": {"indicators": ["rsi"], "colour": 1}}, "lacks or misstates a field"),
+        ({"recipe": {"indicators": ["rsj"]}}, "did you mean 'rsi'"),
+        ({"recipe": 3}, "lacks or misstates a field"),
+        ({"training": {}}, "lacks or misstates a field"),
+        ({"tensors_sha256": "0" * 64}, "damaged or belongs to another"),
+    ],
+)
+def test_changed_description_is_refused(tmp_path, fitted, change, message):
+    fitted.save(tmp_path)
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RecipeError, match=message):
+        FittedRecipe.load(tmp_path)
+
+
+def test_missing_field_and_wrong_json_are_refused(tmp_path, fitted):
+    fitted.save(tmp_path)
+    path = tmp_path / "recipe.json"
+    facts = json.loads(path.read_text())
+    del facts["symbols"]
+    path.write_text(json.dumps(facts))
+    with pytest.raises(RecipeError, match="lacks or misstates a field"):
+        FittedRecipe.load(tmp_path)
+    path.write_text("[]")
+    with pytest.raises(RecipeError, match="not a recipe"):
+        FittedRecipe.load(tmp_path)
+
+
+def test_tensor_file_is_plain_safetensors(tmp_path, fitted):
+    fitted.save(tmp_path)
+    tensors = safetensors.numpy.load_file(tmp_path / "recipe.safetensors")
+    assert list(tensors) == ["statistics"]
+    assert tensors["statistics"].shape == (200, 3, 3)

@@ -1,0 +1,115 @@
+"""The future must not reach the past: cut it off or poison it, and nothing earlier changes by a bit.
+
+Features: indicators of the first t bars are those of the whole history, and what the scaler learns depends on
+the training rows alone.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flatout.bars.panel import PRICES, Panel
+from flatout.features.indicators import INDICATORS, compute
+from flatout.features.recipe import Recipe, fit
+from flatout.features.scalers import SCALERS
+
+NAMES = (*(indicator.name for indicator in INDICATORS), "extra:funding")
+BARS = 400
+COLUMNS = (*PRICES, "volume")
+
+
+def market(seed: int) -> Panel:
+    """Three assets: one plain, one with a gap in its bars, one that is listed late; and a further column."""
+    rng = np.random.default_rng(seed)
+    shape = (BARS, 3)
+    close = 20 * np.exp(np.cumsum(rng.standard_t(4, shape) * 0.01, axis=0))
+    open_ = np.vstack([close[:1], close[:-1]])
+    high = np.maximum(open_, close) * np.exp(np.abs(rng.normal(0, 0.004, shape)))
+    low = np.minimum(open_, close) * np.exp(-np.abs(rng.normal(0, 0.004, shape)))
+    volume = np.exp(rng.normal(5, 1, shape))
+    tradable = np.ones(shape, bool)
+    for values in (open_, high, low, close):
+        values[250:280, 1] = close[249, 1]
+        values[:70, 2] = np.nan
+    volume[250:280, 1] = volume[:70, 2] = 0
+    tradable[250:280, 1] = tradable[:70, 2] = False
+    time = np.datetime64("2022-01-01", "us") + np.arange(BARS) * np.timedelta64(300, "s")
+    extras = {"funding": rng.normal(size=shape)}
+    return Panel(("A", "B", "C"), time, 300, open_, high, low, close, volume, tradable, extras)
+
+
+def poisoned(panel: Panel, from_row: int, poison: str) -> Panel:
+    """Everything from that row on is another history: `nan`, `huge`, `tiny`, or `shuffled` bars."""
+    rng = np.random.default_rng(from_row)
+    order = from_row + rng.permutation(panel.n_bars - from_row)
+
+    def spoil(values):
+        values = values.copy()
+        rest = values[from_row:].shape
+        values[from_row:] = {
+            "nan": np.full(rest, np.nan),
+            "huge": 1e12 * (1 + rng.random(rest)),
+            "tiny": 1e-12 * (1 + rng.random(rest)),
+            "shuffled": np.nan_to_num(values[order], nan=1.0),
+        }[poison]
+        return values
+
+    spoilt = {name: spoil(getattr(panel, name)) for name in COLUMNS}
+    return replace(panel, **spoilt, extras={name: spoil(x) for name, x in panel.extras.items()})
+
+
+def same_bits(a, b) -> bool:
+    return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+
+
+def changed_features(a, b) -> list[str]:
+    return [name for k, name in enumerate(NAMES) if not same_bits(a[:, :, k], b[:, :, k])]
+
+
+@given(seed=st.integers(0, 2**32 - 1), t=st.integers(1, BARS))
+@settings(max_examples=40, deadline=None)
+def test_features_of_a_prefix_are_the_prefix_of_the_features(seed, t):
+    panel = market(seed)
+    assert changed_features(compute(panel.rows(0, t), NAMES), compute(panel, NAMES)[:t]) == []
+
+
+@pytest.mark.parametrize("poison", ["nan", "huge", "tiny", "shuffled"])
+@given(seed=st.integers(0, 2**32 - 1), t=st.integers(1, BARS - 1))
+@settings(max_examples=15, deadline=None)
+def test_poisoned_future_leaves_features_alone(poison, seed, t):
+    panel = market(seed)
+    spoilt = poisoned(panel, t, poison)
+    assert changed_features(compute(spoilt, NAMES)[:t], compute(panel, NAMES)[:t]) == []
+
+
+def test_the_poison_would_be_seen():
+    panel = market(1)
+    for poison in ("nan", "huge", "tiny", "shuffled"):
+        after = compute(poisoned(panel, 300, poison), NAMES)[300:]
+        assert changed_features(after, compute(panel, NAMES)[300:]) == list(NAMES)
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+@pytest.mark.parametrize("poison", ["nan", "huge", "shuffled"])
+def test_poisoned_test_rows_leave_the_scaler_and_the_scaled_features_alone(scaler, poison):
+    panel, train = market(2), np.arange(190, 320)
+    spoilt = poisoned(panel, 320, poison)
+    clean, dirty = (fit(Recipe(NAMES, scaler=scaler), bars, train) for bars in (panel, spoilt))
+    assert same_bits(clean.scaler.statistics, dirty.scaler.statistics)
+    assert same_bits(clean.transform(panel)[:320], dirty.transform(spoilt)[:320])
+    assert not same_bits(clean.transform(panel)[320:], dirty.transform(spoilt)[320:])
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_rows_between_training_rows_do_not_teach_the_scaler(scaler):
+    """A test block inside the training range: its funding, an indicator without memory, is poisoned."""
+    panel = market(3)
+    train = np.r_[190:250, 300:350]
+    funding = panel.extras["funding"].copy()
+    funding[250:300] = 1e9
+    spoilt = replace(panel, extras={"funding": funding})
+    clean, dirty = (fit(Recipe(NAMES, scaler=scaler), bars, train) for bars in (panel, spoilt))
+    assert same_bits(clean.scaler.statistics, dirty.scaler.statistics)
