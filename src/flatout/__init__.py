@@ -1,1 +1,66 @@
-"""flatout."""
+"""flatout trains reinforcement-learning agents flat out: the environment never makes the learner wait.
+
+The names below are the public ones. They are loaded when first used, so that `import flatout` stays light: neither jax nor torch nor
+optuna is imported. Its one side effect is Gymnasium's convention: `gymnasium.make("flatout/Market-v0")` works after the import.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flatout.market.registration import register
+
+if TYPE_CHECKING:
+    from flatout.bars.panel import Panel
+    from flatout.bars.read import read_bars
+    from flatout.errors import FlatoutError
+    from flatout.evaluation.backtest import backtest
+    from flatout.features.recipe import FittedRecipe, Recipe
+    from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
+    from flatout.market.market import Market, build_market
+    from flatout.market.torch_market import TorchMarket
+    from flatout.settings import Settings, load_settings
+
+HOMES = {
+    "FittedRecipe": "flatout.features.recipe",
+    "FlatoutError": "flatout.errors",
+    "Market": "flatout.market.market",
+    "MarketEnv": "flatout.market.gymnasium_env",
+    "MarketVectorEnv": "flatout.market.gymnasium_env",
+    "Panel": "flatout.bars.panel",
+    "Recipe": "flatout.features.recipe",
+    "Settings": "flatout.settings",
+    "TorchMarket": "flatout.market.torch_market",
+    "backtest": "flatout.evaluation.backtest",
+    "build_market": "flatout.market.market",
+    "load_settings": "flatout.settings",
+    "read_bars": "flatout.bars.read",
+}
+
+__all__ = [
+    "FittedRecipe",
+    "FlatoutError",
+    "Market",
+    "MarketEnv",
+    "MarketVectorEnv",
+    "Panel",
+    "Recipe",
+    "Settings",
+    "TorchMarket",
+    "backtest",
+    "build_market",
+    "load_settings",
+    "read_bars",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"flatout has no public name {name!r}; there are {', '.join(__all__)}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+register()

@@ -24,8 +24,8 @@ IntArray = NDArray[np.int64]
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 SHORT = 7  # days; a shorter file without a weekend does not show which calendar it has
-SEVERAL = 3
-BY_CHANCE = 0.01
+SEVERAL = 3  # equal larger steps in a row: fewer are gaps
+BY_CHANCE = 0.01  # how often missing bars may be expected to look like another bar size
 
 
 class Steps(NamedTuple):
@@ -126,10 +126,12 @@ def check_phase(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int,
         bad = (time - time[0]) % bar != 0
     else:
         union = np.unique(time)
-        crowded = union[1:][np.diff(union) < bar]
-        bad = np.isin(time, crowded)
+        near = np.diff(union) < bar
+        crowded = union[np.append(near, False) | np.append(False, near)]
+        of_first = rows["symbol"].eq(rows["symbol"][0]).to_numpy()
+        bad = np.isin(time, crowded) & ~np.isin(time, time[of_first])
     if bad.any():
-        reason = f"bars of {bar_name(bar_seconds)} open at other times than those of {rows['symbol'][0]}"
+        reason = f"bars of {bar_name(bar_seconds)} open between those of other symbols"
         advice = "Read symbols whose bars open together, or build all bars from smaller ones."
         raise refuse_at(rows, files, int(np.argmax(bad)), reason, advice, int(bad.sum()))
 

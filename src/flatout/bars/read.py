@@ -68,7 +68,8 @@ def read_rows(
         if len(symbol):
             parts.append(checked_rows(table, symbol, extras, columns))
     check_wish(path, files, symbols)
-    return pl.concat(parts).sort("symbol", maintain_order=True), files
+    chosen = {symbol: files[symbol] for symbol in symbols or files}
+    return pl.concat(parts).sort("symbol", maintain_order=True), chosen
 
 
 def note_file(files: dict[str, Path], file: Path, symbol: pl.Series) -> None:

@@ -1,5 +1,4 @@
-"""From one raw table to checked rows: symbol, time, prices, volume, extras, each with the row number it came
-from.
+"""From one raw table to checked rows: symbol, time, prices, volume and extras, each with its row number.
 
 Refused here is everything that one file alone can show: text where numbers belong, impossible prices,
 duplicates, rows out of order. Bar sizes and grids are the business of `grid.py`; nothing is corrected or

@@ -88,7 +88,8 @@ def summary(panel: Panel) -> dict[str, Any]:
 def sentence(panel: Panel) -> str:
     calendar = "always open" if panel.always_open else "exchange calendar"
     return (
-        f"{panel.n_assets} symbols, {panel.n_bars:,} bars of {bar_name(panel.bar_seconds)} ({calendar}), "
+        f"{panel.n_assets} symbol{'s' * (panel.n_assets > 1)}, "
+        f"{panel.n_bars:,} bars of {bar_name(panel.bar_seconds)} ({calendar}), "
         f"{short(moment(panel, 0))} to {short(moment(panel, -1))} UTC, fingerprint {panel.fingerprint[:16]}"
     )
 

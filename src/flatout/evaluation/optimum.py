@@ -1,17 +1,18 @@
 """What the best trader of a synthetic market earns: expected log growth per bar, with a stated tolerance.
 
-The trader sees the market's state at each close, trades at that price for a proportional cost, starts in cash and is marked to
-market at the end. Weights are long only, or Σ|w| ≤ 1 with `shorts`. The cost and drift of weights are those of
-`weight_grid.py`. Random markets give the long-run average; known paths give the growth over the path divided by its bars.
+The trader sees the market's state at each close, trades at that price for a proportional cost, starts in cash
+and is marked to market at the end. Weights are long only, or Σ|w| ≤ 1 with `shorts`; how trades are paid and
+weights drift stands in `weight_grid.py`. Random markets give the long-run average per bar; a known path gives
+its best growth divided by its steps, one fewer than its bars: nothing can be held over the first.
 
-A tolerance is measured, not promised: the change from the next coarser discretisation (weights, noise, state), plus half the
-width of the iteration's bounds. This file knows nothing of agents, and nothing of costs that are not proportional.
+The tolerance is measured, not promised: three discretisations or more, ever finer in weights, noise and
+state, and from them twice the larger of the last change and half the one before, plus half the width of the
+iteration's bounds. If errors only halve each time, that is twice the error; if two values agree by accident,
+the third tells. This file knows nothing of agents, and of no other costs.
 """
 
 from collections.abc import Callable
 from functools import singledispatch
-from itertools import product
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -27,32 +28,33 @@ from flatout.bars.synthetic import (
     SyntheticMarket,
 )
 from flatout.errors import RulesError
+from flatout.evaluation.chains import Chain, IntArray, oracle_chain, pair_chain, signal_chain, walk_chain
 from flatout.evaluation.weight_grid import (
-    Chain,
-    IntArray,
     WeightGrid,
+    check_cost,
     corners,
     drift,
     log_after_trade,
-    model,
+    prepare,
     solve,
     weight_grid,
 )
 
-DEFAULT_TOLERANCE = 1e-6  # log growth per bar
-MAX_LEVELS = 5  # of fineness; each doubles the grid of weights
+TOLERANCE = 1e-6  # log growth per bar
+PAIR_TOLERANCE = 5e-6  # the pair's states are many: finer costs minutes
+SAFETY = 2.0  # tolerance over estimated error
 
 
 class ChainPolicy(NamedTuple):
     """Trade from the nearest grid point to its target; a point that is its own target means hold."""
 
-    states: FloatArray  # (state, asset or 1): signal levels, spread or next return
+    states: FloatArray  # (state, feature): signal levels, spread or next return
     points: FloatArray  # (point, asset): weights
     target: IntArray  # (state, point)
 
 
 class PathPolicy(NamedTuple):
-    """Weights to hold over each step of a known path."""
+    """Weights to trade to before each step of a known path."""
 
     weights: FloatArray  # (time - 1,)
 
@@ -65,150 +67,136 @@ class Optimum(NamedTuple):
     policy: ChainPolicy | PathPolicy
 
 
-class Discretisation(NamedTuple):
-    """A market's chain at one fineness, with the grid of weights and the states' meaning."""
-
-    chain: Chain
-    grid: WeightGrid
-    states: FloatArray
-
-
 def share_of_optimum(achieved_per_bar: float, best: Optimum) -> float:
     """Which part of the best growth was achieved; 1 is all of it."""
     if best.value_per_bar <= best.tolerance:
         raise RulesError(
-            f"the best growth is {best.value_per_bar:g} ± {best.tolerance:g} per bar: there is nothing to have a share of"
+            f"the best growth is {best.value_per_bar:g} ± {best.tolerance:g} per bar, which may as well be "
+            "zero: there is nothing to have a share of"
         )
     return achieved_per_bar / best.value_per_bar
 
 
 @singledispatch
 def optimum(
-    market: SyntheticMarket, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE
+    market: SyntheticMarket, cost: float, shorts: bool = False, tolerance: float = TOLERANCE
 ) -> Optimum:
     """The best expected log growth per bar in `market`, at `cost` per traded notional (10 bps = 0.001)."""
-    raise RulesError(f"no optimum is known for {type(market).__name__}: register one with `optimum.register`")
+    raise RulesError(f"no optimum is known for {type(market).__name__}: add one with `optimum.register`")
 
 
 @optimum.register
-def _(market: RandomWalk, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE) -> Optimum:
-    """Zero, by Jensen: E log(1 + w·R) ≤ log(1 + w·E R) = 0 for any weights. Hence one asset stands for all."""
+def _(market: RandomWalk, cost: float, shorts: bool = False, tolerance: float = TOLERANCE) -> Optimum:
+    # E log(1 + w·R) ≤ log(1 + w·E R) = 0 for any weights of any number of assets: one asset stands for all.
+    def at(level: int) -> Optimum:
+        grid = weight_grid(1, 20 * 2**level, shorts)
+        return _on_grid(walk_chain(market, 5 + 2 * level), grid, cost, tolerance / 4)
 
-    def at(level: int) -> Discretisation:
-        nodes, weights = _normal_nodes(5 + 2 * level, 1)
-        chain = _noisy_chain(np.array([[market.drift]]), market.sigma, np.ones((1, 1)), nodes, weights)
-        return Discretisation(chain, weight_grid(1, 20 * 2**level, shorts), np.zeros((1, 1)))
-
-    return _refine(at, cost, tolerance)
+    return _refine(at, tolerance, levels=5)
 
 
 @optimum.register
-def _(market: PlantedSignal, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE) -> Optimum:
-    """The chain of the signals is the market's own; only noise and weights are discretised."""
+def _(market: PlantedSignal, cost: float, shorts: bool = False, tolerance: float = TOLERANCE) -> Optimum:
     if market.n_assets > 2:
-        raise RulesError(f"{market.n_assets} assets: the optimum is computed for one or two, more take too many states")
-    levels = np.array(list(product(market.levels, repeat=market.n_assets)))
-    transition = market.transition
-    if market.n_assets == 2:
-        transition = np.kron(transition, transition)
+        raise RulesError(f"{market.n_assets} assets have too many states: the optimum is for one or two")
+    coarsest, levels = (20, 6) if market.n_assets == 1 else (5, 4)
 
-    def at(level: int) -> Discretisation:
-        nodes, weights = _normal_nodes(3 + 2 * level, market.n_assets)
-        chain = _noisy_chain(market.strength * levels, market.sigma, transition, nodes, weights)
-        steps = (20 if market.n_assets == 1 else 10) * 2**level
-        return Discretisation(chain, weight_grid(market.n_assets, steps, shorts), levels)
+    def at(level: int) -> Optimum:
+        grid = weight_grid(market.n_assets, coarsest * 2**level, shorts)
+        return _on_grid(signal_chain(market, 3 + 2 * level), grid, cost, tolerance / 4)
 
-    return _refine(at, cost, tolerance)
+    return _refine(at, tolerance, levels)
 
 
 @optimum.register
-def _(market: MeanRevertingPair, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE) -> Optimum:
-    """The spread is put on an even grid, the common factor is integrated over."""
+def _(
+    market: MeanRevertingPair, cost: float, shorts: bool = False, tolerance: float = PAIR_TOLERANCE
+) -> Optimum:
+    # Kinks in the value ask for a step that is small against the spread's long-run deviation, and the
+    # trapezoidal rule for one that is small against its shocks.
+    step = min(0.25 * market.stationary_spread / market.sigma_spread, 0.8)
 
-    def at(level: int) -> Discretisation:
-        spread, chain = _pair_chain(market, spacing=1.25 * 0.8**level, nodes=3)
-        return Discretisation(chain, weight_grid(2, 10 * 2**level, shorts), spread[:, None])
+    def at(level: int) -> Optimum:
+        grid = weight_grid(2, 3 * 2**level, shorts)
+        return _on_grid(pair_chain(market, step * 0.7**level, n_nodes=3), grid, cost, tolerance / 4)
 
-    return _refine(at, cost, tolerance)
+    return _refine(at, tolerance, levels=3)
 
 
 @optimum.register
-def _(market: OracleFeature, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE) -> Optimum:
-    """The state is the next return, drawn anew each bar; each asset's is its own, so one asset only."""
+def _(market: OracleFeature, cost: float, shorts: bool = False, tolerance: float = TOLERANCE) -> Optimum:
     if market.n_assets > 1:
-        raise RulesError(f"{market.n_assets} assets: the optimum of the oracle market is computed for one")
+        raise RulesError(f"{market.n_assets} assets have too many states: the oracle's optimum is for one")
 
-    def at(level: int) -> Discretisation:
-        known = market.drift + market.sigma * _normal_cell_means(32 * 2**level)
-        n = len(known)
-        chain = Chain(np.ones((n, 1)), known[:, None, None], np.full((n, 1, n), 1 / n))
-        return Discretisation(chain, weight_grid(1, 10 * 2**level, shorts), known[:, None])
+    def at(level: int) -> Optimum:
+        grid = weight_grid(1, 10 * 2**level, shorts)
+        return _on_grid(oracle_chain(market, 32 * 2**level), grid, cost, tolerance / 4)
 
-    return _refine(at, cost, tolerance)
+    return _refine(at, tolerance, levels=5)
 
 
 @optimum.register(Sine)
 @optimum.register(OneJump)
-def _(
-    market: Sine | OneJump, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE
-) -> Optimum:
-    """The path is known; all assets move alike, so one stands for all."""
+def _(market: Sine | OneJump, cost: float, shorts: bool = False, tolerance: float = TOLERANCE) -> Optimum:
+    # All assets of these markets move alike, so one stands for all.
     return optimum_on_path(market.panel().close[:, 0], cost, shorts, tolerance)
 
 
 def optimum_on_path(
-    close: FloatArray, cost: float, shorts: bool = False, tolerance: float = DEFAULT_TOLERANCE
+    close: FloatArray, cost: float, shorts: bool = False, tolerance: float = TOLERANCE
 ) -> Optimum:
-    """The best growth per bar of a trader who knows the whole path of one asset's closes, (time,)."""
-    if close.ndim != 1 or len(close) < 2 or not np.all(close > 0):
-        raise RulesError(f"a path is two or more positive closes of one asset, not an array of shape {close.shape}")
+    """The best growth per step of a trader who knows all closes (time,) of one asset beforehand."""
+    if close.ndim != 1 or len(close) < 2 or not np.all((close > 0) & (close < np.inf)):
+        raise RulesError(f"a path is two or more positive closes of one asset; shape {close.shape} was given")
+    check_cost(cost)
     log_return = np.diff(np.log(close))
     if not shorts:
         return _all_or_nothing(log_return, cost)
-    previous = _path_on_grid(log_return, cost, 20)
-    for steps in (40, 80, 160, 320):
-        value, weights = _path_on_grid(log_return, cost, steps)
-        reached = abs(value - previous[0])
-        if reached <= tolerance:
-            return Optimum(value, reached, PathPolicy(weights))
-        previous = value, weights
-    raise _not_reached(tolerance, reached)
+    return _refine(lambda level: _path_on_grid(log_return, cost, 20 * 2**level), tolerance, levels=5)
 
 
 def _all_or_nothing(log_return: FloatArray, cost: float) -> Optimum:
-    """Exact for long-only weights: what a unit of cash or of stock can become does not depend on the other units, so each goes
-    its own best way, and all units of a kind go the same way.
+    """The exact long-only optimum: always all in or all out.
+
+    What a unit of cash, or of stock, can become does not depend on the other units held. So each goes its own
+    best way, and units of a kind go the same way.
     """
     buy, sell = -np.log1p(cost), np.log1p(-cost)
     cash = stock = 0.0
-    invested = np.empty((len(log_return), 2), dtype=np.bool_)  # after the trade, from cash and from stock
-    for t in range(len(log_return) - 1, -1, -1):
-        stay, ride = cash, stock + log_return[t]
-        invested[t] = ride + buy > stay, ride >= stay + sell
-        cash, stock = max(stay, ride + buy), max(ride, stay + sell)
+    invest = np.empty(
+        (len(log_return), 2), dtype=np.bool_
+    )  # whether to be in stock, from cash and from stock
+    for t in reversed(range(len(log_return))):
+        out, ride = cash, stock + float(log_return[t])
+        invest[t] = ride + buy > out, ride > out + sell
+        cash, stock = max(out, ride + buy), max(ride, out + sell)
     weights = np.zeros(len(log_return))
     for t in range(len(weights)):
-        weights[t] = invested[t, int(weights[t - 1]) if t else 0]
-    rounding = float(np.finfo(np.float64).eps * (1 + np.sum(np.abs(log_return))))
-    return Optimum(float(cash) / len(weights), rounding, PathPolicy(weights))
+        weights[t] = invest[t, int(weights[t - 1]) if t else 0]
+    return Optimum(cash / len(weights), _rounding(log_return), PathPolicy(weights))
 
 
-def _path_on_grid(log_return: FloatArray, cost: float, steps: int) -> tuple[float, FloatArray]:
-    """Backward induction over weights in [-1, 1]; a short drifts off its weight, so no few positions suffice."""
+def _rounding(log_return: FloatArray) -> float:
+    return float(np.finfo(np.float64).eps * (1 + np.sum(np.abs(log_return))))
+
+
+def _path_on_grid(log_return: FloatArray, cost: float, steps: int) -> Optimum:
+    """Backward induction over weights in [-1, 1]: shorts drift, so a few positions do not suffice."""
     grid = weight_grid(1, steps, shorts=True)
     trade = log_after_trade(grid.points[:, None], grid.points[None], cost)
     growth, drifted = drift(grid.points, log_return[:, None, None], cost)
     index, share = corners(grid, drifted)
     value, target = np.zeros(len(grid.points)), np.empty(growth.shape, dtype=np.int64)
-    for t in range(len(log_return) - 1, -1, -1):
+    for t in reversed(range(len(log_return))):
         after = trade + growth[t] + np.sum(value[index[t]] * share[t], axis=-1)
         target[t] = np.argmax(after, axis=1)
         value = np.take_along_axis(after, target[t][:, None], axis=1)[:, 0]
-    return float(value[grid.cash]) / len(log_return), _follow(grid, target, drifted)
+    policy = PathPolicy(_follow(grid, target, drifted))
+    return Optimum(float(value[grid.cash]) / len(log_return), _rounding(log_return), policy)
 
 
 def _follow(grid: WeightGrid, target: IntArray, drifted: FloatArray) -> FloatArray:
-    """The weights that the targets lead through, from cash; drifted weights are taken to the nearest point."""
+    """The weights that the targets lead through from cash; drifted weights are taken to the nearest point."""
     weights, at = np.empty(len(target)), grid.cash
     for t in range(len(target)):
         at = int(target[t, at])
@@ -217,74 +205,28 @@ def _follow(grid: WeightGrid, target: IntArray, drifted: FloatArray) -> FloatArr
     return weights
 
 
-def _refine(at: Callable[[int], Discretisation], cost: float, tolerance: float) -> Optimum:
-    """Ever finer discretisations until two in a row agree."""
-    previous = np.inf
-    for level in range(MAX_LEVELS):
-        chain, grid, states = at(level)
-        low, high, target = solve(model(chain, grid, cost), tolerance / 4)
-        value = 0.5 * (low + high)
-        reached = abs(value - previous) + 0.5 * (high - low)
+def _on_grid(chain: Chain, grid: WeightGrid, cost: float, precision: float) -> Optimum:
+    """The chain's optimum on this grid; its tolerance knows nothing of discretisation."""
+    check_cost(cost)
+    low, high, target = solve(prepare(chain, grid, cost), precision)
+    return Optimum(0.5 * (low + high), 0.5 * (high - low), ChainPolicy(chain.states, grid.points, target))
+
+
+def _refine(at: Callable[[int], Optimum], tolerance: float, levels: int) -> Optimum:
+    """Ever finer discretisations until the tolerance is reached."""
+    values: list[float] = []
+    for level in range(levels):
+        value, own_error, policy = at(level)
+        values.append(value)
+        reached = SAFETY * _discretisation_error(values) + own_error
         if reached <= tolerance:
-            return Optimum(value, reached, ChainPolicy(states, grid.points, target))
-        previous = value
-    raise _not_reached(tolerance, reached)
-
-
-def _not_reached(asked: float, reached: float) -> RulesError:
-    return RulesError(f"tolerance {asked:g} per bar was asked, {reached:g} was reached: ask for that or more")
-
-
-def _normal_nodes(n: int, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss-Hermite nodes (node, dimension) and probabilities (node,) of independent standard normals."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    all_nodes = np.array(list(product(nodes, repeat=dimensions)))
-    all_weights = np.prod(np.array(list(product(weights, repeat=dimensions))), axis=1)
-    return all_nodes, all_weights / np.sum(all_weights)
-
-
-def _normal_cell_means(n: int) -> FloatArray:
-    """Means of a standard normal in `n` cells of equal probability: unlike nodes, they integrate kinks well."""
-    normal = NormalDist()
-    edges = [normal.inv_cdf(i / n) for i in range(1, n)]
-    density = np.array([0.0, *(normal.pdf(edge) for edge in edges), 0.0])
-    return -n * np.diff(density)
-
-
-def _noisy_chain(
-    mean: FloatArray, sigma: float, transition: FloatArray, nodes: FloatArray, weights: FloatArray
-) -> Chain:
-    """Returns of a mean (state, asset) that the state sets, plus independent noise that does not move the state."""
-    n_states, n_branches = len(mean), len(nodes)
-    return Chain(
-        probability=np.tile(weights, (n_states, 1)),
-        log_return=mean[:, None, :] + sigma * nodes,
-        next_state=np.repeat(transition[:, None, :], n_branches, axis=1),
+            return Optimum(value, reached, policy)
+    raise RulesError(
+        f"tolerance {tolerance:g} per bar was asked, {reached:g} was reached: ask for that or more"
     )
 
 
-def _pair_chain(market: MeanRevertingPair, spacing: float, nodes: int) -> tuple[FloatArray, Chain]:
-    """Spread grid (state,) in steps of `spacing` innovations, and the chain on it.
-
-    Even steps and normal densities are the trapezoidal rule, whose error for a normal falls like exp(-2π² / spacing²).
-    """
-    step = spacing * market.sigma_spread
-    half = int(np.ceil(5 * market.stationary_spread / step))
-    spread = step * np.arange(-half, half + 1)
-    n_near = min(len(spread), 2 * int(np.ceil(5.5 / spacing)) + 1)
-    expected = np.searchsorted(spread, market.persistence * spread)
-    first = np.clip(expected - n_near // 2, 0, len(spread) - n_near)
-    ahead = first[:, None] + np.arange(n_near)  # (state, near): which states can follow
-    z = (spread[ahead] - market.persistence * spread[:, None]) / market.sigma_spread
-    density = np.exp(-0.5 * z**2)
-    density /= np.sum(density, axis=1, keepdims=True)
-    factor, weights = _normal_nodes(nodes, 1)
-    common = market.drift + market.sigma_common * factor[:, 0]
-    half_change = 0.5 * (spread[ahead] - spread[:, None])[:, :, None]
-    log_return = np.stack([common + half_change, common - half_change], axis=-1)
-    n_states, n_branches = len(spread), n_near * nodes
-    return spread, Chain(
-        probability=(density[:, :, None] * weights).reshape(n_states, n_branches),
-        log_return=log_return.reshape(n_states, n_branches, 2),
-        next_state=np.repeat(np.eye(n_states)[ahead], nodes, axis=1),
-    )
+def _discretisation_error(values: list[float]) -> float:
+    if len(values) < 3:
+        return np.inf
+    return max(abs(values[-1] - values[-2]), 0.5 * abs(values[-2] - values[-3]))

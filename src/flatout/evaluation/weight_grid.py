@@ -1,38 +1,29 @@
-"""Dynamic programming over portfolio weights: the best long-run log growth in a market that is a finite chain.
+"""Dynamic programming over portfolio weights: the best long-run log growth in a finite market.
 
-One or two assets. A trader sees the state, pays proportional costs to move to new weights, earns the branch's returns and
-starts the next bar with the weights that the returns left. Weights live on a lattice; between its points the value is
-interpolated linearly. This file does not know where a chain comes from or how fine it ought to be: `optimum.py` does.
+The market has one or two assets. A trader sees the state, pays proportional costs to move to new weights,
+earns the branch's returns and starts the next bar with the weights that these left. Weights live on a
+lattice; between its points the value is interpolated linearly. This file does not know where a chain
+comes from (`chains.py`), nor how fine chain and lattice ought to be (`optimum.py`).
 
-Costs. A trade from weights w of equity E to weights w' of equity E' costs `cost` per traded notional, paid from equity:
-E' = E - cost · Σ|w'E' - wE|. With σ the signs of the trades this is linear, E' = E (1 + cost σ·w) / (1 + cost σ·w'), and the
-right signs are those that give the smallest E'. For one asset: (1 + cost w) / (1 + cost w') when buying, with minus signs when
-selling.
+Costs. A trade from weights w of equity E to weights w' of equity E' costs `cost` per traded notional, paid
+from equity: E' = E - cost · Σ|w'E' - wE|. With σ the signs of the trades this is linear,
+E' = E (1 + cost σ·w) / (1 + cost σ·w'), and the right signs are those that give the smallest E'. For one
+asset: (1 + cost w) / (1 + cost w') when buying, (1 - cost w) / (1 - cost w') when selling.
 
-Shorts. Σ|w| may not exceed 1. What drifts beyond it during a bar is scaled back pro rata at the bar's close, at cost.
+Shorts. Σ|w| may not exceed 1. What drifts beyond it is scaled back pro rata at the bar's close, at cost.
 """
 
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flatout.bars.panel import FloatArray
 from flatout.errors import RulesError
-
-IntArray = NDArray[np.int64]
+from flatout.evaluation.chains import Chain, IntArray
 
 EVALUATION_SWEEPS = 20  # cheap sweeps under one policy between two searches for a better one
 MAX_SEARCHES = 5_000
-
-
-class Chain(NamedTuple):
-    """A market with finitely many states; in each, finitely many things can happen."""
-
-    probability: FloatArray  # (state, branch)
-    log_return: FloatArray  # (state, branch, asset)
-    next_state: FloatArray  # (state, branch, state): probabilities
 
 
 class WeightGrid(NamedTuple):
@@ -40,12 +31,12 @@ class WeightGrid(NamedTuple):
 
     points: FloatArray  # (point, asset)
     steps: int  # lattice steps between 0 and 1
-    index: IntArray  # (2 steps + 1, 2 steps + 1): which point; one asset uses the middle column
+    number: IntArray  # (2 steps + 1, 2 steps + 1): which point it is; one asset uses the middle column
 
     @property
     def cash(self) -> int:
         """The point without any position."""
-        return int(self.index[self.steps, self.steps])
+        return int(self.number[self.steps, self.steps])
 
 
 class Solution(NamedTuple):
@@ -83,7 +74,7 @@ def weight_grid(n_assets: int, steps: int, shorts: bool) -> WeightGrid:
 def corners(grid: WeightGrid, weights: FloatArray) -> tuple[IntArray, FloatArray]:
     """Points around `weights` (..., asset) and their interpolation weights, both (..., asset + 1).
 
-    Each lattice square is cut along the line of equal gross weight, so that the edge Σ|w| = 1 consists of triangles' sides.
+    Lattice squares are cut along lines of equal gross weight, so that no triangle crosses the edge Σ|w| = 1.
     """
     n_assets = weights.shape[-1]
     padded = np.concatenate([weights, np.zeros((*weights.shape[:-1], 2 - n_assets))], axis=-1)
@@ -94,17 +85,25 @@ def corners(grid: WeightGrid, weights: FloatArray) -> tuple[IntArray, FloatArray
     upper = x + y > 1
     share = [np.abs(1 - x - y), np.where(upper, 1 - y, x), np.where(upper, 1 - x, y)]
     offset = [(upper, upper), (1, 0), (0, 1)]
-    index = [
-        _lookup(grid, sign[..., 0] * (base[..., 0] + dx), sign[..., 1] * (base[..., 1] + dy)) for dx, dy in offset
-    ]
+    steps_x, steps_y = np.moveaxis(base, -1, 0)
+    sign_x, sign_y = np.moveaxis(sign, -1, 0)
+    index = [_lookup(grid, sign_x * (steps_x + dx), sign_y * (steps_y + dy)) for dx, dy in offset]
     return np.stack(index[: n_assets + 1], axis=-1), np.stack(share[: n_assets + 1], axis=-1)
 
 
 def _lookup(grid: WeightGrid, i: IntArray, j: IntArray) -> IntArray:
     """Corners beyond the lattice carry no weight; any valid point may stand for them."""
     inside = [np.clip(k, -grid.steps, grid.steps) + grid.steps for k in (i, j)]
-    found: IntArray = grid.index[inside[0], inside[1]]
+    found: IntArray = grid.number[inside[0], inside[1]]
     return found
+
+
+def check_cost(cost: float) -> None:
+    """Refuse costs that are not a fraction of the traded notional."""
+    if not 0 <= cost <= 0.5:
+        raise RulesError(
+            f"cost is {cost!r}; it is a fraction of the traded notional, from 0 to 0.5 (10 bps = 0.001)"
+        )
 
 
 def log_after_trade(before: FloatArray, after: FloatArray, cost: float) -> FloatArray:
@@ -118,19 +117,19 @@ def log_after_trade(before: FloatArray, after: FloatArray, cost: float) -> Float
 
 
 def drift(weights: FloatArray, log_return: FloatArray, cost: float) -> tuple[FloatArray, FloatArray]:
-    """Log growth over a bar (...) and the weights after it (..., asset), scaled back to Σ|w| ≤ 1 where they left it."""
+    """Log growth over a bar (...) and the weights after it (..., asset), scaled back to Σ|w| ≤ 1."""
     factor = 1 + np.sum(weights * np.expm1(log_return), axis=-1)
     if np.any(factor <= 0):
-        raise RulesError("a short position can lose all equity within one bar: forbid shorts or use a smaller sigma")
+        raise RulesError(
+            "a short can lose all equity within one bar: forbid shorts or lower the market's sigma"
+        )
     drifted = weights * np.exp(log_return) / factor[..., None]
     inside = drifted / np.maximum(1.0, np.sum(np.abs(drifted), axis=-1, keepdims=True))
     return np.log(factor) + log_after_trade(drifted, inside, cost), inside
 
 
-def model(chain: Chain, grid: WeightGrid, cost: float) -> Model:
+def prepare(chain: Chain, grid: WeightGrid, cost: float) -> Model:
     """Everything that value iteration needs, computed once."""
-    if not 0 <= cost <= 0.5:
-        raise RulesError(f"cost is {cost!r} of the traded notional; it must lie between 0 and 0.5 (10 bps = 0.001)")
     growth, drifted = drift(grid.points, chain.log_return[:, :, None, :], cost)
     index, share = corners(grid, drifted)
     weighted = share * chain.probability[:, :, None, None]
@@ -142,8 +141,8 @@ def model(chain: Chain, grid: WeightGrid, cost: float) -> Model:
 def solve(model: Model, precision: float) -> Solution:
     """Modified policy iteration; stops when the bounds on the best growth per bar are `precision` apart.
 
-    For any value function v and its Bellman update Tv, the best growth lies between min(Tv - v) and max(Tv - v): the bounds do
-    not depend on how v was found.
+    For any values v and their Bellman update Tv the best growth lies between min(Tv - v) and max(Tv - v), no
+    matter how v was found.
     """
     value = np.zeros_like(model.reward)
     for _ in range(MAX_SEARCHES):
@@ -153,7 +152,7 @@ def solve(model: Model, precision: float) -> Solution:
             return Solution(low, high, target)
         value = _evaluate(model, better, target)
     raise RulesError(
-        f"no convergence to {precision:g} in {MAX_SEARCHES} searches, the best growth lies in [{low:g}, {high:g}]: "
+        f"after {MAX_SEARCHES} searches the best growth is only known to lie in [{low:g}, {high:g}]: "
         "ask for a larger tolerance"
     )
 
@@ -162,7 +161,8 @@ def _holding_value(model: Model, value: FloatArray) -> FloatArray:
     """(state, point): reward of a bar with these weights plus the expected value of where it leads."""
     ahead = model.next_state @ value  # (state, branch, point)
     reached = np.take_along_axis(ahead, model.corner, axis=2).reshape(model.share.shape)
-    return model.reward + np.einsum("kqwc,kqwc->kw", reached, model.share)
+    holding: FloatArray = model.reward + np.einsum("kqwc,kqwc->kw", reached, model.share)
+    return holding
 
 
 def _search(model: Model, holding: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -17,6 +17,8 @@ from flatout.market.tape import Tape, next_bar
 ACCOUNT_FEATURES = 3  # cash weight, drawdown, fee in percent
 POSITION_FEATURES = 4  # per asset: weight, distance from the best price, share of the longest holding, share of the cooldown
 
+OBSERVATION_LIMIT = 10.0  # no component is larger: scalers clip features there, `observe` clips the rest
+
 
 class Shape(NamedTuple):
     """What fixes the program rather than being data in it."""
@@ -102,7 +104,8 @@ def step(
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
     """What the agent sees: market features of the last `lookback` bars, newest first, then its own account: (..., feature)."""
     market = [market_features(tape, state.t - lag, xp) for lag in range(shape.lookback)]
-    return xp.concat([*market, *private_features(state, rules, xp)], axis=-1)
+    private = xp.concat(private_features(state, rules, xp), axis=-1)
+    return xp.concat([*market, xp.clip(private, -OBSERVATION_LIMIT, OBSERVATION_LIMIT)], axis=-1)
 
 
 def market_features(tape: Tape, t: Array, xp: Namespace) -> Array:

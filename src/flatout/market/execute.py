@@ -19,8 +19,9 @@ from flatout.market.rules import Costs, Limits
 
 Fill = Literal["next_open", "next_close", "same_close"]
 
+LOT_SLACK = 1e-3  # lots that may be missing: a tenth of ten lots is one lot, although floats may say 0.99999
+DUST = 1e-6  # of the capital: what rounding leaves of an exhausted budget is no order
 MOST_SLIPPAGE = 0.5  # keeps prices positive whatever the impact coefficient
-LOT_TOLERANCE = 1e-6  # 0.3 / 0.1 is three lots, although floats say 2.9999999
 
 
 class Bar(NamedTuple):
@@ -76,13 +77,21 @@ def slippage(size: Array, bar: Bar, costs: Costs, xp: Namespace) -> Array:
     return xp.clip(rate, None, MOST_SLIPPAGE)
 
 
+def cash_flow(notional: Array, heading: Array, slip: Array, fee: Array) -> Array:
+    """Cash that comes in (or, negative, goes out) when `notional` is traded: -notional * (1 + heading slip) * (heading + fee).
+
+    Multiplied out, so that single precision keeps small rates: 1 + 1e-6 would lose a tenth of them, always to the same side.
+    """
+    return -heading * notional - notional * (slip + fee[..., None] + heading * slip * fee[..., None])
+
+
 def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
     """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum notional."""
     stepped = limits.lot_step > 0
     step = xp.where(stepped, limits.lot_step, 1.0)
-    lots = xp.floor(size * ((1 + LOT_TOLERANCE) / step))
+    lots = xp.floor(size / step + LOT_SLACK)
     rounded = xp.where(stepped, xp.minimum(lots * step, size), size)
-    return gate(rounded, rounded * price >= limits.min_notional, xp)
+    return gate(rounded, rounded * price >= xp.clip(limits.min_notional, DUST, None), xp)
 
 
 def reduction(size: Array, wanted: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
@@ -98,7 +107,7 @@ def reduce(
     side = sides(account.units, xp)
     slip = slippage(closing, bar, costs, xp)
     notional = closing * price
-    cash = notional * (1 - side * slip) * (side - fee[..., None])
+    cash = cash_flow(notional, -side, slip, fee)
     units = -side * closing
     after = account._replace(
         cash=account.cash + xp.sum(cash, axis=-1),
@@ -126,7 +135,7 @@ def affordable(
     notional = opening * price
     slip = slippage(closed + opening, bar, costs, xp)
     # A buy needs its whole cost; a short sale brings cash, which stays locked, and needs its costs only.
-    needed = notional * ((1 + heading * slip) * (heading + fee[..., None]) + short)
+    needed = short * notional - cash_flow(notional, heading, slip, fee)
     locked = xp.sum(above_zero(-account.units * price, xp), axis=-1)
     cash_share = share_of(account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=-1), xp)
     gross_room = limits.gross_limit * worth - xp.sum(held * price, axis=-1)
@@ -138,8 +147,8 @@ def affordable(
 def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
     """Which share of `needed` is `available`, between 0 and 1, a few roundings on the safe side."""
     number = xp.finfo(needed.dtype)
-    share = available * (1 - 4 * float(number.eps)) / xp.clip(needed, float(number.smallest_normal), None)
-    return xp.clip(share, 0.0, 1.0)
+    available = xp.clip(available * (1 - 4 * float(number.eps)), float(number.smallest_normal), None)
+    return available / xp.maximum(available, needed)
 
 
 def grow(
@@ -153,7 +162,7 @@ def grow(
     opening = affordable(account, opening, heading, closed, price, bar, fee, costs, limits, xp)
     slip = slippage(closed + opening, bar, costs, xp)
     notional = opening * price
-    cash = -notional * (1 + heading * slip) * (heading + fee[..., None])
+    cash = cash_flow(notional, heading, slip, fee)
     units = heading * opening
     after = account._replace(
         cash=account.cash + xp.sum(cash, axis=-1),

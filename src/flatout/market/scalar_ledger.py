@@ -40,11 +40,11 @@ class Ledger:
         return min(0.5, self.costs["half_spread"][i] + self.costs["impact"][i] * impact_rate * math.sqrt(size))
 
     def whole(self, i: int, size: float, price: float) -> float:
-        """Round toward zero to lots; drop what is below the minimum notional."""
+        """Round toward zero to lots (a thousandth may be missing); drop what is below the minimum notional."""
         step = self.limits["lot_step"][i]
         if step > 0:
-            size = min(size, math.floor(size * (1 + 1e-6) / step) * step)
-        return size if size * price >= self.limits["min_notional"][i] else 0.0
+            size = min(size, math.floor(size / step + 1e-3) * step)
+        return size if size * price >= max(1e-6, self.limits["min_notional"][i]) else 0.0
 
     def worth(self, prices: list[float]) -> float:
         """Equity at these prices."""

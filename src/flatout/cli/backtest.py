@@ -1,0 +1,183 @@
+"""`flatout backtest`: what a policy would have earned, beside the baselines and beside luck."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from flatout.bars.bar_size import bar_name
+from flatout.bars.panel import Panel
+from flatout.bars.read import read_bars
+from flatout.bars.resample import resample
+from flatout.bars.synthetic import RandomWalk
+from flatout.cli.options import Config, Json, Out, Seed, Set, print_json, progress_bar
+from flatout.errors import RulesError
+from flatout.evaluation.backtest import Comparison, History, compare
+from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
+from flatout.evaluation.ledger import write_ledger
+from flatout.evaluation.picture import draw_equity, write_picture
+from flatout.market.market import build_market
+from flatout.run_directory import create_run, write_json
+from flatout.settings import MarketSettings, Resolved, load_settings
+
+SHOWN = {
+    "total_return": ("return", "{:+.1%}"),
+    "annual_return": ("per year", "{:+.1%}"),
+    "sharpe": ("Sharpe", "{:.2f}"),
+    "sortino": ("Sortino", "{:.2f}"),
+    "calmar": ("Calmar", "{:.2f}"),
+    "max_drawdown": ("max drawdown", "{:.1%}"),
+    "cvar": ("CVaR 5 % (bar)", "{:.2%}"),
+    "annual_turnover": ("turnover/year", "{:.1f}"),
+    "exposure": ("exposure", "{:.0%}"),
+    "hit_rate": ("hit rate", "{:.0%}"),
+}
+
+
+def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
+    """The market of the demo: a random walk of five assets, on which nothing can be earned."""
+    return RandomWalk(n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")).panel()
+
+
+def backtest_command(
+    policy: Annotated[str, typer.Option("--policy", help="One of: " + ", ".join(BASELINES))] = "equal_weight",
+    bars: Annotated[Path | None, typer.Option("--bars", help="Bars: CSV, Parquet, Feather or a folder; else built in.")] = None,
+    symbols: Annotated[str | None, typer.Option("--symbols", help="Only these, in this order: BTC,ETH")] = None,
+    bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="First decision at or after this UTC time.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Stop before this UTC time.")] = None,
+    config: Config = None,
+    overrides: Set = None,
+    out: Out = Path("runs"),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Backtest a policy; prints its figures and writes a ledger (CSV), metrics (JSON) and an equity picture (HTML)."""
+    resolved = load_settings(config, overrides or ())
+    panel = read_bars(bars, symbols=symbols.split(",") if symbols else None) if bars else built_in_market(seed=seed)
+    if bar:
+        panel = resample(panel, bar)
+    source = str(bars) if bars else "built-in random walk"
+    report = run_backtest(find_policy(policy, seed), policy, panel, source, resolved, out, seed, (since, until), quiet=as_json)
+    if as_json:
+        print_json(report)
+    else:
+        show(report, Console())
+
+
+def find_policy(name: str, seed: int) -> Policy:
+    """The baseline of this name."""
+    if name == "random":
+        return RandomTrader(seed=seed)
+    if name not in BASELINES:
+        near = difflib.get_close_matches(name, BASELINES, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise RulesError(f"there is no policy {name!r}: choose one of {', '.join(BASELINES)}{hint}")
+    return BASELINES[name]
+
+
+def rows_between(panel: Panel, since: str | None, until: str | None, warm: int) -> tuple[int, int]:
+    """First decision bar and stop for UTC times, both optional."""
+    moments = []
+    for name, text in (("--since", since), ("--until", until)):
+        try:
+            moments.append(None if text is None else np.datetime64(text, "us"))
+        except ValueError:
+            raise RulesError(f"{name} {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
+    first = warm if moments[0] is None else max(warm, int(np.searchsorted(panel.time, moments[0])))
+    return first, panel.n_bars if moments[1] is None else int(np.searchsorted(panel.time, moments[1]))
+
+
+def run_backtest(
+    policy: Policy, name: str, panel: Panel, source: str, resolved: Resolved, out: Path, seed: int,
+    period: tuple[str | None, str | None] = (None, None), quiet: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Run the comparison, write the run's files and return the report."""
+    market = build_market(panel, resolved.settings)
+    first, stop = rows_between(panel, *period, market.fitted.recipe.warmup)
+    others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
+    with progress_bar(quiet) as progress:
+        task = progress.add_task("backtest", total=2 * max(stop - first - 1, 0))
+        comparison = compare(market, policy, others, first, stop, seed=seed, progress=lambda _: progress.advance(task))
+    settings = resolved.settings.market
+    run = create_run(out, f"backtest-{name}", resolved, {"source": source, "fingerprint": panel.fingerprint, "seed": seed})
+    rows = write_ledger(run / "ledger.csv", panel, comparison.chosen.fills, settings.capital)
+    report = {
+        "policy": name,
+        "source": source,
+        "fingerprint": panel.fingerprint,
+        "symbols": list(panel.symbols),
+        "bar": bar_name(panel.bar_seconds),
+        "bars_per_year": panel.bars_per_year,
+        "from": str(panel.time[first + 1]),
+        "to": str(panel.time[stop - 1]),
+        "bars": stop - first - 1,
+        "assumptions": assumptions(settings),
+        "metrics": metrics_of(comparison, name, panel.bars_per_year),
+        "luck": luck_of(comparison, panel.bars_per_year),
+        "fills": rows,
+        "run": str(run),
+    }
+    write_json(run / "metrics.json", report)
+    write_picture(run / "equity.html", draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}"))
+    return report
+
+
+def assumptions(settings: MarketSettings) -> str:
+    """How orders fill and what they cost, in one line."""
+    costs = settings.costs
+    fee = costs.maker_share * costs.tiers[0].maker_bps + (1 - costs.maker_share) * costs.tiers[0].taker_bps
+    how = {"next_open": "the next open", "next_close": "the next close", "same_close": "THE SAME CLOSE (the decision's own bar!)"}
+    return (
+        f"fills at {how[settings.fill]}; fee {fee:g} bps + half spread {costs.half_spread_bps:g} bps + impact {costs.impact:g} x "
+        f"volatility x sqrt(participation); at most {settings.limits.participation:.0%} of a bar's volume; "
+        f"capital {settings.capital:g}"
+    )
+
+
+def metrics_of(comparison: Comparison, name: str, bars_per_year: float) -> dict[str, dict[str, float | None]]:
+    """The figures of the policy and of the baselines."""
+    histories: dict[str, History] = {name: comparison.chosen, **comparison.baselines}
+    return {key: history.metrics(bars_per_year) for key, history in histories.items()}
+
+
+def luck_of(comparison: Comparison, bars_per_year: float) -> dict[str, float]:
+    """How the policy stands among random traders of equal turnover."""
+    luck = comparison.luck
+    low, middle, high = np.quantile(luck.equity[-1] - 1, [0.05, 0.5, 0.95])
+    return {
+        "traders": luck.equity.shape[1],
+        "annual_turnover": float(luck.turnover.mean() * bars_per_year),
+        "return_5": float(low),
+        "return_50": float(middle),
+        "return_95": float(high),
+        "p_value": comparison.p_value(),
+    }
+
+
+def show(report: dict[str, Any], console: Console) -> None:
+    """The report for people."""
+    period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
+    console.print(f"[bold]{report['policy']}[/] on {report['source']}: {', '.join(report['symbols'])}; {period}")
+    console.print(report["assumptions"], highlight=False)
+    table = Table()
+    table.add_column("policy")
+    for title, _ in SHOWN.values():
+        table.add_column(title, justify="right")
+    for name, metrics in report["metrics"].items():
+        cells = ["–" if metrics[key] is None else form.format(metrics[key]) for key, (_, form) in SHOWN.items()]
+        table.add_row(name, *cells, style="bold" if name == report["policy"] else None)
+    console.print(table)
+    luck = report["luck"]
+    console.print(
+        f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a year returned "
+        f"{luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median {luck['return_50']:+.1%}); "
+        f"p = {luck['p_value']:.2f} that one of them does as well",
+        highlight=False,
+    )
+    console.print(f"annualised with {report['bars_per_year']:g} bars a year; bars {report['fingerprint'][:12]}", highlight=False)
+    console.print(f"{report['run']}/: ledger.csv ({report['fills']} fills), metrics.json, equity.html", highlight=False)

@@ -1,0 +1,27 @@
+"""Options that several verbs share, and how their results are shown."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Config = Annotated[Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's own folder is made.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+
+
+def print_json(value: Any) -> None:
+    """JSON on standard output, nothing else."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def progress_bar(quiet: bool = False) -> Progress:
+    """A bar with the remaining time on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)

@@ -1,0 +1,197 @@
+"""What policies would have earned: the market kernel, bar by bar, in double precision, for many accounts at once.
+
+The same `episode.step` that trains an agent runs the backtest. Flat at the first bar; the last bar's equity is marked, not sold.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.errors import RulesError
+from flatout.evaluation.baselines import Floats, Moment, Policy, RandomTrader
+from flatout.evaluation.metrics import summarise
+from flatout.market import episode
+from flatout.market.episode import Episode, Outcome
+from flatout.market.execute import trade_cost
+from flatout.market.market import Market
+from flatout.market.rewards import LEAST_EQUITY
+
+Progress = Callable[[int], None]
+CALIBRATION_PACES = np.linspace(0.0, 1.0, 17)
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened to each account, bar by bar; the first axis is the bar that was traded in."""
+
+    bars: NDArray[np.int64]  # (bar,) rows of the panel
+    equity: Floats  # (bar + 1, account), the first row is the start
+    turnover: Floats  # (bar, account) traded notional per equity
+    exposure: Floats  # (bar, account) gross weight at the close
+    cost: Floats  # (bar, account) costs per equity
+    fills: "tuple[Fills, ...]"
+
+    @property
+    def returns(self) -> Floats:
+        """Simple returns: (bar, account); nothing follows a total loss."""
+        before = self.equity[:-1]
+        return np.where(before > 0, self.equity[1:] / np.where(before > 0, before, 1.0) - 1, 0.0)
+
+    def accounts(self, chosen: slice) -> "History":
+        """The history of some accounts."""
+        parts = (x[:, chosen] for x in (self.equity, self.turnover, self.exposure, self.cost))
+        return History(self.bars, *parts, self.fills)
+
+    def metrics(self, bars_per_year: float) -> dict[str, float | None]:
+        """The figures of the first account; None where a figure does not exist (a ratio to no risk)."""
+        figures = summarise(
+            self.returns[:, 0],
+            bars_per_year,
+            turnover=self.turnover[:, 0],
+            exposure=self.exposure[:, 0],
+            costs=self.cost[:, 0],
+        )
+        return {name: float(v) if np.isfinite(v) else None for name, v in figures.as_dict().items()}
+
+
+class Fills(NamedTuple):
+    """What one account traded in one bar, by order or by stop; units are those of the asset, money that of the capital."""
+
+    bar: int
+    kind: str
+    units: Floats  # (asset,)
+    price: Floats
+    cost: Floats
+    equity: float
+
+
+def trading_market(market: Market) -> Market:
+    """The same market with orders given as shares of the equity, as baselines give them."""
+    limits = market.rules.limits._replace(trade_size=np.asarray(1.0))
+    return Market(
+        market.panel, market.fitted, market.tape, market.rules._replace(limits=limits), market.shape._replace(action="trade")
+    )
+
+
+def backtest(
+    market: Market,
+    policy: Policy,
+    accounts: int = 1,
+    first: int | None = None,
+    stop: int | None = None,
+    record_fills: bool = False,
+    progress: Progress = lambda bar: None,
+) -> History:
+    """Run a policy from a decision at the close of bar `first` to the close of bar `stop - 1`.
+
+    A ruined account stops trading and keeps what it has. `record_fills` keeps the trades of the first account.
+    """
+    first, stop = decision_range(market, first, stop)
+    trading = trading_market(market).between(first, stop)
+    tape, rules = trading.arrays(np.float64)
+    state = episode.reset(np.zeros(accounts), trading.shape, rules, np)
+    alive = np.ones(accounts, bool)
+    equity, bars, fills = [state.marks.equity], [], []
+    for t in range(first, stop - 1):
+        order = policy(moment_of(market, state, t, t - first))
+        before = state
+        state, outcome = episode.step(state, order, tape, trading.shape, rules, np)
+        equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
+        bars.append(np.where(alive, per_bar(before, state, outcome), 0.0))
+        if record_fills and alive[0]:
+            fills += fills_of(t + 1, outcome, state)
+        alive = alive & ~outcome.terminated
+        progress(t + 1)
+    turnover, exposure, cost = np.moveaxis(np.array(bars), 1, 0)
+    return History(np.arange(first + 1, stop), np.array(equity), turnover, exposure, cost, tuple(fills))
+
+
+def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
+    """Turnover, exposure and cost of a bar, per equity: (3, account)."""
+    exposure = np.sum(np.abs(after.account.units * after.close), axis=-1) / np.maximum(after.marks.equity, LEAST_EQUITY)
+    cost = np.sum(trade_cost(outcome.traded) + trade_cost(outcome.stopped), axis=-1)
+    return np.stack([-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)])
+
+
+def decision_range(market: Market, first: int | None, stop: int | None) -> tuple[int, int]:
+    """The bars to use; by default all that have warm features."""
+    warm = int(market.rules.segments.first[0])
+    first, stop = warm if first is None else first, market.panel.n_bars if stop is None else stop
+    if not warm <= first < stop - 1 < market.panel.n_bars:
+        raise RulesError(
+            f"cannot run bars {first}..{stop}: the features are warm from bar {warm} and the panel has {market.panel.n_bars} bars; "
+            "at least two bars are needed"
+        )
+    return first, stop
+
+
+def moment_of(market: Market, state: Episode, t: int, age: int) -> Moment:
+    """What is known at the close of bar t; later bars are not in it."""
+    panel = market.panel
+    weights = state.account.units * state.close / state.marks.equity[:, None]
+    return Moment(age, panel.close[: t + 1], panel.tradable[t], weights, panel.bar_seconds)
+
+
+def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
+    """The trades of the first account in this bar."""
+    kinds = (("order", outcome.traded), ("stop", outcome.stopped))
+    worth = float(state.marks.equity[0])
+    return [
+        Fills(bar, kind, trade.units[0], trade.price[0], trade_cost(trade)[0], worth)
+        for kind, trade in kinds
+        if np.any(trade.units[0] != 0)
+    ]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Several policies in one backtest: each drives its own accounts, in order."""
+
+    policies: tuple[Policy, ...]
+    sizes: tuple[int, ...]  # accounts per policy
+
+    def __call__(self, moment: Moment) -> Floats:
+        ends = np.cumsum(self.sizes)[:-1]
+        shares = np.split(moment.weights, ends)
+        return np.concatenate([p(moment._replace(weights=w)) for p, w in zip(self.policies, shares, strict=True)])
+
+
+class Comparison(NamedTuple):
+    """A policy beside the baselines and beside luck."""
+
+    chosen: History
+    baselines: dict[str, History]
+    luck: History  # random traders with the chosen policy's turnover
+
+    def p_value(self) -> float:
+        """Share of the random traders that earned at least as much as the policy (add-one estimate)."""
+        earned, lucky = self.chosen.equity[-1, 0], self.luck.equity[-1]
+        return float((1 + np.sum(lucky >= earned)) / (1 + lucky.size))
+
+
+def compare(
+    market: Market,
+    policy: Policy,
+    baselines: Mapping[str, Policy],
+    first: int | None = None,
+    stop: int | None = None,
+    lucky: int = 100,
+    seed: int = 0,
+    progress: Progress = lambda bar: None,
+) -> Comparison:
+    """Backtest a policy, the baselines, and random traders matched to the policy's turnover.
+
+    The first pass runs the policy, the baselines and random traders of many paces; the second the random traders of the pace that
+    comes nearest to the policy's turnover.
+    """
+    paces = RandomTrader(CALIBRATION_PACES, seed=seed)
+    crowd = SideBySide((policy, *baselines.values(), paces), (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,))
+    together = backtest(market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress)
+    one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
+    measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))
+    pace = float(np.interp(together.turnover[:, 0].mean(), measured, CALIBRATION_PACES))
+    luck = backtest(market, RandomTrader(pace, seed=seed + 1), lucky, first, stop, progress=progress)
+    return Comparison(together.accounts(slice(0, 1)), one, luck)

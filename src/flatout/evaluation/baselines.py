@@ -1,0 +1,123 @@
+"""Policies that need no training. Whatever is trained must beat them.
+
+A baseline turns what was known at the close of bar t into an order per asset, as a signed share of the equity (the market's `trade`
+action with `trade_size` 1), for a batch of accounts at once. It sees closes up to and including t and nothing later.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.bars.panel import DAY
+
+Floats = NDArray[np.float64]
+
+
+class Moment(NamedTuple):
+    """What a baseline may know when it decides."""
+
+    age: int  # bars since the backtest's first decision
+    closes: Floats  # (time, asset) up to and including now; NaN before a symbol's first bar
+    tradable: NDArray[np.bool_]  # (asset,) whether the last bar could be traded
+    weights: Floats  # (account, asset) current weights
+    bar_seconds: int
+
+
+class Policy(Protocol):
+    """Gives the (account, asset) order for a moment."""
+
+    def __call__(self, moment: Moment) -> Floats: ...
+
+
+def listed(moment: Moment) -> NDArray[np.bool_]:
+    """Assets that have a price."""
+    return np.isfinite(moment.closes[-1])
+
+
+def spread_equally(chosen: NDArray[np.bool_]) -> Floats:
+    """Equal weights of the chosen assets."""
+    return chosen / max(int(chosen.sum()), 1)
+
+
+def every(moment: Moment, seconds: int) -> bool:
+    """Whether a rebalancing of this period is due, the first one at once."""
+    return moment.age % max(seconds // moment.bar_seconds, 1) == 0
+
+
+@dataclass(frozen=True)
+class Cash:
+    """Never trades."""
+
+    def __call__(self, moment: Moment) -> Floats:
+        return np.zeros_like(moment.weights)
+
+
+@dataclass(frozen=True)
+class BuyAndHold:
+    """Spends everything equally on the assets that exist at the start, and holds."""
+
+    def __call__(self, moment: Moment) -> Floats:
+        if moment.age > 0:
+            return np.zeros_like(moment.weights)
+        return spread_equally(listed(moment)) - moment.weights
+
+
+@dataclass(frozen=True)
+class EqualWeight:
+    """Holds all assets equally, rebalanced once a period."""
+
+    period_seconds: int = DAY
+
+    def __call__(self, moment: Moment) -> Floats:
+        if not every(moment, self.period_seconds):
+            return np.zeros_like(moment.weights)
+        return spread_equally(listed(moment)) - moment.weights
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Holds, equally, the better half of the assets among those that rose over the past; cash when none did."""
+
+    past_seconds: int = 30 * DAY
+    period_seconds: int = DAY
+
+    def __call__(self, moment: Moment) -> Floats:
+        if not every(moment, self.period_seconds):
+            return np.zeros_like(moment.weights)
+        past = min(self.past_seconds // moment.bar_seconds, len(moment.closes) - 1)
+        with np.errstate(invalid="ignore"):
+            gain = moment.closes[-1] / moment.closes[-1 - past] - 1
+        gain = np.where(np.isfinite(gain), gain, -np.inf)
+        best = gain >= np.sort(gain)[-max(len(gain) // 2, 1)]
+        return spread_equally(best & (gain > 0)) - moment.weights
+
+
+@dataclass(frozen=True)
+class RandomTrader:
+    """Moves a share `pace` of the way to fresh random weights once a period: what a trader of equal turnover earns by luck.
+
+    `pace` may be an array, one value per account. The weights follow from the seed and the bar alone.
+    """
+
+    pace: Floats | float = 1.0
+    period_seconds: int = DAY
+    seed: int = 0
+
+    def __call__(self, moment: Moment) -> Floats:
+        if not every(moment, self.period_seconds):
+            return np.zeros_like(moment.weights)
+        accounts, assets = moment.weights.shape
+        rng = np.random.default_rng((self.seed, moment.age))
+        target = rng.dirichlet(np.ones(assets + 1), accounts)[:, :-1]
+        return np.reshape(np.asarray(self.pace), (-1, 1)) * (target * listed(moment) - moment.weights)
+
+
+BASELINES: dict[str, Policy] = {
+    "cash": Cash(),
+    "buy_and_hold": BuyAndHold(),
+    "equal_weight": EqualWeight(),
+    "momentum": Momentum(),
+    "random": RandomTrader(),
+}

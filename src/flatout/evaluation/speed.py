@@ -1,0 +1,192 @@
+"""How fast the market runs: steps per second of the scalar ledger and of each driver, and the bound that memory sets.
+
+The workload: seven assets with fourteen features, every rule switched on, observations included. Engines take turns, several rounds,
+and the best round counts: other programs on the machine can only slow a round down. No timing stands in any test.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from flatout.bars.synthetic import RandomWalk
+from flatout.market.gymnasium_env import MarketVectorEnv
+from flatout.market.market import Market, build_market
+from flatout.market.scalar_ledger import Ledger
+from flatout.settings import Settings
+
+SIZES = (1, 64, 4096)
+ACTION_SETS = 8  # drawn before the clock starts, used in turn
+SECONDS = 0.4  # how long an engine runs in a round
+JAX_STEPS = 64  # steps of one compiled scan
+Steps = Callable[[], int]  # runs some steps and says how many
+
+ALL_RULES: dict[str, Any] = {
+    "market": {
+        "action": "trade",
+        "episode_bars": 512,
+        "costs": {
+            "tiers": [
+                {"volume": 0, "maker_bps": 60, "taker_bps": 120},
+                {"volume": 10_000, "maker_bps": 40, "taker_bps": 80},
+                {"volume": 50_000, "maker_bps": 25, "taker_bps": 50},
+                {"volume": 100_000, "maker_bps": 12.5, "taker_bps": 25},
+            ],
+            "maker_share": 0.2,
+        },
+        "limits": {
+            "lot_step": 0.0001,
+            "max_weight": 0.4,
+            "max_short_weight": 0.3,
+            "reserve": 0.05,
+            "trailing_stop": 0.05,
+            "cooldown_bars": 12,
+            "max_held_bars": 48,
+            "trade_size": 0.3,
+        },
+        "reward": {"excess": 0.5, "differential_sharpe": 0.1, "drawdown": 0.1, "turnover": 0.01, "concentration": 0.01},
+    }
+}
+
+
+def bench_market() -> Market:
+    """The market that all engines run."""
+    panel = RandomWalk(n_bars=5000, symbols=tuple(f"S{i}" for i in range(7)), typical_volume=1e4).panel()
+    return build_market(panel, Settings.model_validate(ALL_RULES))
+
+
+def scalar_steps(market: Market) -> Steps:
+    """The plain-Python ledger with its observation, one account."""
+    tape, rules = market.arrays(np.float64)
+    n, first = market.shape.n_assets, int(rules.segments.first[0])
+    plain = {k: v.tolist() for k, v in (*rules.costs._asdict().items(), *rules.limits._asdict().items())}
+    rows, features = tape.rows.reshape(len(tape.rows), -1, n).tolist(), tape.features.tolist()
+    actions = np.random.default_rng(0).uniform(-1, 1, (1000, n)).tolist()
+
+    def run() -> int:
+        ledger, worth, peak = Ledger(n, plain, plain), 1.0, 1.0
+        for k, action in enumerate(actions):
+            row = rows[first + k]
+            worth = ledger.step([a * plain["trade_size"] * worth for a in action], row[0], row[1:])
+            peak = max(peak, worth)
+            ledger_observation(ledger, features[first + k + 1], row[4], worth, peak, plain)
+        return len(actions)
+
+    return run
+
+
+def ledger_observation(
+    ledger: Ledger, features: list[float], closes: list[float], worth: float, peak: float, plain: dict[str, Any]
+) -> list[float]:
+    """What `episode.observe` shows, as a list."""
+    weights, drops, held, cooldown = [], [], [], []
+    for i, (position, close) in enumerate(zip(ledger.positions, closes, strict=True)):
+        weights.append(position.units * close / worth)
+        drops.append(close / position.best - 1 if position.units else 0.0)
+        held.append(position.held / plain["max_held_bars"][i])
+        cooldown.append(position.cooldown / plain["cooldown_bars"][i])
+    return [*features, ledger.cash / worth, worth / peak - 1, 100 * ledger.fee(), *weights, *drops, *held, *cooldown]
+
+
+def drawn_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:
+    """Uniform random actions: (set, account, action)."""
+    return np.random.default_rng(1).uniform(-1, 1, (sets, n_envs, market.action_size)).astype(np.float32)
+
+
+def numpy_steps(market: Market, n_envs: int) -> Steps:
+    """The Gymnasium vector environment on NumPy."""
+    env = MarketVectorEnv(market, n_envs)
+    env.reset(seed=0)
+    actions = drawn_actions(market, n_envs)
+
+    def run() -> int:
+        for action in actions:
+            env.step(action)
+        return len(actions) * n_envs
+
+    return run
+
+
+def torch_steps(market: Market, n_envs: int) -> Steps:
+    """TorchMarket on the best device there is."""
+    import torch
+
+    from flatout.market.torch_market import TorchMarket
+
+    env = TorchMarket(market, n_envs, device="cuda" if torch.cuda.is_available() else "cpu")
+    env.reset()
+    actions = torch.as_tensor(drawn_actions(market, n_envs), device=env.device)
+
+    def run() -> int:
+        for action in actions:
+            obs = env.step(action).obs
+        obs[0, 0].item()  # wait for the device
+        return len(actions) * n_envs
+
+    return run
+
+
+def jax_steps(market: Market, n_envs: int) -> Steps:
+    """One compiled scan; the observation is carried from step to step as a policy would need it."""
+    from flatout.market import jax_market
+
+    return jax_market.timed_scan(market, drawn_actions(market, n_envs, JAX_STEPS))
+
+
+def rate(run: Steps, seconds: float = SECONDS) -> float:
+    """Steps per second over at least this time."""
+    steps, start = 0, time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds or steps == 0:
+        steps += run()
+    return steps / spent
+
+
+def memory_bandwidth(megabytes: int = 256) -> float:
+    """Bytes per second that a large copy moves, reading and writing both counted."""
+    source = np.ones(megabytes * 2**20 // 4, np.float32)
+    target = np.empty_like(source)
+
+    def copy() -> int:
+        np.copyto(target, source)
+        return 2 * source.nbytes
+
+    copy()
+    return rate(copy, 0.2)
+
+
+def bytes_per_step(market: Market) -> int:
+    """What a step must at least read and write: tape row, features, state in and out, action, observation, reward and ends."""
+    n, width = market.shape.n_assets, market.observation_size
+    state = 4 * n + 2 + 4 + n + 2  # account, marks, closes, two counters
+    floats = market.tape.rows.shape[1] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
+    return 4 * floats
+
+
+def measure(rounds: int = 5, sizes: tuple[int, ...] = SIZES, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Steps per second of every engine at every size, and the bound of memory bandwidth."""
+    market = bench_market()
+    engines = {"numpy": numpy_steps, "torch": torch_steps, "jax": jax_steps}
+    runs: dict[tuple[str, str], Steps] = {("scalar", ""): scalar_steps(market)}
+    for (name, make), size in ((pair, size) for pair in engines.items() for size in sizes):
+        progress(f"preparing {name} {size}")
+        runs[name, str(size)] = make(market, size)
+        runs[name, str(size)]()  # compilation and first touch stay outside the clock
+    best = dict.fromkeys(runs, 0.0)
+    bandwidth = 0.0
+    for k in range(rounds):
+        for key, run in runs.items():
+            progress(f"round {k + 1} of {rounds}: {' '.join(key)}")
+            best[key] = max(best[key], rate(run))
+        bandwidth = max(bandwidth, memory_bandwidth())
+    table = {name: {str(size): round(best[name, str(size)]) for size in sizes} for name in engines}
+    bound = bandwidth / bytes_per_step(market)
+    return {
+        "scalar": round(best["scalar", ""]),
+        **table,
+        "bound_steps_per_s": round(bound),
+        "times_scalar": {name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()} for name, row in table.items()},
+        "memory_bytes_per_s": round(bandwidth),
+        "bytes_per_step": bytes_per_step(market),
+        "workload": f"7 assets x 14 features, all rules on, observation {market.observation_size} wide, float32",
+    }

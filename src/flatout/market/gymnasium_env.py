@@ -1,0 +1,189 @@
+"""The market for Gymnasium: `MarketEnv` (one account) and `MarketVectorEnv` (many) on NumPy.
+
+No market logic stands here: both drive the functions of episode.py.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from flatout.arrays import select
+from flatout.bars.panel import Panel
+from flatout.bars.read import read_bars
+from flatout.bars.synthetic import RandomWalk
+from flatout.errors import RulesError
+from flatout.features.recipe import FittedRecipe
+from flatout.market import episode
+from flatout.market.episode import OBSERVATION_LIMIT, Episode, Outcome
+from flatout.market.market import Market, build_market
+from flatout.settings import Settings, load_settings
+
+Bars = Market | Panel | str | Path | None
+
+
+def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: FittedRecipe | None) -> Market:
+    """The market of whatever names one: itself, a panel, a path to bars, or nothing for the built-in random walk."""
+    if isinstance(bars, Market):
+        if settings is not None or fitted is not None:
+            raise RulesError("a Market is complete: give settings and fitted recipe to build_market, not beside it")
+        return bars
+    if bars is None:
+        bars = RandomWalk().panel()
+    elif not isinstance(bars, Panel):
+        bars = read_bars(Path(bars))
+    if settings is not None and not isinstance(settings, Settings):
+        settings = load_settings(Path(settings)).settings
+    return build_market(bars, settings, fitted)
+
+
+def spaces(market: Market) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+    """Observation and action space of one account."""
+    observation = gym.spaces.Box(-OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32)
+    return observation, gym.spaces.Box(-1.0, 1.0, (market.action_size,), np.float32)
+
+
+def checked_action(action: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The action as float32, or an error when its shape is wrong or it is not finite."""
+    array = np.asarray(action, np.float32)
+    if array.shape != shape:
+        raise RulesError(f"the action has shape {array.shape}, this market wants {shape}")
+    if not np.isfinite(array).all():
+        raise RulesError("the action holds NaN or infinite values: the policy has diverged")
+    return array
+
+
+def info_of(state: Episode, outcome: Outcome) -> dict[str, Any]:
+    """What a step tells beside the reward: equity, bar and the unweighted reward terms."""
+    terms = {f"reward/{name}": value for name, value in outcome.terms._asdict().items()}
+    return {"equity": state.marks.equity, "bar": state.t, **terms}
+
+
+class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+    """`num_envs` accounts stepped together; an account that ends restarts within the same step (`final_obs` in the info)."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's own spelling)
+
+    def __init__(
+        self,
+        bars: Bars = None,
+        num_envs: int = 1,
+        settings: Settings | Path | str | None = None,
+        fitted: FittedRecipe | None = None,
+    ) -> None:
+        self.market = market_of(bars, settings, fitted)
+        self.num_envs = num_envs
+        self.tape, self.rules = self.market.arrays(np.float32)
+        self.single_observation_space, self.single_action_space = spaces(self.market)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.state: Episode | None = None
+
+    def _fresh(self, n: int) -> Episode:
+        noise = self.np_random.random(n, dtype=np.float32)
+        return episode.reset(noise, self.market.shape, self.rules, np)
+
+    def _observe(self, state: Episode) -> NDArray[np.float32]:
+        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
+        return observation
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Restart all accounts, or those of `options["reset_mask"]`."""
+        super().reset(seed=seed if not isinstance(seed, list) else seed[0], options=options)
+        fresh = self._fresh(self.num_envs)
+        mask = (options or {}).get("reset_mask")
+        if mask is not None and self.state is not None:
+            fresh = select(np.asarray(mask, bool), fresh, self.state, np)
+        self.state = fresh
+        return self._observe(fresh), {"equity": fresh.marks.equity, "bar": fresh.t}
+
+    def step(
+        self, actions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """One bar for all accounts."""
+        if self.state is None:
+            raise RulesError("call reset() before step()")
+        action = checked_action(actions, self.action_space.shape or ())
+        arrived, outcome = episode.step(self.state, action, self.tape, self.market.shape, self.rules, np)
+        observation, info = self._observe(arrived), info_of(arrived, outcome)
+        self.state = arrived
+        ended = outcome.terminated | outcome.truncated
+        if ended.any():
+            self._restart(ended, observation, info)
+        return observation, outcome.reward, outcome.terminated, outcome.truncated, info
+
+    def _restart(self, ended: NDArray[np.bool_], observation: NDArray[np.float32], info: dict[str, Any]) -> None:
+        """Restart the accounts that ended, writing their first observation over the last, which moves into the info."""
+        final_obs = np.empty(self.num_envs, dtype=object)
+        for i in np.flatnonzero(ended):
+            final_obs[i] = observation[i].copy()
+        final_info = {name: value.copy() for name, value in info.items()}
+        final_info |= {f"_{name}": ended for name in info}
+        fresh = self._fresh(int(ended.sum()))
+        observation[ended] = self._observe(fresh)
+
+        def write(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+            old = old.copy(order="K")
+            old[ended] = new
+            return old
+
+        self.state = merge(self.state, fresh, write)
+        info |= {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended}
+
+
+def merge(old: Any, new: Any, write: Any) -> Any:
+    """Apply `write(old, new)` leaf by leaf."""
+    leaves = (merge(a, b, write) if isinstance(a, tuple) else write(a, b) for a, b in zip(old, new, strict=True))
+    return type(old)(*leaves)
+
+
+class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """One account; `gymnasium.make("flatout/Market-v0", bars="candles.parquet")`."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own spelling)
+
+    def __init__(
+        self,
+        bars: Bars = None,
+        settings: Settings | Path | str | None = None,
+        fitted: FittedRecipe | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode is not None:
+            raise RulesError(f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity")
+        self.render_mode = render_mode
+        self.market = market_of(bars, settings, fitted)
+        self.tape, self.rules = self.market.arrays(np.float32)
+        self.observation_space, self.action_space = spaces(self.market)
+        self.state: Episode | None = None
+
+    def _observe(self, state: Episode) -> NDArray[np.float32]:
+        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
+        return observation[0]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Start a new episode at a random bar."""
+        super().reset(seed=seed)
+        noise = self.np_random.random(1, dtype=np.float32)
+        self.state = episode.reset(noise, self.market.shape, self.rules, np)
+        return self._observe(self.state), {"equity": 1.0, "bar": int(self.state.t[0])}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """One bar."""
+        if self.state is None:
+            raise RulesError("call reset() before step()")
+        action = checked_action(action, self.action_space.shape or ())
+        arrived, outcome = episode.step(self.state, action[None], self.tape, self.market.shape, self.rules, np)
+        self.state = arrived
+        info = {name: value[0].item() for name, value in info_of(arrived, outcome).items()}
+        return self._observe(arrived), outcome.reward[0].item(), bool(outcome.terminated[0]), bool(outcome.truncated[0]), info

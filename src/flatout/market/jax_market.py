@@ -1,0 +1,90 @@
+"""The market for JAX: pure `reset`, `step` and `observe` over a batch of accounts; tape and rules are arguments.
+
+Never close over the tape: it would be baked into the program. `shape` is static. The account axis is the last one of every state
+array, so that sums over the few assets run over vectors of accounts; actions and observations have it first, as policies want it.
+No market logic stands here.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from flatout.arrays import Array, map_leaves, select
+from flatout.market import episode
+from flatout.market.episode import Episode, Outcome, Shape
+from flatout.market.market import Market
+from flatout.market.rules import Rules
+from flatout.market.tape import Tape
+
+
+class Step(NamedTuple):
+    """What a step returns beside the next state."""
+
+    outcome: Outcome
+    arrived: Episode  # the state before a restart: `observe(arrived, ...)` is the final observation
+
+
+def upload(market: Market) -> tuple[Tape, Rules]:
+    """Tape and rules as JAX arrays on the default device, in JAX's default precision."""
+    tape, rules = market.arrays(jnp.zeros(()).dtype)
+    return map_leaves(jnp.asarray, tape), map_leaves(jnp.asarray, rules)
+
+
+def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
+    """Fresh episodes, one for each element of the (account,) uniform noise."""
+    return jax.vmap(lambda u: episode.reset(u, shape, rules, jnp), out_axes=-1)(noise)
+
+
+def step(
+    state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape
+) -> tuple[Episode, Step]:
+    """One bar for all accounts; those that end restart at once at a bar drawn from the (account,) noise."""
+
+    def one(state: Episode, action: Array, u: Array) -> tuple[Episode, Step]:
+        arrived, outcome = episode.step(state, action, tape, shape, rules, jnp)
+        ended = outcome.terminated | outcome.truncated
+        return select(ended, episode.reset(u, shape, rules, jnp), arrived, jnp), Step(outcome, arrived)
+
+    return jax.vmap(one, in_axes=(-1, 0, 0), out_axes=-1)(state, action, noise)
+
+
+def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
+    """(account, feature) observations."""
+    return jax.vmap(lambda s: episode.observe(s, tape, shape, rules, jnp), in_axes=-1)(state)
+
+
+def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
+    """A function that runs (step, account, action) actions in one compiled scan, waits, and says how many steps that was.
+
+    The observation is carried from step to step, so that it must be written each time, as for a policy.
+    """
+    tape, rules = upload(market)
+    n_steps, n_envs = actions.shape[:2]
+    noise = jax.random.uniform(jax.random.key(0), (n_steps, n_envs))
+
+    @partial(jax.jit, donate_argnums=0)
+    def run(carry: Any, inputs: Any, tape: Tape, rules: Rules) -> Any:
+        def body(carry: Any, inputs: Any) -> Any:
+            state, result = step(carry[0], *inputs, tape, rules, market.shape)
+            outcome = result.outcome
+            return (state, observe(state, tape, rules, market.shape)), (outcome.reward, outcome.terminated, outcome.truncated)
+
+        return jax.lax.scan(body, carry, inputs)
+
+    state = reset(noise[0], rules, market.shape)
+    carry = [(state, observe(state, tape, rules, market.shape))]
+    inputs = (jnp.asarray(actions), noise)
+
+    def once() -> int:
+        carry[0], results = jax.block_until_ready(run(carry[0], inputs, tape, rules))
+        return n_steps * n_envs
+
+    return once
+
+
+def devices() -> list[str]:
+    """What JAX would compute on."""
+    return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()]

@@ -1,0 +1,77 @@
+"""`TorchMarket`: tensors in and out on any device, the tape uploaded once, no host sync in `step`.
+
+Accounts that end restart within the same step; `final_obs` holds what they saw last. No market logic stands here.
+"""
+
+from typing import Any, NamedTuple
+
+import array_api_compat.torch as xp
+import torch
+
+from flatout.arrays import map_leaves, select
+from flatout.market import episode
+from flatout.market.episode import Episode, Outcome
+from flatout.market.market import Market
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+
+
+class TorchStep(NamedTuple):
+    """What a step returns; tensors with the account axis first."""
+
+    obs: Any  # (account, feature) after restarts
+    reward: Any  # (account,)
+    terminated: Any  # (account,) ruined
+    truncated: Any  # (account,) the stretch of bars is over: bootstrap from final_obs
+    final_obs: Any  # (account, feature) before restarts: equals obs where nothing ended
+    outcome: Outcome
+
+
+class TorchMarket:
+    """`n_envs` accounts in one market on one device."""
+
+    def __init__(
+        self, market: Market, n_envs: int = 1, device: str | Any = "cpu", dtype: Any = torch.float32, seed: int = 0
+    ) -> None:
+        self.market, self.n_envs, self.dtype = market, n_envs, dtype
+        self.device = torch.device(device)
+        tape, rules = market.arrays(DTYPES[dtype])
+        self.tape, self.rules = (map_leaves(lambda x: torch.as_tensor(x, device=self.device), tree) for tree in (tape, rules))
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.state = self._fresh()
+
+    def _fresh(self) -> Episode:
+        noise = torch.rand(self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype)
+        return episode.reset(noise, self.market.shape, self.rules, xp)
+
+    def _observe(self, state: Episode) -> Any:
+        return episode.observe(state, self.tape, self.market.shape, self.rules, xp)
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Restart all accounts; returns the (account, feature) observations."""
+        if seed is not None:
+            self.generator.manual_seed(seed)
+        self.state = self._fresh()
+        return self._observe(self.state)
+
+    @torch.no_grad()
+    def step(self, action: Any) -> TorchStep:
+        """One bar for all accounts, from an (account, action) tensor on the market's device."""
+        arrived, outcome = episode.step(self.state, action, self.tape, self.market.shape, self.rules, xp)
+        ended = outcome.terminated | outcome.truncated
+        self.state = select(ended, self._fresh(), arrived, xp)
+        final_obs = self._observe(arrived)
+        obs = torch.where(ended[:, None], self._observe(self.state), final_obs)
+        return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, final_obs, outcome)
+
+
+def devices() -> list[str]:
+    """What PyTorch would compute on; a ROCm build calls its GPUs cuda too."""
+    found = ["cpu"]
+    build = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    for index in range(torch.cuda.device_count()):
+        gigabytes = torch.cuda.get_device_properties(index).total_memory / 2**30
+        found.append(f"cuda:{index} {torch.cuda.get_device_name(index)} {gigabytes:.1f} GiB ({build})")
+    if torch.backends.mps.is_available():
+        found.append("mps")
+    return found

@@ -1,0 +1,205 @@
+"""`flatout.toml` as typed models, and where each value came from.
+
+Precedence: defaults < file < environment (`FLATOUT__MARKET__CAPITAL=5000`) < `--set market.capital=5000`. An unknown key is an error
+that names the nearest known one. Units stand in the names. Nothing reads settings from anywhere else.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from flatout.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "FLATOUT__"
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Model(BaseModel):
+    """Frozen, and strict about unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class FeeTier(Model):
+    """Fees that apply from a 30-day volume on."""
+
+    volume: NotNegative = Field(0.0, description="traded in 30 days, quote currency")
+    maker_bps: NotNegative = 15.0
+    taker_bps: NotNegative = 25.0
+
+
+class CostSettings(Model):
+    """What trading costs. The defaults are pessimistic for a retail crypto account."""
+
+    tiers: tuple[FeeTier, ...] = Field((FeeTier(),), description="fee tiers, by ascending 30-day volume, the first from 0")
+    maker_share: Share = Field(0.0, description="share of the notional that fills as maker")
+    half_spread_bps: NotNegative = 2.0
+    impact: NotNegative = Field(0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)")
+    borrow_bps_per_year: NotNegative = Field(500.0, description="on short positions and negative cash")
+
+    @model_validator(mode="after")
+    def tiers_ascend(self) -> "CostSettings":
+        volumes = [tier.volume for tier in self.tiers]
+        if not volumes or volumes[0] != 0 or any(b <= a for a, b in zip(volumes, volumes[1:], strict=False)):
+            raise ValueError(f"tier volumes must start at 0 and ascend, given {volumes}")
+        return self
+
+
+class LimitSettings(Model):
+    """What orders must respect. `null`-able rules are off when not given."""
+
+    min_notional: NotNegative = Field(1.0, description="smallest order, quote currency")
+    lot_step: NotNegative | dict[str, NotNegative] = Field(0.0, description="order step in units, for all or by symbol; 0 = any")
+    max_weight: Positive = Field(1.0, description="largest long weight of one asset")
+    max_short_weight: NotNegative = Field(0.0, description="largest short weight of one asset; 0 = no shorts")
+    gross_limit: Positive = Field(1.0, description="largest sum of absolute weights")
+    reserve: Share = Field(0.0, description="share of equity that buying leaves in cash")
+    participation: Positive = Field(0.05, description="largest share of a bar's volume")
+    trailing_stop: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="distance from the best price; off")
+    cooldown_bars: Annotated[int, Field(ge=0)] = Field(0, description="bars after a stop in which a position may not grow")
+    max_held_bars: Annotated[int, Field(ge=1)] | None = Field(None, description="bars until a forced reduction; off")
+    forced_share: Share = Field(0.05, description="share of the position sold by a forced reduction")
+    trade_size: Positive = Field(1.0, description="share of the equity that a `trade` action of 1 asks for")
+    ruin: Share = Field(0.1, description="equity, as a share of the capital, at which an episode terminates")
+
+
+class RewardSettings(Model):
+    """Weights of the reward terms, per bar; see market/rewards.py."""
+
+    log_return: float = 1.0
+    excess: float = 0.0
+    differential_sharpe: float = 0.0
+    drawdown: float = 0.0
+    turnover: float = 0.0
+    concentration: float = 0.0
+    scale: Positive = 100.0
+    sharpe_bars: Annotated[float, Field(gt=1)] = Field(100.0, description="memory of the differential Sharpe ratio")
+
+
+class MarketSettings(Model):
+    """The market an agent trades in."""
+
+    capital: Positive = Field(10_000.0, description="starting capital, quote currency")
+    action: Literal["trade", "weights", "direction_amount"] = "weights"
+    fill: Literal["next_open", "next_close", "same_close"] = "next_open"
+    episode_bars: Annotated[int, Field(ge=1)] | None = Field(None, description="longest episode; not given = to the last bar")
+    costs: CostSettings = CostSettings()
+    limits: LimitSettings = LimitSettings()
+    reward: RewardSettings = RewardSettings()
+
+
+class FeatureSettings(Model):
+    """What the agent sees of the market."""
+
+    indicators: tuple[str, ...] | None = Field(None, description="names, in order; not given = the default fourteen")
+    lookback: Annotated[int, Field(ge=1)] = Field(1, description="bars in the observation")
+    scaler: Literal["zscore", "robust", "quantile", "quantile_uniform"] = "quantile"
+
+
+class Settings(Model):
+    """Everything in flatout.toml."""
+
+    market: MarketSettings = MarketSettings()
+    features: FeatureSettings = FeatureSettings()
+
+
+class Resolved(Model):
+    """Settings, and for each key that is not a default where its value came from."""
+
+    settings: Settings
+    origin: dict[str, str]
+
+
+def load_settings(
+    path: Path | None = None, overrides: Iterable[str] = (), environment: Mapping[str, str] | None = None
+) -> Resolved:
+    """Read and merge all sources; `overrides` are `a.b=c` texts."""
+    origin: dict[str, str] = {}
+    merged: dict[str, Any] = {}
+    if path is not None:
+        merge(merged, read_toml(path), str(path), origin)
+    for name, text in sorted((os.environ if environment is None else environment).items()):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+            merge(merged, nested(keys, parse_value(text)), name, origin)
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {text!r} has no '=': write --set market.capital=5000")
+        merge(merged, nested(key.strip().split("."), parse_value(value.strip())), f"--set {text}", origin)
+    return Resolved(settings=validate(merged, origin), origin=origin)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The file's table, or an error that says where it is broken."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: there is no such settings file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value, or the text itself where it is not one (so that names need no quotes)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def nested(keys: list[str], value: Any) -> dict[str, Any]:
+    """{"a": {"b": value}} from ["a", "b"]."""
+    for key in reversed(keys):
+        value = {key: value}
+    return dict(value)
+
+
+def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dict[str, str], prefix: str = "") -> None:
+    """Write `new` over `base`, table by table, noting the source of every value."""
+    for key, value in new.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            below = base.setdefault(key, {})
+            if not isinstance(below, dict):
+                below = base[key] = {}
+            merge(below, value, source, origin, f"{name}.")
+        else:
+            base[key] = value
+            origin[name] = source
+
+
+def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
+    """The settings, or a SettingsError that names key, source, value and what is allowed."""
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError("\n".join(explain(problem, origin) for problem in error.errors())) from None
+
+
+def explain(problem: Any, origin: Mapping[str, str]) -> str:
+    """One sentence for one validation problem."""
+    key = ".".join(str(part) for part in problem["loc"])
+    sources = [source for name, source in origin.items() if name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")]
+    where = f" (from {sources[0]})" if sources else ""
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, known_keys(Settings), n=1, cutoff=0.5)
+        return f"{key}{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+    return f"{key}{where}: {problem['msg']}; given {problem['input']!r}"
+
+
+def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """All dotted keys of a model."""
+    keys = []
+    for name, field in model.model_fields.items():
+        keys.append(f"{prefix}{name}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys += known_keys(field.annotation, f"{prefix}{name}.")
+    return keys

@@ -1,0 +1,42 @@
+"""Bar sizes in words and in seconds."""
+
+import pytest
+
+from flatout.bars.bar_size import bar_name, parse_bar
+from flatout.errors import BarsError
+
+
+@pytest.mark.parametrize(
+    ("bar", "seconds"),
+    [
+        ("1s", 1),
+        ("30s", 30),
+        ("5m", 300),
+        ("60m", 3600),
+        ("90m", 5400),
+        ("4h", 14400),
+        ("24h", 86400),
+        ("1d", 86400),
+    ],
+)
+def test_parse(bar: str, seconds: int) -> None:
+    assert parse_bar(bar) == seconds
+
+
+def test_names_are_the_inverse_for_every_divisor_of_a_day() -> None:
+    for seconds in range(1, 86_401):
+        if 86_400 % seconds == 0:
+            assert parse_bar(bar_name(seconds)) == seconds
+    assert [bar_name(s) for s in (300, 3600, 5400, 86400)] == ["5m", "1h", "90m", "1d"]
+
+
+@pytest.mark.parametrize("bar", ["", "h", "0m", "1M", "1w", "-5m", "1.5h", "5 minutes"])
+def test_what_is_no_bar_size(bar: str) -> None:
+    with pytest.raises(BarsError, match="is not a bar size"):
+        parse_bar(bar)
+
+
+@pytest.mark.parametrize("bar", ["7m", "5h", "2d"])
+def test_bars_must_divide_a_day(bar: str) -> None:
+    with pytest.raises(BarsError, match="does not divide a day"):
+        parse_bar(bar)

@@ -1,0 +1,107 @@
+"""Which files are read, and the refusal of those that cannot be."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from bar_files import HEADER, line, save, times
+
+from flatout.bars.files import name_of_file
+from flatout.bars.read import read_bars
+from flatout.errors import BarsError
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("BTC_USDT-1h.parquet", ("BTC_USDT", "1h")),
+        ("BTC_USDT_USDT-5m.feather", ("BTC_USDT_USDT", "5m")),
+        ("BTCUSDT_1h.csv", ("BTCUSDT", "1h")),
+        ("1INCH_USDT.csv", ("1INCH_USDT", None)),
+        ("AAPL.csv", ("AAPL", None)),
+        ("BRK.B.csv", ("BRK.B", None)),
+        ("prices.csv", (None, None)),
+        ("aapl.csv", (None, None)),
+        ("AAPL_daily.csv", (None, None)),
+        ("BTCUSDT-1h-2024-01.csv", (None, None)),
+        ("BTC_USDT-1h-mark.csv", (None, None)),
+        ("BTC_USDT-1w.csv", (None, None)),
+    ],
+)
+def test_names(name: str, expected: tuple[str | None, str | None]) -> None:
+    assert name_of_file(Path(name)) == expected
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=r"nowhere\.csv: there is no such file or folder"):
+        read_bars(tmp_path / "nowhere.csv")
+
+
+def test_an_unsupported_extension(tmp_path: Path) -> None:
+    (tmp_path / "bars.xlsx").write_bytes(b"x")
+    with pytest.raises(
+        BarsError, match=r"bars\.xlsx: the extension '\.xlsx' is not supported.*\.csv, \.parquet"
+    ):
+        read_bars(tmp_path / "bars.xlsx")
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("no bars")
+    with pytest.raises(BarsError, match=r"the folder has no \.csv, \.parquet, \.feather file"):
+        read_bars(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "https://www.cryptodatadownload.com\n"])
+def test_an_empty_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "AAA.csv").write_text(text)
+    with pytest.raises(BarsError, match=r"AAA\.csv: the file is empty"):
+        read_bars(tmp_path / "AAA.csv")
+
+
+def test_a_file_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=r"AAA\.csv: the file has no bars"):
+        read_bars(save(tmp_path / "AAA.csv", []))
+    pl.DataFrame({name: [] for name in HEADER.split(",")}).write_parquet(tmp_path / "AAA.parquet")
+    with pytest.raises(BarsError, match=r"AAA\.parquet: the file has no bars"):
+        read_bars(tmp_path / "AAA.parquet")
+
+
+@pytest.mark.parametrize("name", ["AAA.parquet", "AAA.feather"])
+def test_a_damaged_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"not what the name says")
+    with pytest.raises(BarsError, match=rf"{name}: the file cannot be read"):
+        read_bars(tmp_path / name)
+
+
+def test_damaged_csv(tmp_path: Path) -> None:
+    path = save(tmp_path / "AAA.csv", [line(t) for t in times(2)] + ["1,2,3,4,5,6,7,8,9"])
+    with pytest.raises(BarsError, match=r"AAA\.csv: the file cannot be read: found more fields"):
+        read_bars(path)
+    path.write_bytes(b"\xff\xfe\x00d\x00a")
+    with pytest.raises(BarsError, match=r"AAA\.csv: the file cannot be read: 'utf-8' codec"):
+        read_bars(path)
+
+
+def test_no_header(tmp_path: Path) -> None:
+    with pytest.raises(
+        BarsError, match=r"AAA\.csv: there is no header and 6 columns, not the 12 of klines.*Add a first"
+    ):
+        read_bars(save(tmp_path / "AAA.csv", ["1704067200,1,1,1,1,1"], None))
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    path = save(
+        tmp_path / "AAA.csv", [line(t, "1") for t in times(2)], "date,open,high,low,close,volume,close"
+    )
+    with pytest.raises(BarsError, match=r"AAA\.csv: several columns are called close"):
+        read_bars(path)
+
+
+def test_blank_lines_and_a_byte_order_mark_do_no_harm_and_rows_keep_their_numbers(tmp_path: Path) -> None:
+    first, second, third = times(3)
+    path = tmp_path / "x.csv"
+    path.write_bytes(f"\ufeff{HEADER}\r\n{line(first)}\r\n\r\n{line(second)}\r\n\r\n".encode())
+    assert read_bars(path).n_bars == 2
+    path.write_text(f"{HEADER}\n{line(first)}\n\n{line(second)}\n{line(third, volume=-1)}\n")
+    with pytest.raises(BarsError, match=r"x\.csv: symbol AAA, row 5: volume"):
+        read_bars(path)
