@@ -10,30 +10,30 @@ from flatout.market.rules import OFF, Costs, Limits, Rules, RewardWeights, Segme
 
 
 class Path(NamedTuple):
-    """A random market for a batch of accounts: (step, account, asset) each."""
+    """A random market for a batch of accounts: (step, asset, account) each."""
 
     mark: np.ndarray
-    bars: np.ndarray  # (step, 6, account, asset)
+    bars: np.ndarray  # (step, 6, asset, account)
     orders: np.ndarray
 
 
 def random_path(rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4) -> Path:
     """Independent prices, 1 % of the bars not tradable, thin volume, orders up to `order_size` of the starting capital."""
-    shape = (steps + 1, accounts, assets)
-    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(0.1, 50_000, (accounts, assets))
+    shape = (steps + 1, assets, accounts)
+    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(0.1, 50_000, (assets, accounts))
     open_ = np.concatenate([close[:1], close[:-1]]) * np.exp(rng.normal(0, 0.01, shape))
     high = np.maximum(open_, close) * np.exp(np.abs(rng.normal(0, 0.01, shape)))
     low = np.minimum(open_, close) * np.exp(-np.abs(rng.normal(0, 0.01, shape)))
     volume = np.exp(rng.normal(0.5, 1.5, shape)) / close * (rng.random(shape) > 0.01)
     impact = 0.02 / np.sqrt(np.where(volume > 0, volume, 1.0)) * (volume > 0)
     bars = np.stack([x[1:] for x in (open_, high, low, close, volume, impact)], axis=1)
-    orders = rng.uniform(-order_size, order_size, (steps, accounts, assets)) * (rng.random((steps, accounts, assets)) > 0.3)
+    orders = rng.uniform(-order_size, order_size, (steps, assets, accounts)) * (rng.random((steps, assets, accounts)) > 0.3)
     return Path(close[:-1], bars, orders)
 
 
 def all_rules(assets: int, prices: np.ndarray, shorts: float = 0.3, **changes: Any) -> tuple[Costs, Limits]:
     """Costs and limits with every rule switched on; `prices` (asset,) scale the lots."""
-    each = np.ones(assets)
+    each = np.ones((assets, 1))
     costs = Costs(
         tier_volume=np.array([0.0, 2.0, 5.0, 20.0]),
         maker_fee=np.array([0.0060, 0.0040, 0.0025, 0.00125]),
@@ -46,15 +46,15 @@ def all_rules(assets: int, prices: np.ndarray, shorts: float = 0.3, **changes: A
     )
     limits = Limits(
         min_notional=0.01 * each,
-        lot_step=0.002 / prices,
-        max_weight=np.linspace(0.25, 0.5, assets),
+        lot_step=0.002 / prices.reshape(-1, 1),
+        max_weight=np.linspace(0.25, 0.5, assets)[:, None],
         max_short_weight=shorts * each,
         gross_limit=np.asarray(1.2 if shorts else 1.0),
         reserve=np.asarray(0.05),
         participation=0.1 * each,
-        trailing_stop=np.linspace(0.03, 0.08, assets),
-        cooldown_bars=np.linspace(2, 5, assets).round(),
-        max_held_bars=np.linspace(5, 12, assets).round(),
+        trailing_stop=np.linspace(0.03, 0.08, assets)[:, None],
+        cooldown_bars=np.linspace(2, 5, assets).round()[:, None],
+        max_held_bars=np.linspace(5, 12, assets).round()[:, None],
         forced_share=0.1 * each,
         trade_size=np.asarray(0.3),
         ruin=np.asarray(0.05),
@@ -66,7 +66,7 @@ def all_rules(assets: int, prices: np.ndarray, shorts: float = 0.3, **changes: A
 
 def free_market(assets: int) -> tuple[Costs, Limits]:
     """No costs and no limits: what remains is arithmetic."""
-    each, none = np.ones(assets), np.zeros(assets)
+    each, none = np.ones((assets, 1)), np.zeros((assets, 1))
     zero = np.asarray(0.0)
     costs = Costs(np.zeros(1), np.zeros(1), np.zeros(1), zero, np.asarray(0.99), none, none, zero)
     limits = Limits(

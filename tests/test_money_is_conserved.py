@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
     def build(self) -> tuple[Path, Costs, Limits]:
         path = random_path(np.random.default_rng(self.seed), 15, 6, self.assets, self.order_size)
-        return path, *all_rules(self.assets, path.mark[0].mean(axis=0), self.shorts)
+        return path, *all_rules(self.assets, path.mark[0].mean(axis=1), self.shorts)
 
 
 def cases(shorts: st.SearchStrategy[float] = st.sampled_from([0.0, 0.4])) -> st.SearchStrategy[Case]:
@@ -57,11 +57,11 @@ def walk(path: Path, costs: Costs, limits: Limits, fill: Fill) -> list[tuple[Acc
 def test_equity_changes_by_profit_minus_costs(case: Case) -> None:
     path, costs, limits = case.build()
     for before, after, trades, bar, mark in walk(path, costs, limits, case.fill):
-        profit = np.sum(before.units * (bar.close - mark), axis=-1)
-        profit += sum(np.sum(trade.units * (bar.close - trade.price), axis=-1) for trade in trades)
-        paid = sum(np.sum(trade_cost(trade), axis=-1) for trade in trades)
-        shorts = np.sum(np.maximum(-after.units * bar.close, 0), axis=-1)
-        cash_before_borrow = before.cash + sum(np.sum(trade.cash, axis=-1) for trade in trades)
+        profit = np.sum(before.units * (bar.close - mark), axis=0)
+        profit += sum(np.sum(trade.units * (bar.close - trade.price), axis=0) for trade in trades)
+        paid = sum(np.sum(trade_cost(trade), axis=0) for trade in trades)
+        shorts = np.sum(np.maximum(-after.units * bar.close, 0), axis=0)
+        cash_before_borrow = before.cash + sum(np.sum(trade.cash, axis=0) for trade in trades)
         borrow = costs.borrow * (shorts + np.maximum(-cash_before_borrow, 0))
         change = equity(after, bar.close, np) - equity(before, mark, np)
         np.testing.assert_allclose(change, profit - paid - borrow, rtol=0, atol=1e-11)
@@ -98,9 +98,9 @@ def test_limits_hold_when_orders_fill(case: Case) -> None:
             continue  # stops come first there, so the account at the fill is not the one before the bar
         price = bar.open if case.fill == "next_open" else mark
         filled = before.units + trade.units
-        worth = before.cash + np.sum(before.units * price, axis=-1)
+        worth = before.cash + np.sum(before.units * price, axis=0)
         grown = np.abs(filled) > np.abs(before.units) * (1 + 1e-12)
-        weight = np.abs(filled) * price / worth[:, None]
+        weight = np.abs(filled) * price / worth
         cap = np.where(filled > 0, limits.max_weight, limits.max_short_weight)
         assert np.all(~grown | (weight <= cap * (1 + 1e-9)))
         assert not np.any(grown & (before.cooldown > 0))
@@ -114,7 +114,7 @@ def test_limits_hold_when_orders_fill(case: Case) -> None:
 def test_permuting_assets_permutes_the_result(case: Case, random: object) -> None:
     path, costs, limits = case.build()
     order = np.random.default_rng(case.seed).permutation(case.assets)
-    shuffled = Path(path.mark[..., order], path.bars[..., order], path.orders[..., order])
+    shuffled = Path(path.mark[:, order], path.bars[:, :, order], path.orders[:, order])
     asset_wise = {"half_spread", "impact"}, set(Limits._fields) - {"gross_limit", "reserve", "trade_size", "ruin"}
     costs_, limits_ = (
         rules._replace(**{name: getattr(rules, name)[order] for name in names})
@@ -122,28 +122,28 @@ def test_permuting_assets_permutes_the_result(case: Case, random: object) -> Non
     )
     for one, other in zip(walk(path, costs, limits, case.fill), walk(shuffled, costs_, limits_, case.fill), strict=True):
         np.testing.assert_allclose(one[1].cash, other[1].cash, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(one[1].units[:, order], other[1].units, rtol=1e-9, atol=0)
+        np.testing.assert_allclose(one[1].units[order], other[1].units, rtol=1e-9, atol=0)
 
 
 def test_zero_order_changes_nothing() -> None:
     path = random_path(np.random.default_rng(0), 10, 4, 3)
-    costs, limits = all_rules(3, path.mark[0].mean(axis=0))
+    costs, limits = all_rules(3, path.mark[0].mean(axis=1))
     fresh = open_account(path.mark[0], np)
-    after, _ = execute(fresh, np.zeros((4, 3)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np)
+    after, _ = execute(fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np)
     np.testing.assert_array_equal(after.cash, fresh.cash)
     np.testing.assert_array_equal(after.units, fresh.units)
 
 
 def flat_bar(price: float, assets: int = 1) -> Bar:
     """A bar that does not move, with endless volume."""
-    level = np.full((1, assets), price)
-    return Bar(level, level, level, level, np.full((1, assets), 1e12), np.zeros((1, assets)))
+    level = np.full((assets, 1), price)
+    return Bar(level, level, level, level, np.full((assets, 1), 1e12), np.zeros((assets, 1)))
 
 
 def test_round_trip_at_a_constant_price_loses_exactly_the_costs() -> None:
     costs, limits = free_market(1)
     fee, spread, price, money = 0.0025, 0.0003, 50.0, 0.4
-    costs = costs._replace(taker_fee=np.array([fee]), half_spread=np.array([spread]))
+    costs = costs._replace(taker_fee=np.array([fee]), half_spread=np.array([[spread]]))
     account, bar, mark = open_account(np.ones((1, 1)), np), flat_bar(price), np.full((1, 1), price)
     for order in (money, -money):
         account, _ = execute(account, np.full((1, 1), order), mark, bar, costs, limits, "next_open", np)
@@ -160,11 +160,11 @@ def test_buy_and_hold_in_closed_form() -> None:
     bars[:, 4], bars[:, 5] = 1e12, 0.0
     costs, limits = free_market(4)
     fee, spread = 0.0025, 0.0003
-    costs = costs._replace(taker_fee=np.array([fee]), half_spread=np.full(4, spread))
+    costs = costs._replace(taker_fee=np.array([fee]), half_spread=np.full((4, 1), spread))
     limits = limits._replace(gross_limit=np.asarray(1.0))
     account = open_account(path.mark[0], np)
     for k in range(200):
-        order = np.full((1, 4), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]  # equal money at the open
+        order = np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]  # equal money at the open
         account, _ = execute(account, order, path.mark[k], Bar(*bars[k]), costs, limits, "next_open", np)
         relative = bars[k, 3] / bars[0, 0]
         expected = np.mean(relative) / ((1 + spread) * (1 + fee))
@@ -175,9 +175,9 @@ def test_orders_are_scaled_together() -> None:
     """Seven orders of all the money each: nobody is served first, nothing is overspent."""
     costs, limits = free_market(7)
     limits = limits._replace(gross_limit=np.asarray(1.0))
-    mark = np.linspace(1, 1000, 7)[None]
-    bar = Bar(mark, mark, mark, mark, np.full((1, 7), 1e12), np.zeros((1, 7)))
-    after, _ = execute(open_account(mark, np), np.ones((1, 7)), mark, bar, costs, limits, "next_open", np)
+    mark = np.linspace(1, 1000, 7)[:, None]
+    bar = Bar(mark, mark, mark, mark, np.full((7, 1), 1e12), np.zeros((7, 1)))
+    after, _ = execute(open_account(mark, np), np.ones((7, 1)), mark, bar, costs, limits, "next_open", np)
     np.testing.assert_allclose(after.units * mark, 1 / 7, rtol=1e-12)
     assert 0 <= after.cash[0] < 1e-12
 
@@ -187,10 +187,10 @@ def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
     rng = np.random.default_rng(5)
     bars, accounts, assets = 100_000, 8, 3
     costs, limits = free_market(assets)
-    costs = costs._replace(taker_fee=np.array([1e-6]), half_spread=np.full(assets, 1e-6))
+    costs = costs._replace(taker_fee=np.array([1e-6]), half_spread=np.full((assets, 1), 1e-6))
     limits = limits._replace(gross_limit=np.asarray(1.0))
     close = np.exp(np.cumsum(rng.normal(0, 0.001, (bars + 1, assets)), axis=0)).astype(np.float32)
-    wanted = rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1].astype(np.float32)
+    wanted = np.moveaxis(rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2).astype(np.float32)
     worth = {}
     with jax.enable_x64(True):
         for precision in (np.float32, np.float64):
@@ -203,16 +203,15 @@ def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
 
 @jax.jit
 def rebalance(close: Any, wanted: Any, costs: Costs, limits: Limits) -> Any:
-    """Equity of (account,) accounts that go to `wanted` (bar, account, asset) weights at every open."""
-
-    def one(account: Account, weights: Any, mark: Any, later: Any) -> Account:
-        order = weights * equity(account, mark, jnp) - account.units * mark
-        bar = Bar(mark, later, mark, later, jnp.full_like(mark, 1e9), jnp.zeros_like(mark))
-        return execute(account, order, mark, bar, costs, limits, "next_open", jnp)[0]
+    """Equity of (account,) accounts that go to `wanted` (bar, asset, account) weights at every open."""
 
     def body(account: Account, inputs: Any) -> Any:
-        return jax.vmap(one, in_axes=(0, 0, None, None))(account, *inputs), None
+        weights, mark, later = inputs
+        mark, later = mark[:, None], later[:, None]
+        order = weights * equity(account, mark, jnp)[None] - account.units * mark
+        bar = Bar(mark, later, mark, later, jnp.full_like(mark, 1e9), jnp.zeros_like(mark))
+        return execute(account, order, mark + 0 * order, bar, costs, limits, "next_open", jnp)[0], None
 
-    start = open_account(jnp.ones((wanted.shape[1], close.shape[1]), close.dtype), jnp)
+    start = open_account(jnp.ones(wanted.shape[1:], close.dtype), jnp)
     account, _ = jax.lax.scan(body, start, (wanted, close[:-1], close[1:]))
-    return jax.vmap(lambda a: equity(a, close[-1], jnp))(account)
+    return equity(account, close[-1][:, None], jnp)

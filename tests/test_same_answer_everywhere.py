@@ -19,7 +19,7 @@ from flatout.arrays import map_leaves, to_numpy
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, Fill, execute
 from flatout.market.rules import OFF, Costs, Limits
-from flatout.market.scalar_ledger import Ledger
+from flatout.market.scalar_ledger import Ledger, plain
 
 FILLS: tuple[Fill, ...] = ("next_open", "next_close", "same_close")
 FLOAT32_STEP_BOUND = 5e-6  # of the equity, after one step from the same account
@@ -29,17 +29,17 @@ StepFunction = Callable[[Account, np.ndarray, np.ndarray, Bar], Account]
 
 def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[list[Account], Counter[str]]:
     """The accounts after every step by the ledger, and how often each rule took effect."""
-    steps, accounts, assets = path.orders.shape
-    plain = {k: v.tolist() for k, v in (*costs._asdict().items(), *limits._asdict().items())}
-    ledgers = [Ledger(assets, plain, plain, fill) for _ in range(accounts)]
+    steps, assets, accounts = path.orders.shape
+    rules = plain(costs, limits)
+    ledgers = [Ledger(assets, rules, rules, fill) for _ in range(accounts)]
     events: Counter[str] = Counter()
     history = []
     for k in range(steps):
         for i, ledger in enumerate(ledgers):
             before = [p.units for p in ledger.positions]
             tier = ledger.fee()
-            ledger.step(path.orders[k, i].tolist(), path.mark[k, i].tolist(), path.bars[k, :, i].tolist())
-            count_events(events, ledger, before, tier, path.orders[k, i])
+            ledger.step(*(x[k, ..., i].tolist() for x in (path.orders, path.mark, path.bars)))
+            count_events(events, ledger, before, tier, path.orders[k, :, i])
         history.append(account_of(ledgers))
     return history, events
 
@@ -57,8 +57,8 @@ def count_events(events: Counter[str], ledger: Ledger, before: list[float], tier
 
 def account_of(ledgers: list[Ledger]) -> Account:
     """The ledgers' accounts as arrays."""
-    columns = [[[getattr(p, name) for p in x.positions] for x in ledgers] for name in ("units", "best", "held", "cooldown")]
-    return Account(np.array([x.cash for x in ledgers]), *map(np.array, columns), np.array([x.volume for x in ledgers]))
+    columns = [np.array([[getattr(p, name) for p in x.positions] for x in ledgers]).T for name in ("units", "best", "held", "cooldown")]
+    return Account(np.array([x.cash for x in ledgers]), *columns, np.array([x.volume for x in ledgers]))
 
 
 def numpy_step(costs: Costs, limits: Limits, fill: Fill) -> StepFunction:
@@ -84,7 +84,7 @@ def compiled(fill: Fill) -> Any:
     def one(account: Account, order: Any, mark: Any, bar: Bar, costs: Costs, limits: Limits) -> Account:
         return execute(account, order, mark, bar, costs, limits, fill, jnp)[0]
 
-    return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, 0, None, None)))
+    return jax.jit(one)
 
 
 def jax_step(costs: Costs, limits: Limits, fill: Fill) -> StepFunction:
@@ -118,7 +118,7 @@ def largest_difference(one: Account, other: Account) -> float:
 @pytest.mark.parametrize("fill", FILLS)
 def test_equals_scalar_ledger_over_ten_thousand_steps(engine: str, fill: Fill) -> None:
     path = random_path(np.random.default_rng(7), steps=500, accounts=20, assets=7)
-    costs, limits = all_rules(7, path.mark[0].mean(axis=0))
+    costs, limits = all_rules(7, path.mark[0].mean(axis=1))
     expected, events = ledger_path(path, costs, limits, fill)
     rules = ["fee tier changed", "stopped", "blocked by cooldown", "reversed", "short", "forced reduction", "nothing filled"]
     assert all(events[rule] > 50 for rule in rules), events
@@ -152,7 +152,7 @@ class Market(NamedTuple):
 
     def build(self) -> tuple[Path, Costs, Limits, Fill]:
         path = random_path(np.random.default_rng(self.seed), 12, 8, self.assets, self.order_size)
-        costs, limits = all_rules(self.assets, path.mark[0].mean(axis=0), self.shorts)
+        costs, limits = all_rules(self.assets, path.mark[0].mean(axis=1), self.shorts)
         without = {name: np.full_like(getattr(limits, name), OFF_VALUES[name]) for name in self.limits_off}
         free = {name: np.zeros_like(getattr(costs, name)) for name in self.costs_off}
         return path, costs._replace(**free), limits._replace(**without), self.fill
@@ -185,7 +185,7 @@ def test_engines_agree_on_any_market(market: Market) -> None:
 def test_float32_stays_close(engine: str) -> None:
     """Each float32 step starts from the ledger's account, so the bound is per step; comparisons may flip, rarely."""
     path = random_path(np.random.default_rng(11), steps=300, accounts=40, assets=7)
-    costs, limits = all_rules(7, path.mark[0].mean(axis=0))
+    costs, limits = all_rules(7, path.mark[0].mean(axis=1))
     expected, _ = ledger_path(path, costs, limits, "next_open")
     run = ENGINES[engine](cast(costs, np.float32), cast(limits, np.float32), "next_open")
     gaps = []

@@ -98,7 +98,7 @@ def backtest(
     for t in range(first, stop - 1):
         order = policy(moment_of(market, state, t, t - first))
         before = state
-        state, outcome = episode.step(state, order, tape, trading.shape, rules, np)
+        state, outcome = episode.step(state, order.T, tape, trading.shape, rules, np)
         equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
         bars.append(np.where(alive, per_bar(before, state, outcome), 0.0))
         if record_fills and alive[0]:
@@ -111,8 +111,8 @@ def backtest(
 
 def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
     """Turnover, exposure and cost of a bar, per equity: (3, account)."""
-    exposure = np.sum(np.abs(after.account.units * after.close), axis=-1) / np.maximum(after.marks.equity, LEAST_EQUITY)
-    cost = np.sum(trade_cost(outcome.traded) + trade_cost(outcome.stopped), axis=-1)
+    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(after.marks.equity, LEAST_EQUITY)
+    cost = np.sum(trade_cost(outcome.traded) + trade_cost(outcome.stopped), axis=0)
     return np.stack([-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)])
 
 
@@ -131,8 +131,8 @@ def decision_range(market: Market, first: int | None, stop: int | None) -> tuple
 def moment_of(market: Market, state: Episode, t: int, age: int) -> Moment:
     """What is known at the close of bar t; later bars are not in it."""
     panel = market.panel
-    weights = state.account.units * state.close / state.marks.equity[:, None]
-    return Moment(age, panel.close[: t + 1], panel.tradable[t], weights, panel.bar_seconds)
+    weights = state.account.units * state.close / state.marks.equity
+    return Moment(age, panel.close[: t + 1], panel.tradable[t], weights.T, panel.bar_seconds)
 
 
 def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
@@ -140,9 +140,9 @@ def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
     kinds = (("order", outcome.traded), ("stop", outcome.stopped))
     worth = float(state.marks.equity[0])
     return [
-        Fills(bar, kind, trade.units[0], trade.price[0], trade_cost(trade)[0], worth)
+        Fills(bar, kind, trade.units[:, 0], trade.price[:, 0], trade_cost(trade)[:, 0], worth)
         for kind, trade in kinds
-        if np.any(trade.units[0] != 0)
+        if np.any(trade.units[:, 0] != 0)
     ]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from flatout.bars.synthetic import RandomWalk
 from flatout.market.gymnasium_env import MarketVectorEnv
 from flatout.market.market import Market, build_market
-from flatout.market.scalar_ledger import Ledger
+from flatout.market.scalar_ledger import Ledger, plain
 from flatout.settings import Settings
 
 SIZES = (1, 64, 4096)
@@ -60,32 +60,32 @@ def scalar_steps(market: Market) -> Steps:
     """The plain-Python ledger with its observation, one account."""
     tape, rules = market.arrays(np.float64)
     n, first = market.shape.n_assets, int(rules.segments.first[0])
-    plain = {k: v.tolist() for k, v in (*rules.costs._asdict().items(), *rules.limits._asdict().items())}
-    rows, features = tape.rows.reshape(len(tape.rows), -1, n).tolist(), tape.features.tolist()
+    given = plain(rules.costs, rules.limits)
+    rows, features = tape.rows[:, :-1].reshape(len(tape.rows), -1, n).tolist(), tape.features.tolist()
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, n)).tolist()
 
     def run() -> int:
-        ledger, worth, peak = Ledger(n, plain, plain), 1.0, 1.0
+        ledger, worth, peak = Ledger(n, given, given), 1.0, 1.0
         for k, action in enumerate(actions):
             row = rows[first + k]
-            worth = ledger.step([a * plain["trade_size"] * worth for a in action], row[0], row[1:])
+            worth = ledger.step([a * given["trade_size"] * worth for a in action], row[0], row[1:])
             peak = max(peak, worth)
-            ledger_observation(ledger, features[first + k + 1], row[4], worth, peak, plain)
+            ledger_observation(ledger, features[first + k + 1], row[4], worth, peak, given)
         return len(actions)
 
     return run
 
 
 def ledger_observation(
-    ledger: Ledger, features: list[float], closes: list[float], worth: float, peak: float, plain: dict[str, Any]
+    ledger: Ledger, features: list[float], closes: list[float], worth: float, peak: float, rules: dict[str, Any]
 ) -> list[float]:
     """What `episode.observe` shows, as a list."""
     weights, drops, held, cooldown = [], [], [], []
     for i, (position, close) in enumerate(zip(ledger.positions, closes, strict=True)):
         weights.append(position.units * close / worth)
         drops.append(close / position.best - 1 if position.units else 0.0)
-        held.append(position.held / plain["max_held_bars"][i])
-        cooldown.append(position.cooldown / plain["cooldown_bars"][i])
+        held.append(position.held / rules["max_held_bars"][i])
+        cooldown.append(position.cooldown / rules["cooldown_bars"][i])
     return [*features, ledger.cash / worth, worth / peak - 1, 100 * ledger.fee(), *weights, *drops, *held, *cooldown]
 
 

@@ -6,13 +6,13 @@ next bar, so the value may be bootstrapped); ruin is *terminated*. Drivers decid
 
 from typing import NamedTuple
 
-from flatout.arrays import Array, Namespace, batch_contiguous, take_rows
+from flatout.arrays import Array, Namespace, first_axis_last, last_axis_first, take_rows
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Fill, Trade, execute, fee_rate
 from flatout.market.orders import ActionKind, order_from
 from flatout.market.rewards import LEAST_EQUITY, Marks, RewardTerms, first_marks, reward_terms, weighted
 from flatout.market.rules import Rules, Segments
-from flatout.market.tape import Tape, next_bar
+from flatout.market.tape import Tape, read_row
 
 ACCOUNT_FEATURES = 3  # cash weight, drawdown, fee in percent
 POSITION_FEATURES = 4  # per asset: weight, distance from the best price, share of the longest holding, share of the cooldown
@@ -41,13 +41,13 @@ class Episode(NamedTuple):
 
     account: Account
     marks: Marks
-    close: Array  # (..., asset) prices of the last mark
+    close: Array  # (asset, ...) prices of the last mark
     t: Array  # (...) the bar at whose close the agent decides
     last: Array  # (...) the bar at which the episode is truncated
 
 
 class Outcome(NamedTuple):
-    """What a step tells: (...) each, trades (..., asset)."""
+    """What a step tells: (...) each, trades (asset, ...)."""
 
     reward: Array
     terminated: Array
@@ -64,7 +64,7 @@ def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array
     upto = xp.cumulative_sum(possible)
     draw = xp.astype(xp.floor(noise * xp.astype(upto[-1], noise.dtype)), upto.dtype)
     draw = xp.minimum(draw, upto[-1] - 1)
-    segment = xp.sum(xp.astype(draw[..., None] >= upto, upto.dtype), axis=-1)
+    segment = sum(xp.astype(draw >= upto[k], upto.dtype) for k in range(upto.shape[0]))
     flat = xp.reshape(segment, (-1,))
     stop, offset = (
         xp.reshape(xp.take(values, flat, axis=0), segment.shape)
@@ -77,7 +77,7 @@ def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array
 def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
     """Fresh episodes, one for each element of the uniform noise."""
     start, last = choose_start(noise, rules.segments, xp)
-    prices = batch_contiguous(xp.stack([xp.ones_like(noise)] * shape.n_assets, axis=-1))
+    prices = xp.stack([xp.ones_like(noise)] * shape.n_assets, axis=0)
     account = open_account(prices, xp)
     return Episode(account, first_marks(account.cash, xp), prices, start, last)
 
@@ -85,14 +85,13 @@ def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
 def step(
     state: Episode, action: Array, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
 ) -> tuple[Episode, Outcome]:
-    """One bar: the order made at the close of bar t meets bar t + 1. No restart happens here."""
-    mark, bar = next_bar(tape, state.t, xp)
+    """One bar: the (action, ...) order made at the close of bar t meets bar t + 1. No restart happens here."""
+    row = last_axis_first(take_rows(tape.rows, state.t, xp), xp)
+    mark, bar, benchmark = read_row(row)
     order = order_from(shape.action, action, state.account, state.marks.equity, mark, rules.limits, xp)
     account, trades = execute(state.account, order, mark, bar, rules.costs, rules.limits, shape.fill, xp)
     worth = equity(account, bar.close, xp)
-    traded = xp.sum(sum(xp.abs(trade.units) * trade.price for trade in trades), axis=-1)
-    flat = xp.reshape(state.t, (-1,))
-    benchmark = xp.reshape(xp.take(tape.benchmark, flat, axis=0), state.t.shape)
+    traded = xp.sum(sum(xp.abs(trade.units) * trade.price for trade in trades), axis=0)
     values = account.units * bar.close
     marks, terms = reward_terms(state.marks, worth, values, traded, benchmark, rules.reward, xp)
     arrived = Episode(account, marks, bar.close, state.t + 1, state.last)
@@ -103,28 +102,19 @@ def step(
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
     """What the agent sees: market features of the last `lookback` bars, newest first, then its own account: (..., feature)."""
-    market = [market_features(tape, state.t - lag, xp) for lag in range(shape.lookback)]
-    private = xp.concat(private_features(state, rules, xp), axis=-1)
-    return xp.concat([*market, xp.clip(private, -OBSERVATION_LIMIT, OBSERVATION_LIMIT)], axis=-1)
+    market = [take_rows(tape.features, xp.clip(state.t - lag, 0, None), xp) for lag in range(shape.lookback)]
+    private = xp.clip(private_features(state, rules, xp), -OBSERVATION_LIMIT, OBSERVATION_LIMIT)
+    return xp.concat([*market, first_axis_last(private, xp)], axis=-1)
 
 
-def market_features(tape: Tape, t: Array, xp: Namespace) -> Array:
-    """The features of bar t; before the first bar those of the first."""
-    flat = xp.reshape(xp.clip(t, 0, None), (-1,))
-    return xp.reshape(xp.take(tape.features, flat, axis=0), (*t.shape, tape.features.shape[-1]))
-
-
-def private_features(state: Episode, rules: Rules, xp: Namespace) -> list[Array]:
-    """The account as the agent sees it: all that the rules and rewards depend on, so that the state is Markov."""
+def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
+    """The account as the agent sees it, all that the rules and rewards depend on, so that the state is Markov: (feature, ...)."""
     account, worth = state.account, state.marks.equity
-    weights = account.units * (state.close / xp.clip(worth, LEAST_EQUITY, None)[..., None])
+    weights = account.units * (state.close / xp.clip(worth, LEAST_EQUITY, None)[None])
     owned = xp.astype(account.units != 0, worth.dtype)
     fee = 100 * fee_rate(account, rules.costs, xp)
-    single = xp.stack([1 - xp.sum(weights, axis=-1), worth / state.marks.peak - 1, fee], axis=-1)
-    return [
-        single,
-        weights,
-        owned * (state.close / account.best - 1),
-        account.held / rules.limits.max_held_bars,
-        account.cooldown / xp.clip(rules.limits.cooldown_bars, 1.0, None),
-    ]
+    single = xp.stack([1 - xp.sum(weights, axis=0), worth / state.marks.peak - 1, fee], axis=0)
+    drop = owned * (state.close / account.best - 1)
+    held = account.held / rules.limits.max_held_bars
+    cooldown = account.cooldown / xp.clip(rules.limits.cooldown_bars, 1.0, None)
+    return xp.concat([single, weights, drop, held, cooldown], axis=0)

@@ -25,7 +25,7 @@ MOST_SLIPPAGE = 0.5  # keeps prices positive whatever the impact coefficient
 
 
 class Bar(NamedTuple):
-    """The bar that an order meets; every field is (..., asset)."""
+    """The bar that an order meets; every field is (asset, ...)."""
 
     open: Array
     high: Array
@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 
 class Trade(NamedTuple):
-    """What was filled; every field is (..., asset)."""
+    """What was filled; every field is (asset, ...)."""
 
     units: Array  # signed
     price: Array  # before costs
@@ -58,16 +58,16 @@ def above_zero(values: Array, xp: Namespace) -> Array:
 
 
 def trade_cost(trade: Trade) -> Array:
-    """Fee, spread and impact paid on each asset, never negative: (..., asset)."""
+    """Fee, spread and impact paid on each asset, never negative: (asset, ...)."""
     return -(trade.cash + trade.units * trade.price)
 
 
 def fee_rate(account: Account, costs: Costs, xp: Namespace) -> Array:
     """The fee of the last tier whose 30-day volume is reached: (...)."""
-    fees = costs.taker_fee + costs.maker_share[..., None] * (costs.maker_fee - costs.taker_fee)
-    rate = fees[..., 0] + xp.zeros_like(account.volume)
-    for tier in range(1, fees.shape[-1]):
-        rate = xp.where(account.volume >= costs.tier_volume[..., tier], fees[..., tier], rate)
+    fees = costs.taker_fee + costs.maker_share * (costs.maker_fee - costs.taker_fee)
+    rate = fees[0] + xp.zeros_like(account.volume)
+    for tier in range(1, fees.shape[0]):
+        rate = xp.where(account.volume >= costs.tier_volume[tier], fees[tier], rate)
     return rate
 
 
@@ -82,7 +82,7 @@ def cash_flow(notional: Array, heading: Array, slip: Array, fee: Array) -> Array
 
     Multiplied out, so that single precision keeps small rates: 1 + 1e-6 would lose a tenth of them, always to the same side.
     """
-    return -heading * notional - notional * (slip + fee[..., None] + heading * slip * fee[..., None])
+    return -heading * notional - notional * (slip + fee[None] + heading * slip * fee[None])
 
 
 def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
@@ -110,9 +110,9 @@ def reduce(
     cash = cash_flow(notional, -side, slip, fee)
     units = -side * closing
     after = account._replace(
-        cash=account.cash + xp.sum(cash, axis=-1),
+        cash=account.cash + xp.sum(cash, axis=0),
         units=account.units + units,
-        volume=account.volume + xp.sum(notional, axis=-1),
+        volume=account.volume + xp.sum(notional, axis=0),
     )
     return after, Trade(units, price, cash)
 
@@ -129,19 +129,19 @@ def affordable(
     worth = equity(account, price, xp)
     short = xp.astype(heading < 0, price.dtype)
     cap = xp.where(heading > 0, limits.max_weight, limits.max_short_weight)
-    opening = xp.minimum(opening, cap * worth[..., None] / price - held)
+    opening = xp.minimum(opening, cap * worth[None] / price - held)
     opening = gate(above_zero(opening, xp), account.cooldown <= 0, xp)
 
     notional = opening * price
     slip = slippage(closed + opening, bar, costs, xp)
     # A buy needs its whole cost; a short sale brings cash, which stays locked, and needs its costs only.
     needed = short * notional - cash_flow(notional, heading, slip, fee)
-    locked = xp.sum(above_zero(-account.units * price, xp), axis=-1)
-    cash_share = share_of(account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=-1), xp)
-    gross_room = limits.gross_limit * worth - xp.sum(held * price, axis=-1)
-    gross_share = share_of(gross_room, xp.sum(notional, axis=-1), xp)
+    locked = xp.sum(above_zero(-account.units * price, xp), axis=0)
+    cash_share = share_of(account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=0), xp)
+    gross_room = limits.gross_limit * worth - xp.sum(held * price, axis=0)
+    gross_share = share_of(gross_room, xp.sum(notional, axis=0), xp)
     # Impact falls with size, so the cut order never costs more than its share of `needed`.
-    return feasible(opening * xp.minimum(cash_share, gross_share)[..., None], price, limits, xp)
+    return feasible(opening * xp.minimum(cash_share, gross_share)[None], price, limits, xp)
 
 
 def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
@@ -165,10 +165,10 @@ def grow(
     cash = cash_flow(notional, heading, slip, fee)
     units = heading * opening
     after = account._replace(
-        cash=account.cash + xp.sum(cash, axis=-1),
+        cash=account.cash + xp.sum(cash, axis=0),
         units=account.units + units,
         best=xp.where(account.units == 0, price, account.best),
-        volume=account.volume + xp.sum(notional, axis=-1),
+        volume=account.volume + xp.sum(notional, axis=0),
     )
     return after, Trade(units, price, cash)
 
@@ -224,7 +224,7 @@ def stop_out(
 
 def pay_borrow(account: Account, prices: Array, costs: Costs, xp: Namespace) -> Account:
     """Charge short positions and negative cash for the bar."""
-    shorts = xp.sum(above_zero(-account.units * prices, xp), axis=-1)
+    shorts = xp.sum(above_zero(-account.units * prices, xp), axis=0)
     return account._replace(cash=account.cash - costs.borrow * (shorts + above_zero(-account.cash, xp)))
 
 

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from flatout.arrays import select
+from flatout.arrays import last_axis_first, select
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
@@ -110,7 +110,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(actions, self.action_space.shape or ())
-        arrived, outcome = episode.step(self.state, action, self.tape, self.market.shape, self.rules, np)
+        arrived, outcome = episode.step(self.state, last_axis_first(action, np), self.tape, self.market.shape, self.rules, np)
         observation, info = self._observe(arrived), info_of(arrived, outcome)
         self.state = arrived
         ended = outcome.terminated | outcome.truncated
@@ -129,8 +129,8 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         observation[ended] = self._observe(fresh)
 
         def write(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-            old = old.copy(order="K")
-            old[ended] = new
+            old = old.copy()
+            old[..., ended] = new
             return old
 
         self.state = merge(self.state, fresh, write)
@@ -183,7 +183,7 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(action, self.action_space.shape or ())
-        arrived, outcome = episode.step(self.state, action[None], self.tape, self.market.shape, self.rules, np)
+        arrived, outcome = episode.step(self.state, action[:, None], self.tape, self.market.shape, self.rules, np)
         self.state = arrived
         info = {name: value[0].item() for name, value in info_of(arrived, outcome).items()}
         return self._observe(arrived), outcome.reward[0].item(), bool(outcome.terminated[0]), bool(outcome.truncated[0]), info

@@ -1,8 +1,7 @@
 """The market for JAX: pure `reset`, `step` and `observe` over a batch of accounts; tape and rules are arguments.
 
-Never close over the tape: it would be baked into the program. `shape` is static. The account axis is the last one of every state
-array, so that sums over the few assets run over vectors of accounts; actions and observations have it first, as policies want it.
-No market logic stands here.
+Never close over the tape: it would be baked into the program. `shape` is static. State arrays are (asset, account); actions and
+observations have the account axis first, as policies want it. No market logic stands here.
 """
 
 from collections.abc import Callable
@@ -35,25 +34,21 @@ def upload(market: Market) -> tuple[Tape, Rules]:
 
 def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
     """Fresh episodes, one for each element of the (account,) uniform noise."""
-    return jax.vmap(lambda u: episode.reset(u, shape, rules, jnp), out_axes=-1)(noise)
+    return episode.reset(noise, shape, rules, jnp)
 
 
 def step(
     state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape
 ) -> tuple[Episode, Step]:
     """One bar for all accounts; those that end restart at once at a bar drawn from the (account,) noise."""
-
-    def one(state: Episode, action: Array, u: Array) -> tuple[Episode, Step]:
-        arrived, outcome = episode.step(state, action, tape, shape, rules, jnp)
-        ended = outcome.terminated | outcome.truncated
-        return select(ended, episode.reset(u, shape, rules, jnp), arrived, jnp), Step(outcome, arrived)
-
-    return jax.vmap(one, in_axes=(-1, 0, 0), out_axes=-1)(state, action, noise)
+    arrived, outcome = episode.step(state, action.T, tape, shape, rules, jnp)
+    ended = outcome.terminated | outcome.truncated
+    return select(ended, episode.reset(noise, shape, rules, jnp), arrived, jnp), Step(outcome, arrived)
 
 
 def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
     """(account, feature) observations."""
-    return jax.vmap(lambda s: episode.observe(s, tape, shape, rules, jnp), in_axes=-1)(state)
+    return episode.observe(state, tape, shape, rules, jnp)
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:

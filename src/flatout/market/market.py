@@ -89,7 +89,7 @@ def make_rules(settings: MarketSettings, panel: Panel, first: int = 0) -> Rules:
 
 def make_costs(settings: CostSettings, capital: float, panel: Panel) -> Costs:
     """Fractions from basis points; per bar from per year (of 365 days)."""
-    each = np.ones(panel.n_assets)
+    each = np.ones((panel.n_assets, 1))
     return Costs(
         tier_volume=np.array([tier.volume for tier in settings.tiers]) / capital,
         maker_fee=np.array([tier.maker_bps for tier in settings.tiers]) * BPS,
@@ -104,7 +104,7 @@ def make_costs(settings: CostSettings, capital: float, panel: Panel) -> Costs:
 
 def make_limits(settings: LimitSettings, capital: float, symbols: tuple[str, ...]) -> Limits:
     """Shares of the capital from quote currency; `OFF` for what is not given."""
-    each = np.ones(len(symbols))
+    each = np.ones((len(symbols), 1))
     return Limits(
         min_notional=settings.min_notional / capital * each,
         lot_step=lot_steps(settings.lot_step, symbols) / capital,
@@ -125,11 +125,11 @@ def make_limits(settings: LimitSettings, capital: float, symbols: tuple[str, ...
 def lot_steps(given: float | dict[str, float], symbols: tuple[str, ...]) -> NDArray[np.float64]:
     """One step per symbol; a name that is not in the market is an error, a symbol without a step may trade any amount."""
     if not isinstance(given, dict):
-        return np.full(len(symbols), float(given))
+        return np.full((len(symbols), 1), float(given))
     unknown = sorted(set(given) - set(symbols))
     if unknown:
         raise RulesError(f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}")
-    return np.array([given.get(symbol, 0.0) for symbol in symbols])
+    return np.array([[given.get(symbol, 0.0)] for symbol in symbols])
 
 
 def make_reward(settings: RewardSettings) -> RewardWeights:

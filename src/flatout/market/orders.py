@@ -11,7 +11,7 @@ direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3
 
 from typing import Literal, get_args
 
-from flatout.arrays import Array, Namespace, batch_contiguous
+from flatout.arrays import Array, Namespace
 from flatout.market.account import Account
 from flatout.market.rules import Limits
 
@@ -28,33 +28,33 @@ def action_size(kind: ActionKind, n_assets: int) -> int:
 def order_from(
     kind: ActionKind, action: Array, account: Account, worth: Array, mark: Array, limits: Limits, xp: Namespace
 ) -> Array:
-    """The order in money per asset at the `mark` prices, for an account worth `worth`: (..., asset)."""
+    """The order in money per asset at the `mark` prices, for an account worth `worth`: (action, ...) to (asset, ...)."""
     action = xp.clip(action, -1.0, 1.0)
     if kind == "trade":
-        return batch_contiguous(action) * (limits.trade_size * worth)[..., None]
+        return action * (limits.trade_size * worth)[None]
     if kind == "weights":
-        return target_weights(action, limits, xp) * worth[..., None] - account.units * mark
+        return target_weights(action, limits, xp) * worth[None] - account.units * mark
     return direction_amount(action, account, worth, mark, limits, xp)
 
 
 def target_weights(action: Array, limits: Limits, xp: Namespace) -> Array:
-    """Target weights of the assets: (..., asset); what is missing to 1 is cash."""
-    asset, cash = batch_contiguous(action[..., :-1]), (action[..., -1] + 1) / 2
+    """Target weights of the assets: (asset, ...); what is missing to 1 is cash."""
+    asset, cash = action[:-1, ...], (action[-1, ...] + 1) / 2
     share = xp.where(limits.max_short_weight > 0, asset, (asset + 1) / 2)
-    total = xp.sum(xp.abs(share), axis=-1) + cash
+    total = xp.sum(xp.abs(share), axis=0) + cash
     nothing = total <= 0
-    return share / (total + xp.astype(nothing, total.dtype))[..., None]
+    return share / (total + xp.astype(nothing, total.dtype))[None]
 
 
 def weights_action(weights: Array, xp: Namespace) -> Array:
     """The `weights` action, long-only, that asks for these weights of the assets (not negative, sum at most 1)."""
-    cash = 1 - xp.sum(weights, axis=-1, keepdims=True)
-    return 2 * xp.concat([weights, cash], axis=-1) - 1
+    cash = 1 - xp.sum(weights, axis=0, keepdims=True)
+    return 2 * xp.concat([weights, cash], axis=0) - 1
 
 
 def direction_amount(action: Array, account: Account, worth: Array, mark: Array, limits: Limits, xp: Namespace) -> Array:
-    direction, amount = batch_contiguous(action[..., 0::2]), (batch_contiguous(action[..., 1::2]) + 1) / 2
+    direction, amount = action[0::2, ...], (action[1::2, ...] + 1) / 2
     zero = xp.zeros_like(mark)
-    buy = amount * xp.clip(account.cash, 0.0, None)[..., None]
-    sell = amount * xp.clip(account.units * mark + limits.max_short_weight * worth[..., None], 0.0, None)
+    buy = amount * xp.clip(account.cash, 0.0, None)[None]
+    sell = amount * xp.clip(account.units * mark + limits.max_short_weight * worth[None], 0.0, None)
     return xp.where(direction >= DIRECTION_THRESHOLD, buy, zero) - xp.where(direction <= -DIRECTION_THRESHOLD, sell, zero)

@@ -45,7 +45,7 @@ def first_marks(worth: Array, xp: Namespace) -> Marks:
 def reward_terms(
     marks: Marks, worth: Array, values: Array, traded: Array, benchmark: Array, weights: RewardWeights, xp: Namespace
 ) -> tuple[Marks, RewardTerms]:
-    """Terms of a bar that ends with equity `worth` in positions `values` (..., asset) after trading `traded` notional."""
+    """Terms of a bar that ends with equity `worth` in positions `values` (asset, ...) after trading `traded` notional."""
     before, after = xp.clip(marks.equity, LEAST_EQUITY, None), xp.clip(worth, LEAST_EQUITY, None)
     log_return = xp.log(after / before)
     peak = xp.maximum(marks.peak, worth)
@@ -60,7 +60,7 @@ def reward_terms(
         differential_sharpe=pace * sharpe,
         drawdown=worth / peak - 1,
         turnover=-traded / before,
-        concentration=-xp.sum(values * values, axis=-1) / (after * after),
+        concentration=-xp.sum(values * values, axis=0) / (after * after),
     )
     return Marks(worth, peak, marks.mean + pace * gain, marks.mean_square + pace * gain_square), terms
 

@@ -1,8 +1,8 @@
 """The rules of a market as data: `Costs`, `Limits`, `RewardWeights`, `Segments`.
 
-Every field is a number or an array, so lanes may live under different rules without another program. Fields marked "asset" meet
-(..., asset) arrays: give a scalar, (asset,) or (..., 1) or (..., asset). Fields marked "account" meet (...) arrays. Money and
-units are relative to the starting capital (equity starts at 1). `OFF` switches a rule off. How users spell rules (basis points,
+Every field is an array, so lanes may live under different rules without another program. Fields marked "asset" meet (asset, ...)
+arrays and have as many axes, of size 1 where nothing varies; fields marked "account" meet (...) arrays and may be scalars; tiers
+are the first axis of what is marked "tier". Money and units are relative to the starting capital (equity starts at 1). `OFF` switches a rule off. How users spell rules (basis points,
 quote currency) is `settings.py`'s business.
 """
 
@@ -17,9 +17,9 @@ MONTH_SECONDS = 30 * 86_400
 class Costs(NamedTuple):
     """What trading costs; always adverse. Rates are fractions of the traded notional."""
 
-    tier_volume: Array  # (..., tier) 30-day volume from which the tier applies, ascending, first 0
-    maker_fee: Array  # (..., tier)
-    taker_fee: Array  # (..., tier)
+    tier_volume: Array  # tier; 30-day volume from which the tier applies, ascending, first 0
+    maker_fee: Array  # tier
+    taker_fee: Array  # tier
     maker_share: Array  # account; share of the notional that fills as maker
     volume_memory: Array  # account; factor per bar by which the 30-day volume forgets
     half_spread: Array  # asset

@@ -8,6 +8,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+
+def plain(*rules: Any) -> dict[str, Any]:
+    """Costs and limits given as arrays, as one dictionary of floats and of lists per asset or tier."""
+    arrays = {name: np.asarray(value) for rule in rules for name, value in rule._asdict().items()}
+    return {name: value.ravel().tolist() if value.ndim else value.item() for name, value in arrays.items()}
+
 
 @dataclass
 class Position:

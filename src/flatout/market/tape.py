@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.arrays import Array, Namespace, take_rows
+from flatout.arrays import Array
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RulesError
 from flatout.market.execute import Bar
@@ -21,9 +21,16 @@ VOLATILITY_BARS = 48
 class Tape(NamedTuple):
     """The market's arrays; nothing in it depends on an account."""
 
-    rows: Array  # (time, 7 * asset): mark, then open high low close volume impact_rate of the next bar
+    rows: Array  # (time, 7 * asset + 1): mark; open high low close volume impact_rate of the next bar; its benchmark
     features: Array  # (time, asset * feature) of bar t
-    benchmark: Array  # (time,) log return of the next bar when all assets are held equally
+
+
+class Meeting(NamedTuple):
+    """What an order made at the close of bar t meets."""
+
+    mark: Array  # (asset, ...) closes of bar t
+    bar: Bar  # bar t + 1
+    benchmark: Array  # (...) log return of bar t + 1 when all assets are held equally
 
 
 def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Tape:
@@ -42,8 +49,9 @@ def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Ta
     # The impact of bar t + 1 is priced with the volatility known at the close of t.
     later_volume = following[-1]
     impact = np.where(later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0)
-    rows = np.concatenate([prices[3], *following, impact], axis=1)
-    return Tape(rows, features.reshape(panel.n_bars, -1), shift_back(equal_weight_log_return(panel)))
+    benchmark = shift_back(equal_weight_log_return(panel))[:, None]
+    rows = np.concatenate([prices[3], *following, impact, benchmark], axis=1)
+    return Tape(rows, features.reshape(panel.n_bars, -1))
 
 
 def shift_back(column: FloatArray) -> FloatArray:
@@ -72,9 +80,8 @@ def equal_weight_log_return(panel: Panel) -> FloatArray:
     return np.log1p(simple.sum(axis=1) / np.maximum(listed.sum(axis=1), 1))
 
 
-def next_bar(tape: Tape, t: Array, xp: Namespace) -> tuple[Array, Bar]:
-    """The mark prices of bar t and the bar t + 1: (..., asset) each."""
-    row = take_rows(tape.rows, t, xp)
-    n = row.shape[-1] // (1 + len(Bar._fields))
-    columns = [row[..., k * n : (k + 1) * n] for k in range(1 + len(Bar._fields))]
-    return columns[0], Bar(*columns[1:])
+def read_row(row: Array) -> Meeting:
+    """A (column, ...) row of the tape by its parts."""
+    n = row.shape[0] // (1 + len(Bar._fields))
+    mark, *bar = (row[k * n : (k + 1) * n, ...] for k in range(1 + len(Bar._fields)))
+    return Meeting(mark, Bar(*bar), row[-1, ...])

@@ -57,7 +57,7 @@ class TorchMarket:
     @torch.no_grad()
     def step(self, action: Any) -> TorchStep:
         """One bar for all accounts, from an (account, action) tensor on the market's device."""
-        arrived, outcome = episode.step(self.state, action, self.tape, self.market.shape, self.rules, xp)
+        arrived, outcome = episode.step(self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp)
         ended = outcome.terminated | outcome.truncated
         self.state = select(ended, self._fresh(), arrived, xp)
         final_obs = self._observe(arrived)
