@@ -47,8 +47,8 @@ def walk(path: Path, costs: Costs, limits: Limits, fill: Fill) -> list[tuple[Acc
     account, steps = open_account(path.mark[0], np), []
     for order, mark, fields in zip(path.orders, path.mark, path.bars, strict=True):
         before, bar = account, Bar(*fields)
-        account, trades = execute(before, order, mark, bar, costs, limits, fill, np)
-        steps.append((before, account, trades, bar, mark))
+        account, executed = execute(before, order, mark, bar, costs, limits, fill, np)
+        steps.append((before, account, executed[:2], bar, mark))
     return steps
 
 
@@ -147,7 +147,7 @@ def test_round_trip_at_a_constant_price_loses_exactly_the_costs() -> None:
     account, bar, mark = open_account(np.ones((1, 1)), np), flat_bar(price), np.full((1, 1), price)
     for order in (money, -money):
         account, _ = execute(account, np.full((1, 1), order), mark, bar, costs, limits, "next_open", np)
-    paid = money * ((1 + spread) * (1 + fee) - (1 - spread) * (1 - fee))
+    paid = 2 * money * (spread + fee)
     assert account.units[0, 0] == 0
     np.testing.assert_allclose(1 - account.cash[0], paid, rtol=1e-12)
 
@@ -167,7 +167,7 @@ def test_buy_and_hold_in_closed_form() -> None:
         order = np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]  # equal money at the open
         account, _ = execute(account, order, path.mark[k], Bar(*bars[k]), costs, limits, "next_open", np)
         relative = bars[k, 3] / bars[0, 0]
-        expected = np.mean(relative) / ((1 + spread) * (1 + fee))
+        expected = np.mean(relative) / (1 + spread + fee)
         np.testing.assert_allclose(equity(account, bars[k, 3], np)[0], expected, rtol=1e-12)
 
 

@@ -112,7 +112,7 @@ def backtest(
 def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
     """Turnover, exposure and cost of a bar, per equity: (3, account)."""
     exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(after.marks.equity, LEAST_EQUITY)
-    cost = np.sum(trade_cost(outcome.traded) + trade_cost(outcome.stopped), axis=0)
+    cost = np.sum(trade_cost(outcome.executed.traded) + trade_cost(outcome.executed.stopped), axis=0)
     return np.stack([-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)])
 
 
@@ -137,7 +137,7 @@ def moment_of(market: Market, state: Episode, t: int, age: int) -> Moment:
 
 def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
     """The trades of the first account in this bar."""
-    kinds = (("order", outcome.traded), ("stop", outcome.stopped))
+    kinds = (("order", outcome.executed.traded), ("stop", outcome.executed.stopped))
     worth = float(state.marks.equity[0])
     return [
         Fills(bar, kind, trade.units[:, 0], trade.price[:, 0], trade_cost(trade)[:, 0], worth)

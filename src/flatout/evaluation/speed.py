@@ -61,7 +61,7 @@ def scalar_steps(market: Market) -> Steps:
     tape, rules = market.arrays(np.float64)
     n, first = market.shape.n_assets, int(rules.segments.first[0])
     given = plain(rules.costs, rules.limits)
-    rows, features = tape.rows[:, :-1].reshape(len(tape.rows), -1, n).tolist(), tape.features.tolist()
+    rows, features = tape.columns[:-1].T.reshape(len(tape.features), -1, n).tolist(), tape.features.tolist()
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, n)).tolist()
 
     def run() -> int:
@@ -159,7 +159,7 @@ def bytes_per_step(market: Market) -> int:
     """What a step must at least read and write: tape row, features, state in and out, action, observation, reward and ends."""
     n, width = market.shape.n_assets, market.observation_size
     state = 4 * n + 2 + 4 + n + 2  # account, marks, closes, two counters
-    floats = market.tape.rows.shape[1] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
+    floats = market.tape.columns.shape[0] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
     return 4 * floats
 
 

@@ -6,13 +6,13 @@ next bar, so the value may be bootstrapped); ruin is *terminated*. Drivers decid
 
 from typing import NamedTuple
 
-from flatout.arrays import Array, Namespace, first_axis_last, last_axis_first, take_rows
-from flatout.market.account import Account, equity, open_account
-from flatout.market.execute import Fill, Trade, execute, fee_rate
+from flatout.arrays import Array, Namespace, first_axis_last, take_rows
+from flatout.market.account import Account, open_account
+from flatout.market.execute import Executed, Fill, execute, fee_rate
 from flatout.market.orders import ActionKind, order_from
 from flatout.market.rewards import LEAST_EQUITY, Marks, RewardTerms, first_marks, reward_terms, weighted
 from flatout.market.rules import Rules, Segments
-from flatout.market.tape import Tape, read_row
+from flatout.market.tape import Tape, meet
 
 ACCOUNT_FEATURES = 3  # cash weight, drawdown, fee in percent
 POSITION_FEATURES = 4  # per asset: weight, distance from the best price, share of the longest holding, share of the cooldown
@@ -47,14 +47,13 @@ class Episode(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a step tells: (...) each, trades (asset, ...)."""
+    """What a step tells; (...) each."""
 
     reward: Array
     terminated: Array
     truncated: Array
     terms: RewardTerms
-    traded: Trade
-    stopped: Trade
+    executed: Executed
 
 
 def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array, Array]:
@@ -86,25 +85,30 @@ def step(
     state: Episode, action: Array, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
 ) -> tuple[Episode, Outcome]:
     """One bar: the (action, ...) order made at the close of bar t meets bar t + 1. No restart happens here."""
-    row = last_axis_first(take_rows(tape.rows, state.t, xp), xp)
-    mark, bar, benchmark = read_row(row)
+    mark, bar, benchmark = meet(tape, state.t, xp)
     order = order_from(shape.action, action, state.account, state.marks.equity, mark, rules.limits, xp)
-    account, trades = execute(state.account, order, mark, bar, rules.costs, rules.limits, shape.fill, xp)
-    worth = equity(account, bar.close, xp)
-    traded = xp.sum(sum(xp.abs(trade.units) * trade.price for trade in trades), axis=0)
+    account, executed = execute(state.account, order, mark, bar, rules.costs, rules.limits, shape.fill, xp)
     values = account.units * bar.close
-    marks, terms = reward_terms(state.marks, worth, values, traded, benchmark, rules.reward, xp)
+    worth = account.cash + xp.sum(values, axis=0)
+    marks, terms = reward_terms(state.marks, worth, values, executed.notional, benchmark, rules.reward, xp)
     arrived = Episode(account, marks, bar.close, state.t + 1, state.last)
     terminated = worth <= rules.limits.ruin
     truncated = (arrived.t >= state.last) & ~terminated
-    return arrived, Outcome(weighted(terms, rules.reward), terminated, truncated, terms, *trades)
+    return arrived, Outcome(weighted(terms, rules.reward), terminated, truncated, terms, executed)
 
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
     """What the agent sees: market features of the last `lookback` bars, newest first, then its own account: (..., feature)."""
-    market = [take_rows(tape.features, xp.clip(state.t - lag, 0, None), xp) for lag in range(shape.lookback)]
-    private = xp.clip(private_features(state, rules, xp), -OBSERVATION_LIMIT, OBSERVATION_LIMIT)
+    market, private = observation_parts(state, tape, shape, rules, xp)
     return xp.concat([*market, first_axis_last(private, xp)], axis=-1)
+
+
+def observation_parts(
+    state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
+) -> tuple[list[Array], Array]:
+    """The market's (..., feature) rows and the account's (feature, ...) columns, for drivers that join them in their own way."""
+    market = [take_rows(tape.features, xp.clip(state.t - lag, 0, None), xp) for lag in range(shape.lookback)]
+    return market, xp.clip(private_features(state, rules, xp), -OBSERVATION_LIMIT, OBSERVATION_LIMIT)
 
 
 def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:

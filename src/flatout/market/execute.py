@@ -14,7 +14,7 @@ the costs; costs are never negative.
 from typing import Literal, NamedTuple
 
 from flatout.arrays import Array, Namespace
-from flatout.market.account import Account, equity
+from flatout.market.account import Account
 from flatout.market.rules import Costs, Limits
 
 Fill = Literal["next_open", "next_close", "same_close"]
@@ -35,6 +35,14 @@ class Bar(NamedTuple):
     impact_rate: Array  # volatility / sqrt(volume): price impact of one unit to the power of 1/2
 
 
+class Rates(NamedTuple):
+    """What trading costs one account in one bar; every field meets (asset, ...) arrays."""
+
+    fee: Array
+    half_spread: Array
+    impact: Array  # of one unit to the power of 1/2
+
+
 class Trade(NamedTuple):
     """What was filled; every field is (asset, ...)."""
 
@@ -43,14 +51,22 @@ class Trade(NamedTuple):
     cash: Array  # signed cash flow, costs included
 
 
+class Executed(NamedTuple):
+    """What happened in one bar."""
+
+    traded: Trade  # by the order and by forced reductions
+    stopped: Trade  # by trailing stops
+    notional: Array  # (...) of both together
+
+
 def gate(values: Array, allowed: Array, xp: Namespace) -> Array:
     """The values where allowed, else zero. A product: several times faster in NumPy than `where`, the same elsewhere."""
     return values * xp.astype(allowed, values.dtype)
 
 
 def sides(units: Array, xp: Namespace) -> Array:
-    """1 for long and flat, -1 for short positions."""
-    return 1 - 2 * xp.astype(units < 0, units.dtype)
+    """1 for long, -1 for short positions; either where there is none."""
+    return xp.copysign(xp.ones_like(units), units)
 
 
 def above_zero(values: Array, xp: Namespace) -> Array:
@@ -71,18 +87,14 @@ def fee_rate(account: Account, costs: Costs, xp: Namespace) -> Array:
     return rate
 
 
-def slippage(size: Array, bar: Bar, costs: Costs, xp: Namespace) -> Array:
-    """Half spread plus impact for an order of this size (units), as a fraction of the price."""
-    rate = costs.half_spread + costs.impact * bar.impact_rate * xp.sqrt(size)
-    return xp.clip(rate, None, MOST_SLIPPAGE)
+def rates_of(account: Account, bar: Bar, costs: Costs, xp: Namespace) -> Rates:
+    """What trading costs this account in this bar."""
+    return Rates(fee_rate(account, costs, xp)[None], costs.half_spread, costs.impact * bar.impact_rate)
 
 
-def cash_flow(notional: Array, heading: Array, slip: Array, fee: Array) -> Array:
-    """Cash that comes in (or, negative, goes out) when `notional` is traded: -notional * (1 + heading slip) * (heading + fee).
-
-    Multiplied out, so that single precision keeps small rates: 1 + 1e-6 would lose a tenth of them, always to the same side.
-    """
-    return -heading * notional - notional * (slip + fee[None] + heading * slip * fee[None])
+def cost_rate(size: Array, rates: Rates, xp: Namespace) -> Array:
+    """Fee, half spread and impact for an order of this size (units), as a fraction of its notional."""
+    return xp.clip(rates.half_spread + rates.impact * xp.sqrt(size), None, MOST_SLIPPAGE) + rates.fee
 
 
 def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
@@ -101,47 +113,38 @@ def reduction(size: Array, wanted: Array, price: Array, limits: Limits, xp: Name
 
 
 def reduce(
-    account: Account, closing: Array, price: Array, bar: Bar, fee: Array, costs: Costs, xp: Namespace
+    account: Account, side: Array, closing: Array, price: Array, rates: Rates, xp: Namespace
 ) -> tuple[Account, Trade]:
-    """Close `closing` units of each position at `price`."""
-    side = sides(account.units, xp)
-    slip = slippage(closing, bar, costs, xp)
+    """Close `closing` units of positions on this side at `price`."""
     notional = closing * price
-    cash = cash_flow(notional, -side, slip, fee)
+    cash = side * notional - notional * cost_rate(closing, rates, xp)
     units = -side * closing
-    after = account._replace(
-        cash=account.cash + xp.sum(cash, axis=0),
-        units=account.units + units,
-        volume=account.volume + xp.sum(notional, axis=0),
-    )
+    after = account._replace(cash=account.cash + xp.sum(cash, axis=0), units=account.units + units)
     return after, Trade(units, price, cash)
 
 
 def affordable(
-    account: Account, opening: Array, heading: Array, closed: Array, price: Array,
-    bar: Bar, fee: Array, costs: Costs, limits: Limits, xp: Namespace,
-) -> Array:  # fmt: skip
+    account: Account, opening: Array, heading: Array, closed: Array, price: Array, rates: Rates, limits: Limits, xp: Namespace
+) -> Array:
     """Cut opening sizes to the weight limits and, all by one factor, to the free cash and the gross limit.
 
     Judged at the fill price, after the reductions and before the costs of the openings.
     """
-    held = xp.abs(account.units)
-    worth = equity(account, price, xp)
-    short = xp.astype(heading < 0, price.dtype)
+    values = account.units * price
+    sizes = xp.abs(values)
+    worth = account.cash + xp.sum(values, axis=0)
     cap = xp.where(heading > 0, limits.max_weight, limits.max_short_weight)
-    opening = xp.minimum(opening, cap * worth[None] / price - held)
-    opening = gate(above_zero(opening, xp), account.cooldown <= 0, xp)
+    notional = xp.minimum(opening * price, cap * worth[None] - sizes)
+    notional = gate(above_zero(notional, xp), account.cooldown <= 0, xp)
 
-    notional = opening * price
-    slip = slippage(closed + opening, bar, costs, xp)
-    # A buy needs its whole cost; a short sale brings cash, which stays locked, and needs its costs only.
-    needed = short * notional - cash_flow(notional, heading, slip, fee)
-    locked = xp.sum(above_zero(-account.units * price, xp), axis=0)
+    # A buy needs its price and its costs; a short sale brings cash, which stays locked, and needs its costs only.
+    needed = notional * ((1 + heading) / 2 + cost_rate(closed + notional / price, rates, xp))
+    locked = xp.sum(sizes - values, axis=0) / 2
     cash_share = share_of(account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=0), xp)
-    gross_room = limits.gross_limit * worth - xp.sum(held * price, axis=0)
+    gross_room = limits.gross_limit * worth - xp.sum(sizes, axis=0)
     gross_share = share_of(gross_room, xp.sum(notional, axis=0), xp)
     # Impact falls with size, so the cut order never costs more than its share of `needed`.
-    return feasible(opening * xp.minimum(cash_share, gross_share)[None], price, limits, xp)
+    return feasible(notional / price * xp.minimum(cash_share, gross_share)[None], price, limits, xp)
 
 
 def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
@@ -152,31 +155,23 @@ def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
 
 
 def grow(
-    account: Account, opening: Array, heading: Array, closed: Array, price: Array,
-    bar: Bar, fee: Array, costs: Costs, limits: Limits, xp: Namespace,
-) -> tuple[Account, Trade]:  # fmt: skip
+    account: Account, opening: Array, heading: Array, closed: Array, price: Array, rates: Rates, limits: Limits, xp: Namespace
+) -> tuple[Account, Trade]:
     """Open or enlarge positions by `opening` units in the direction `heading`, as far as the limits allow.
 
     `closed` units of the same order were filled before and have moved the price already.
     """
-    opening = affordable(account, opening, heading, closed, price, bar, fee, costs, limits, xp)
-    slip = slippage(closed + opening, bar, costs, xp)
+    opening = affordable(account, opening, heading, closed, price, rates, limits, xp)
     notional = opening * price
-    cash = cash_flow(notional, heading, slip, fee)
+    cash = -heading * notional - notional * cost_rate(closed + opening, rates, xp)
     units = heading * opening
-    after = account._replace(
-        cash=account.cash + xp.sum(cash, axis=0),
-        units=account.units + units,
-        best=xp.where(account.units == 0, price, account.best),
-        volume=account.volume + xp.sum(notional, axis=0),
-    )
+    after = account._replace(cash=account.cash + xp.sum(cash, axis=0), units=account.units + units)
     return after, Trade(units, price, cash)
 
 
 def fill_order(
-    account: Account, wanted: Array, price: Array, room: Array,
-    bar: Bar, fee: Array, costs: Costs, limits: Limits, xp: Namespace,
-) -> tuple[Account, Trade]:  # fmt: skip
+    account: Account, wanted: Array, price: Array, room: Array, rates: Rates, limits: Limits, xp: Namespace
+) -> tuple[Account, Trade]:
     """Fill an order of `wanted` units at `price`, at most `room` units: reductions first, then what opens or grows.
 
     An order larger than the position against it closes it and opens the other side with the rest.
@@ -189,17 +184,20 @@ def fill_order(
     along = xp.minimum(xp.maximum(along, -room), room)
 
     closing = reduction(size, above_zero(-along, xp), price, limits, xp)
-    after, closed = reduce(account, closing, price, bar, fee, costs, xp)
-    after = after._replace(held=gate(account.held, (after.units != 0) & ~(overdue & (closing > 0)), xp))
-
-    heading = side * (2 * xp.astype(along > 0, side.dtype) - 1)
+    after, closed = reduce(account, side, closing, price, rates, xp)
+    flat = after.units == 0
+    after = after._replace(
+        best=xp.where(flat, price, account.best),
+        held=gate(account.held, ~(flat | (overdue & (closing > 0))), xp),
+    )
+    heading = side * sides(along, xp)
     opening = xp.maximum(along, -along - size)  # at most one of the two is positive
-    after, opened = grow(after, opening, heading, closing, price, bar, fee, costs, limits, xp)
+    after, opened = grow(after, opening, heading, closing, price, rates, limits, xp)
     return after, Trade(closed.units + opened.units, price, closed.cash + opened.cash)
 
 
 def stop_out(
-    account: Account, room: Array, bar: Bar, fee: Array, costs: Costs, limits: Limits, xp: Namespace
+    account: Account, room: Array, bar: Bar, rates: Rates, limits: Limits, xp: Namespace
 ) -> tuple[Account, Trade]:
     """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens beyond it.
 
@@ -213,7 +211,7 @@ def stop_out(
     hit = ((xp.where(long, bar.low, bar.high) - level) * side <= 0) & (size > 0)
     price = xp.where((bar.open - level) * side <= 0, bar.open, level)
     closing = gate(reduction(size, room, price, limits, xp), hit, xp)
-    after, stopped = reduce(account, closing, price, bar, fee, costs, xp)
+    after, stopped = reduce(account, side, closing, price, rates, xp)
     after = after._replace(
         best=xp.where(long, xp.maximum(account.best, bar.high), xp.minimum(account.best, bar.low)),
         held=gate(account.held + 1, after.units != 0, xp),
@@ -230,22 +228,23 @@ def pay_borrow(account: Account, prices: Array, costs: Costs, xp: Namespace) -> 
 
 def execute(
     account: Account, order: Array, mark: Array, bar: Bar, costs: Costs, limits: Limits, fill: Fill, xp: Namespace
-) -> tuple[Account, tuple[Trade, Trade]]:
+) -> tuple[Account, Executed]:
     """Carry an order (money per asset, at the `mark` prices known when it was made) through one bar.
 
-    Returns the account at the bar's close and what was traded, by order and by stop. `fill` is shape, not data.
+    Returns the account at the bar's close and what was traded. `fill` is shape, not data.
     """
-    fee = fee_rate(account, costs, xp)
-    account = account._replace(volume=account.volume * costs.volume_memory)
+    rates = rates_of(account, bar, costs, xp)
     wanted = order / mark
     room = limits.participation * bar.volume
     if fill == "next_close":
-        account, stopped = stop_out(account, room, bar, fee, costs, limits, xp)
+        account, stopped = stop_out(account, room, bar, rates, limits, xp)
         room = room - xp.abs(stopped.units)
-        account, traded = fill_order(account, wanted, bar.close, room, bar, fee, costs, limits, xp)
+        account, traded = fill_order(account, wanted, bar.close, room, rates, limits, xp)
     else:
         price = bar.open if fill == "next_open" else mark
-        account, traded = fill_order(account, wanted, price, room, bar, fee, costs, limits, xp)
+        account, traded = fill_order(account, wanted, price, room, rates, limits, xp)
         room = room - xp.abs(traded.units)
-        account, stopped = stop_out(account, room, bar, fee, costs, limits, xp)
-    return pay_borrow(account, bar.close, costs, xp), (traded, stopped)
+        account, stopped = stop_out(account, room, bar, rates, limits, xp)
+    notional = xp.sum(xp.abs(traded.units) * traded.price + xp.abs(stopped.units) * stopped.price, axis=0)
+    account = account._replace(volume=account.volume * costs.volume_memory + notional)
+    return pay_borrow(account, bar.close, costs, xp), Executed(traded, stopped, notional)

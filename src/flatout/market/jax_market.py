@@ -48,7 +48,20 @@ def step(
 
 def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
     """(account, feature) observations."""
-    return episode.observe(state, tape, shape, rules, jnp)
+    market, private = episode.observation_parts(state, tape, shape, rules, jnp)
+    return jnp.concatenate([*market, account_axis_first(private)], axis=-1)
+
+
+def account_axis_first(private: Array) -> Array:
+    """(feature, account) to (account, feature), exactly.
+
+    XLA for CPUs fuses a transposition with all that comes before it and then computes element by element, down the columns; a
+    product with the identity keeps the two apart and saves a quarter of the whole step.
+    """
+    if jax.default_backend() != "cpu":
+        return private.T
+    identity = jnp.eye(private.shape[0], dtype=private.dtype)
+    return jax.lax.dot_general(private, identity, (((0,), (0,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
@@ -69,7 +82,7 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
 
         return jax.lax.scan(body, carry, inputs)
 
-    state = reset(noise[0], rules, market.shape)
+    state = jax.jit(reset, static_argnums=2)(noise[0], rules, market.shape)  # eager arrays may share a buffer
     carry = [(state, observe(state, tape, rules, market.shape))]
     inputs = (jnp.asarray(actions), noise)
 

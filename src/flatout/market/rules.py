@@ -15,7 +15,7 @@ MONTH_SECONDS = 30 * 86_400
 
 
 class Costs(NamedTuple):
-    """What trading costs; always adverse. Rates are fractions of the traded notional."""
+    """What trading costs; always adverse. Rates are fractions of the notional at the price before costs, and add up."""
 
     tier_volume: Array  # tier; 30-day volume from which the tier applies, ascending, first 0
     maker_fee: Array  # tier

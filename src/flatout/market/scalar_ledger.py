@@ -65,10 +65,10 @@ class Ledger:
         size = held if size >= held else self.whole(i, size, price)
         slip = self.slip(i, size, impact_rate)
         if position.units >= 0:
-            self.cash += size * price * (1 - slip) * (1 - fee)
+            self.cash += size * price * (1 - slip - fee)
             position.units -= size
         else:
-            self.cash -= size * price * (1 + slip) * (1 + fee)
+            self.cash -= size * price * (1 + slip + fee)
             position.units += size
         self.volume += size * price
         return size
@@ -99,9 +99,7 @@ class Ledger:
             most = max(0.0, cap * worth / prices[i] - abs(position.units))
             opening[i] = 0.0 if position.cooldown > 0 else min(opening[i], most)
             slip = self.slip(i, closed[i] + opening[i], rates[i])
-            buy = opening[i] * prices[i] * (1 + slip) * (1 + fee)
-            short = opening[i] * prices[i] * (1 - (1 - slip) * (1 - fee))
-            needed += buy if heading[i] > 0 else short
+            needed += opening[i] * prices[i] * (slip + fee + (1 if heading[i] > 0 else 0))
             asked += opening[i] * prices[i]
         free = max(0.0, free - self.limits["reserve"] * worth)
         room = max(0.0, self.limits["gross_limit"] * worth - gross)
@@ -112,8 +110,7 @@ class Ledger:
                 position.best = prices[i]
             size = self.whole(i, opening[i] * scale, prices[i])
             slip = self.slip(i, closed[i] + size, rates[i])
-            price = prices[i] * (1 + heading[i] * slip)
-            self.cash -= size * price * (heading[i] + fee)
+            self.cash -= size * prices[i] * (heading[i] + slip + fee)
             self.volume += size * prices[i]
             position.units += heading[i] * size
             closed[i] += size
@@ -138,7 +135,7 @@ class Ledger:
         """One bar, as (open, high, low, close, volume, impact_rate) lists; returns the equity at its close."""
         opens, _, _, closes, volumes, rates = bar
         fee = self.fee()
-        self.volume *= self.costs["volume_memory"]
+        self.volume *= self.costs["volume_memory"]  # the fee is that of the volume before
         wanted = [money / mark for money, mark in zip(order, marks, strict=True)]
         rooms = [share * volume for share, volume in zip(self.limits["participation"], volumes, strict=True)]
         if self.fill == "next_close":

@@ -1,6 +1,6 @@
-"""`Tape`: bars and features as the arrays that the kernel reads, one row per decision.
+"""`Tape`: bars and features as the arrays that the kernel reads, one entry per decision.
 
-Row t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order made then will meet. The last row
+Entry t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order made then will meet. The last one
 has no next bar and is never traded. Prices before a symbol's first bar do not exist; the tape writes 1 there, and zero volume keeps
 the account from ever owning such an asset.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.arrays import Array
+from flatout.arrays import Array, Namespace
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RulesError
 from flatout.market.execute import Bar
@@ -21,7 +21,7 @@ VOLATILITY_BARS = 48
 class Tape(NamedTuple):
     """The market's arrays; nothing in it depends on an account."""
 
-    rows: Array  # (time, 7 * asset + 1): mark; open high low close volume impact_rate of the next bar; its benchmark
+    columns: Array  # (7 * asset + 1, time): mark; open high low close volume impact_rate of the next bar; its benchmark
     features: Array  # (time, asset * feature) of bar t
 
 
@@ -50,8 +50,8 @@ def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Ta
     later_volume = following[-1]
     impact = np.where(later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0)
     benchmark = shift_back(equal_weight_log_return(panel))[:, None]
-    rows = np.concatenate([prices[3], *following, impact, benchmark], axis=1)
-    return Tape(rows, features.reshape(panel.n_bars, -1))
+    columns = np.ascontiguousarray(np.concatenate([prices[3], *following, impact, benchmark], axis=1).T)
+    return Tape(columns, features.reshape(panel.n_bars, -1))
 
 
 def shift_back(column: FloatArray) -> FloatArray:
@@ -80,8 +80,10 @@ def equal_weight_log_return(panel: Panel) -> FloatArray:
     return np.log1p(simple.sum(axis=1) / np.maximum(listed.sum(axis=1), 1))
 
 
-def read_row(row: Array) -> Meeting:
-    """A (column, ...) row of the tape by its parts."""
-    n = row.shape[0] // (1 + len(Bar._fields))
-    mark, *bar = (row[k * n : (k + 1) * n, ...] for k in range(1 + len(Bar._fields)))
-    return Meeting(mark, Bar(*bar), row[-1, ...])
+def meet(tape: Tape, t: Array, xp: Namespace) -> Meeting:
+    """What orders made at the close of the bars t meet."""
+    found = xp.take(tape.columns, xp.reshape(t, (-1,)), axis=1)
+    found = xp.reshape(found, (found.shape[0], *t.shape))
+    n = found.shape[0] // (1 + len(Bar._fields))
+    mark, *bar = (found[k * n : (k + 1) * n, ...] for k in range(1 + len(Bar._fields)))
+    return Meeting(mark, Bar(*bar), found[-1, ...])

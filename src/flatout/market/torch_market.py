@@ -3,10 +3,14 @@
 Accounts that end restart within the same step; `final_obs` holds what they saw last. No market logic stands here.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import array_api_compat.torch as xp
 import torch
+from torch import Tensor
 
 from flatout.arrays import map_leaves, select
 from flatout.market import episode
@@ -16,15 +20,22 @@ from flatout.market.market import Market
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
-class TorchStep(NamedTuple):
+@dataclass(frozen=True)
+class TorchStep:
     """What a step returns; tensors with the account axis first."""
 
-    obs: Any  # (account, feature) after restarts
-    reward: Any  # (account,)
-    terminated: Any  # (account,) ruined
-    truncated: Any  # (account,) the stretch of bars is over: bootstrap from final_obs
-    final_obs: Any  # (account, feature) before restarts: equals obs where nothing ended
+    obs: Tensor  # (account, feature) after restarts
+    reward: Tensor  # (account,)
+    terminated: Tensor  # (account,) ruined
+    truncated: Tensor  # (account,) the stretch of bars is over: bootstrap from final_obs
     outcome: Outcome
+    arrived: Episode  # before restarts
+    observe: Callable[[Episode], Tensor]
+
+    @cached_property
+    def final_obs(self) -> Tensor:
+        """(account, feature) before restarts: equals `obs` where nothing ended. Computed when asked for."""
+        return self.observe(self.arrived)
 
 
 class TorchMarket:
@@ -60,9 +71,8 @@ class TorchMarket:
         arrived, outcome = episode.step(self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp)
         ended = outcome.terminated | outcome.truncated
         self.state = select(ended, self._fresh(), arrived, xp)
-        final_obs = self._observe(arrived)
-        obs = torch.where(ended[:, None], self._observe(self.state), final_obs)
-        return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, final_obs, outcome)
+        obs = self._observe(self.state)
+        return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe)
 
 
 def devices() -> list[str]:
