@@ -17,17 +17,23 @@ class Path(NamedTuple):
     orders: np.ndarray
 
 
-def random_path(rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4) -> Path:
+def random_path(
+    rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4
+) -> Path:
     """Independent prices, 1 % of the bars not tradable, thin volume, orders up to `order_size` of the starting capital."""
     shape = (steps + 1, assets, accounts)
-    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(0.1, 50_000, (assets, accounts))
+    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(
+        0.1, 50_000, (assets, accounts)
+    )
     open_ = np.concatenate([close[:1], close[:-1]]) * np.exp(rng.normal(0, 0.01, shape))
     high = np.maximum(open_, close) * np.exp(np.abs(rng.normal(0, 0.01, shape)))
     low = np.minimum(open_, close) * np.exp(-np.abs(rng.normal(0, 0.01, shape)))
     volume = np.exp(rng.normal(0.5, 1.5, shape)) / close * (rng.random(shape) > 0.01)
     impact = 0.02 / np.sqrt(np.where(volume > 0, volume, 1.0)) * (volume > 0)
     bars = np.stack([x[1:] for x in (open_, high, low, close, volume, impact)], axis=1)
-    orders = rng.uniform(-order_size, order_size, (steps, assets, accounts)) * (rng.random((steps, assets, accounts)) > 0.3)
+    orders = rng.uniform(-order_size, order_size, (steps, assets, accounts)) * (
+        rng.random((steps, assets, accounts)) > 0.3
+    )
     return Path(close[:-1], bars, orders)
 
 
@@ -70,7 +76,19 @@ def free_market(assets: int) -> tuple[Costs, Limits]:
     zero = np.asarray(0.0)
     costs = Costs(np.zeros(1), np.zeros(1), np.zeros(1), zero, np.asarray(0.99), none, none, zero)
     limits = Limits(
-        none, none, OFF * each, none, np.asarray(OFF), zero, OFF * each, OFF * each, none, OFF * each, none, np.asarray(1.0), zero
+        none,
+        none,
+        OFF * each,
+        none,
+        np.asarray(OFF),
+        zero,
+        OFF * each,
+        OFF * each,
+        none,
+        OFF * each,
+        none,
+        np.asarray(1.0),
+        zero,
     )
     return costs, limits
 
@@ -106,7 +124,9 @@ def random_panel(seed: int, n_bars: int = 300, assets: int = 3, gaps: bool = Tru
     volume = rng.uniform(1e3, 1e5, shape)
     tradable = np.ones(shape, bool)
     if gaps:
-        for row, asset in zip(rng.integers(1, n_bars, n_bars // 20), rng.integers(0, assets, n_bars // 20), strict=True):
+        for row, asset in zip(
+            rng.integers(1, n_bars, n_bars // 20), rng.integers(0, assets, n_bars // 20), strict=True
+        ):
             tradable[row, asset] = False
             volume[row, asset] = 0.0
     time = np.datetime64("2021-01-01", "us") + np.arange(n_bars) * np.timedelta64(3600, "s")

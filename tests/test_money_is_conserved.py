@@ -42,7 +42,9 @@ def cases(shorts: st.SearchStrategy[float] = st.sampled_from([0.0, 0.4])) -> st.
 Trades = tuple[Trade, Trade]
 
 
-def walk(path: Path, costs: Costs, limits: Limits, fill: Fill) -> list[tuple[Account, Account, Trades, Bar, np.ndarray]]:
+def walk(
+    path: Path, costs: Costs, limits: Limits, fill: Fill
+) -> list[tuple[Account, Account, Trades, Bar, np.ndarray]]:
     """(before, after, trades, bar, mark) of every step."""
     account, steps = open_account(path.mark[0], np), []
     for order, mark, fields in zip(path.orders, path.mark, path.bars, strict=True):
@@ -65,7 +67,9 @@ def test_equity_changes_by_profit_minus_costs(case: Case) -> None:
         borrow = costs.borrow * (shorts + np.maximum(-cash_before_borrow, 0))
         change = equity(after, bar.close, np) - equity(before, mark, np)
         np.testing.assert_allclose(change, profit - paid - borrow, rtol=0, atol=1e-11)
-        np.testing.assert_allclose(after.units, before.units + trades[0].units + trades[1].units, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(
+            after.units, before.units + trades[0].units + trades[1].units, rtol=0, atol=1e-14
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -115,12 +119,17 @@ def test_permuting_assets_permutes_the_result(case: Case, random: object) -> Non
     path, costs, limits = case.build()
     order = np.random.default_rng(case.seed).permutation(case.assets)
     shuffled = Path(path.mark[:, order], path.bars[:, :, order], path.orders[:, order])
-    asset_wise = {"half_spread", "impact"}, set(Limits._fields) - {"gross_limit", "reserve", "trade_size", "ruin"}
+    asset_wise = (
+        {"half_spread", "impact"},
+        set(Limits._fields) - {"gross_limit", "reserve", "trade_size", "ruin"},
+    )
     costs_, limits_ = (
         rules._replace(**{name: getattr(rules, name)[order] for name in names})
         for rules, names in zip((costs, limits), asset_wise, strict=True)
     )
-    for one, other in zip(walk(path, costs, limits, case.fill), walk(shuffled, costs_, limits_, case.fill), strict=True):
+    for one, other in zip(
+        walk(path, costs, limits, case.fill), walk(shuffled, costs_, limits_, case.fill), strict=True
+    ):
         np.testing.assert_allclose(one[1].cash, other[1].cash, rtol=0, atol=1e-12)
         np.testing.assert_allclose(one[1].units[order], other[1].units, rtol=1e-9, atol=0)
 
@@ -129,7 +138,9 @@ def test_zero_order_changes_nothing() -> None:
     path = random_path(np.random.default_rng(0), 10, 4, 3)
     costs, limits = all_rules(3, path.mark[0].mean(axis=1))
     fresh = open_account(path.mark[0], np)
-    after, _ = execute(fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np)
+    after, _ = execute(
+        fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np
+    )
     np.testing.assert_array_equal(after.cash, fresh.cash)
     np.testing.assert_array_equal(after.units, fresh.units)
 
@@ -164,7 +175,9 @@ def test_buy_and_hold_in_closed_form() -> None:
     limits = limits._replace(gross_limit=np.asarray(1.0))
     account = open_account(path.mark[0], np)
     for k in range(200):
-        order = np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]  # equal money at the open
+        order = (
+            np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]
+        )  # equal money at the open
         account, _ = execute(account, order, path.mark[k], Bar(*bars[k]), costs, limits, "next_open", np)
         relative = bars[k, 3] / bars[0, 0]
         expected = np.mean(relative) / (1 + spread + fee)
@@ -190,12 +203,16 @@ def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
     costs = costs._replace(taker_fee=np.array([1e-6]), half_spread=np.full((assets, 1), 1e-6))
     limits = limits._replace(gross_limit=np.asarray(1.0))
     close = np.exp(np.cumsum(rng.normal(0, 0.001, (bars + 1, assets)), axis=0)).astype(np.float32)
-    wanted = np.moveaxis(rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2).astype(np.float32)
+    wanted = np.moveaxis(rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2).astype(
+        np.float32
+    )
     worth = {}
     with jax.enable_x64(True):
         for precision in (np.float32, np.float64):
             rules = cast(costs, precision), cast(limits, precision)
-            worth[precision] = np.asarray(rebalance(close.astype(precision), wanted.astype(precision), *rules))
+            worth[precision] = np.asarray(
+                rebalance(close.astype(precision), wanted.astype(precision), *rules)
+            )
             assert worth[precision].dtype == precision
     drift = np.abs(worth[np.float32] / worth[np.float64] - 1)
     assert 0 < drift.max() < 1e-4

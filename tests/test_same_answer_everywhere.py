@@ -44,11 +44,17 @@ def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[l
     return history, events
 
 
-def count_events(events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray) -> None:
+def count_events(
+    events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray
+) -> None:
     events["fee tier changed"] += ledger.fee() != tier
-    for old, position, asked, cooldown in zip(before, ledger.positions, order, ledger.limits["cooldown_bars"], strict=True):
+    for old, position, asked, cooldown in zip(
+        before, ledger.positions, order, ledger.limits["cooldown_bars"], strict=True
+    ):
         events["stopped"] += position.cooldown == cooldown
-        events["blocked by cooldown"] += bool(0 < position.cooldown < cooldown and asked > 0 and position.units == old == 0)
+        events["blocked by cooldown"] += bool(
+            0 < position.cooldown < cooldown and asked > 0 and position.units == old == 0
+        )
         events["reversed"] += old * position.units < 0
         events["short"] += position.units < 0
         events["forced reduction"] += bool(position.held == 1 and old * position.units > 0)
@@ -57,7 +63,10 @@ def count_events(events: Counter[str], ledger: Ledger, before: list[float], tier
 
 def account_of(ledgers: list[Ledger]) -> Account:
     """The ledgers' accounts as arrays."""
-    columns = [np.array([[getattr(p, name) for p in x.positions] for x in ledgers]).T for name in ("units", "best", "held", "cooldown")]
+    columns = [
+        np.array([[getattr(p, name) for p in x.positions] for x in ledgers]).T
+        for name in ("units", "best", "held", "cooldown")
+    ]
     return Account(np.array([x.cash for x in ledgers]), *columns, np.array([x.volume for x in ledgers]))
 
 
@@ -120,7 +129,15 @@ def test_equals_scalar_ledger_over_ten_thousand_steps(engine: str, fill: Fill) -
     path = random_path(np.random.default_rng(7), steps=500, accounts=20, assets=7)
     costs, limits = all_rules(7, path.mark[0].mean(axis=1))
     expected, events = ledger_path(path, costs, limits, fill)
-    rules = ["fee tier changed", "stopped", "blocked by cooldown", "reversed", "short", "forced reduction", "nothing filled"]
+    rules = [
+        "fee tier changed",
+        "stopped",
+        "blocked by cooldown",
+        "reversed",
+        "short",
+        "forced reduction",
+        "nothing filled",
+    ]
     assert all(events[rule] > 50 for rule in rules), events
     with jax.enable_x64(True):
         found = engine_path(ENGINES[engine], path, costs, limits, fill)

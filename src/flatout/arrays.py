@@ -35,7 +35,9 @@ def take_rows(table: Array, index: Array, xp: Namespace) -> Array:
 def first_axis_last(array: Array, xp: Namespace) -> Array:
     """(a, ...) to (..., a), for finite values."""
     if array.ndim == 2 and array_api_compat.is_numpy_array(array):
-        return array.T @ np.eye(array.shape[0], dtype=array.dtype)  # exact, and twice as fast as NumPy's strided copy
+        return array.T @ np.eye(
+            array.shape[0], dtype=array.dtype
+        )  # exact, and twice as fast as NumPy's strided copy
     return contiguous(xp.moveaxis(array, 0, -1))
 
 
@@ -53,7 +55,9 @@ def contiguous(array: Array) -> Array:
 
 def map_leaves(function: Any, tree: T) -> T:
     """Apply a function to every leaf of nested NamedTuples, returning the same structure."""
-    return type(tree)(*(map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree))
+    return type(tree)(
+        *(map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree)
+    )
 
 
 def select(mask: Array, chosen: T, other: T, xp: Namespace) -> T:
@@ -63,5 +67,8 @@ def select(mask: Array, chosen: T, other: T, xp: Namespace) -> T:
         return xp.where(xp.reshape(mask, (1,) * (a.ndim - mask.ndim) + tuple(mask.shape)), a, b)
 
     return type(chosen)(
-        *(select(mask, a, b, xp) if isinstance(a, tuple) else pick(a, b) for a, b in zip(chosen, other, strict=True))
+        *(
+            select(mask, a, b, xp) if isinstance(a, tuple) else pick(a, b)
+            for a, b in zip(chosen, other, strict=True)
+        )
     )

@@ -25,8 +25,13 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
             run.mkdir()
         except FileExistsError:
             continue
-        write_json(run / "settings.json", {"settings": resolved.settings.model_dump(), "origin": resolved.origin})
-        write_json(run / "about.json", {**about, "started": stamp, "versions": versions(), "python": platform.python_version()})
+        write_json(
+            run / "settings.json", {"settings": resolved.settings.model_dump(), "origin": resolved.origin}
+        )
+        write_json(
+            run / "about.json",
+            {**about, "started": stamp, "versions": versions(), "python": platform.python_version()},
+        )
         return run
     raise RunError(f"{root}: a hundred runs were started in one second; give --out a fresh folder")
 

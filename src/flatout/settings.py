@@ -38,10 +38,14 @@ class FeeTier(Model):
 class CostSettings(Model):
     """What trading costs. The defaults are pessimistic for a retail crypto account."""
 
-    tiers: tuple[FeeTier, ...] = Field((FeeTier(),), description="fee tiers, by ascending 30-day volume, the first from 0")
+    tiers: tuple[FeeTier, ...] = Field(
+        (FeeTier(),), description="fee tiers, by ascending 30-day volume, the first from 0"
+    )
     maker_share: Share = Field(0.0, description="share of the notional that fills as maker")
     half_spread_bps: NotNegative = 2.0
-    impact: NotNegative = Field(0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)")
+    impact: NotNegative = Field(
+        0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)"
+    )
     borrow_bps_per_year: NotNegative = Field(500.0, description="on short positions and negative cash")
 
     @model_validator(mode="after")
@@ -56,15 +60,23 @@ class LimitSettings(Model):
     """What orders must respect. `null`-able rules are off when not given."""
 
     min_notional: NotNegative = Field(1.0, description="smallest order, quote currency")
-    lot_step: NotNegative | dict[str, NotNegative] = Field(0.0, description="order step in units, for all or by symbol; 0 = any")
+    lot_step: NotNegative | dict[str, NotNegative] = Field(
+        0.0, description="order step in units, for all or by symbol; 0 = any"
+    )
     max_weight: Positive = Field(1.0, description="largest long weight of one asset")
     max_short_weight: NotNegative = Field(0.0, description="largest short weight of one asset; 0 = no shorts")
     gross_limit: Positive = Field(1.0, description="largest sum of absolute weights")
     reserve: Share = Field(0.0, description="share of equity that buying leaves in cash")
     participation: Positive = Field(0.05, description="largest share of a bar's volume")
-    trailing_stop: Annotated[float, Field(gt=0, lt=1)] | None = Field(None, description="distance from the best price; off")
-    cooldown_bars: Annotated[int, Field(ge=0)] = Field(0, description="bars after a stop in which a position may not grow")
-    max_held_bars: Annotated[int, Field(ge=1)] | None = Field(None, description="bars until a forced reduction; off")
+    trailing_stop: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="distance from the best price; off"
+    )
+    cooldown_bars: Annotated[int, Field(ge=0)] = Field(
+        0, description="bars after a stop in which a position may not grow"
+    )
+    max_held_bars: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="bars until a forced reduction; off"
+    )
     forced_share: Share = Field(0.05, description="share of the position sold by a forced reduction")
     trade_size: Positive = Field(1.0, description="share of the equity that a `trade` action of 1 asks for")
     ruin: Share = Field(0.1, description="equity, as a share of the capital, at which an episode terminates")
@@ -80,7 +92,9 @@ class RewardSettings(Model):
     turnover: float = 0.0
     concentration: float = 0.0
     scale: Positive = 100.0
-    sharpe_bars: Annotated[float, Field(gt=1)] = Field(100.0, description="memory of the differential Sharpe ratio")
+    sharpe_bars: Annotated[float, Field(gt=1)] = Field(
+        100.0, description="memory of the differential Sharpe ratio"
+    )
 
 
 class MarketSettings(Model):
@@ -89,7 +103,9 @@ class MarketSettings(Model):
     capital: Positive = Field(10_000.0, description="starting capital, quote currency")
     action: Literal["trade", "weights", "direction_amount"] = "weights"
     fill: Literal["next_open", "next_close", "same_close"] = "next_open"
-    episode_bars: Annotated[int, Field(ge=1)] | None = Field(None, description="longest episode; not given = to the last bar")
+    episode_bars: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="longest episode; not given = to the last bar"
+    )
     costs: CostSettings = CostSettings()
     limits: LimitSettings = LimitSettings()
     reward: RewardSettings = RewardSettings()
@@ -98,7 +114,9 @@ class MarketSettings(Model):
 class FeatureSettings(Model):
     """What the agent sees of the market."""
 
-    indicators: tuple[str, ...] | None = Field(None, description="names, in order; not given = the default fourteen")
+    indicators: tuple[str, ...] | None = Field(
+        None, description="names, in order; not given = the default fourteen"
+    )
     lookback: Annotated[int, Field(ge=1)] = Field(1, description="bars in the observation")
     scaler: Literal["zscore", "robust", "quantile", "quantile_uniform"] = "quantile"
 
@@ -162,7 +180,9 @@ def nested(keys: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dict[str, str], prefix: str = "") -> None:
+def merge(
+    base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dict[str, str], prefix: str = ""
+) -> None:
     """Write `new` over `base`, table by table, noting the source of every value."""
     for key, value in new.items():
         name = f"{prefix}{key}"
@@ -187,7 +207,11 @@ def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
 def explain(problem: Any, origin: Mapping[str, str]) -> str:
     """One sentence for one validation problem."""
     key = ".".join(str(part) for part in problem["loc"])
-    sources = [source for name, source in origin.items() if name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")]
+    sources = [
+        source
+        for name, source in origin.items()
+        if name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+    ]
     where = f" (from {sources[0]})" if sources else ""
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, known_keys(Settings), n=1, cutoff=0.5)

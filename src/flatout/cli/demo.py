@@ -13,10 +13,14 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     """Backtest equal weight on a built-in random walk, on which nothing can be earned: the costs are what remains."""
     name = "equal_weight"
     panel, resolved = built_in_market(seed=seed), load_settings()
-    report = run_backtest(find_policy(name, seed), name, panel, "built-in random walk", resolved, out, seed, quiet=as_json)
+    report = run_backtest(
+        find_policy(name, seed), name, panel, "built-in random walk", resolved, out, seed, quiet=as_json
+    )
     if as_json:
         print_json(report)
         return
     console = Console()
     show(report, console)
-    console.print("next: flatout data check YOUR_BARS.parquet && flatout backtest --policy momentum --bars YOUR_BARS.parquet")
+    console.print(
+        "next: flatout data check YOUR_BARS.parquet && flatout backtest --policy momentum --bars YOUR_BARS.parquet"
+    )

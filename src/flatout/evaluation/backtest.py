@@ -72,7 +72,11 @@ def trading_market(market: Market) -> Market:
     """The same market with orders given as shares of the equity, as baselines give them."""
     limits = market.rules.limits._replace(trade_size=np.asarray(1.0))
     return Market(
-        market.panel, market.fitted, market.tape, market.rules._replace(limits=limits), market.shape._replace(action="trade")
+        market.panel,
+        market.fitted,
+        market.tape,
+        market.rules._replace(limits=limits),
+        market.shape._replace(action="trade"),
     )
 
 
@@ -111,7 +115,9 @@ def backtest(
 
 def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
     """Turnover, exposure and cost of a bar, per equity: (3, account)."""
-    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(after.marks.equity, LEAST_EQUITY)
+    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(
+        after.marks.equity, LEAST_EQUITY
+    )
     cost = np.sum(trade_cost(outcome.executed.traded) + trade_cost(outcome.executed.stopped), axis=0)
     return np.stack([-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)])
 
@@ -156,7 +162,9 @@ class SideBySide:
     def __call__(self, moment: Moment) -> Floats:
         ends = np.cumsum(self.sizes)[:-1]
         shares = np.split(moment.weights, ends)
-        return np.concatenate([p(moment._replace(weights=w)) for p, w in zip(self.policies, shares, strict=True)])
+        return np.concatenate(
+            [p(moment._replace(weights=w)) for p, w in zip(self.policies, shares, strict=True)]
+        )
 
 
 class Comparison(NamedTuple):
@@ -188,7 +196,9 @@ def compare(
     comes nearest to the policy's turnover.
     """
     paces = RandomTrader(CALIBRATION_PACES, seed=seed)
-    crowd = SideBySide((policy, *baselines.values(), paces), (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,))
+    crowd = SideBySide(
+        (policy, *baselines.values(), paces), (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,)
+    )
     together = backtest(market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress)
     one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
     measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))

@@ -31,9 +31,19 @@ def ledger_table(panel: Panel, fills: tuple[Fills, ...], capital: float) -> pl.D
             units, price = float(fill.units[i]) * capital, float(fill.price[i])
             side = "buy" if units > 0 else "sell"
             money = (abs(units) * price, float(fill.cost[i]) * capital, fill.equity * capital)
-            rows.append((panel.time[fill.bar].item(), panel.symbols[i], fill.kind, side, abs(units), price, *money))
-    table = pl.DataFrame(rows, schema=[name for name in SCHEMA], orient="row") if rows else pl.DataFrame(schema=SCHEMA)
-    return table.with_columns(pl.col("bar_open_time").cast(pl.Datetime("us")).dt.replace_time_zone("UTC")) if rows else table
+            rows.append(
+                (panel.time[fill.bar].item(), panel.symbols[i], fill.kind, side, abs(units), price, *money)
+            )
+    table = (
+        pl.DataFrame(rows, schema=[name for name in SCHEMA], orient="row")
+        if rows
+        else pl.DataFrame(schema=SCHEMA)
+    )
+    return (
+        table.with_columns(pl.col("bar_open_time").cast(pl.Datetime("us")).dt.replace_time_zone("UTC"))
+        if rows
+        else table
+    )
 
 
 def write_ledger(path: Path, panel: Panel, fills: tuple[Fills, ...], capital: float) -> int:

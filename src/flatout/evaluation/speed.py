@@ -45,7 +45,13 @@ ALL_RULES: dict[str, Any] = {
             "max_held_bars": 48,
             "trade_size": 0.3,
         },
-        "reward": {"excess": 0.5, "differential_sharpe": 0.1, "drawdown": 0.1, "turnover": 0.01, "concentration": 0.01},
+        "reward": {
+            "excess": 0.5,
+            "differential_sharpe": 0.1,
+            "drawdown": 0.1,
+            "turnover": 0.01,
+            "concentration": 0.01,
+        },
     }
 }
 
@@ -77,7 +83,12 @@ def scalar_steps(market: Market) -> Steps:
 
 
 def ledger_observation(
-    ledger: Ledger, features: list[float], closes: list[float], worth: float, peak: float, rules: dict[str, Any]
+    ledger: Ledger,
+    features: list[float],
+    closes: list[float],
+    worth: float,
+    peak: float,
+    rules: dict[str, Any],
 ) -> list[float]:
     """What `episode.observe` shows, as a list."""
     weights, drops, held, cooldown = [], [], [], []
@@ -86,7 +97,16 @@ def ledger_observation(
         drops.append(close / position.best - 1 if position.units else 0.0)
         held.append(position.held / rules["max_held_bars"][i])
         cooldown.append(position.cooldown / rules["cooldown_bars"][i])
-    return [*features, ledger.cash / worth, worth / peak - 1, 100 * ledger.fee(), *weights, *drops, *held, *cooldown]
+    return [
+        *features,
+        ledger.cash / worth,
+        worth / peak - 1,
+        100 * ledger.fee(),
+        *weights,
+        *drops,
+        *held,
+        *cooldown,
+    ]
 
 
 def drawn_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:
@@ -159,11 +179,20 @@ def bytes_per_step(market: Market) -> int:
     """What a step must at least read and write: tape row, features, state in and out, action, observation, reward and ends."""
     n, width = market.shape.n_assets, market.observation_size
     state = 4 * n + 2 + 4 + n + 2  # account, marks, closes, two counters
-    floats = market.tape.columns.shape[0] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
+    floats = (
+        market.tape.columns.shape[0]
+        + market.tape.features.shape[1]
+        + 2 * state
+        + market.action_size
+        + width
+        + 2
+    )
     return 4 * floats
 
 
-def measure(rounds: int = 5, sizes: tuple[int, ...] = SIZES, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def measure(
+    rounds: int = 5, sizes: tuple[int, ...] = SIZES, progress: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
     """Steps per second of every engine at every size, and the bound of memory bandwidth."""
     market = bench_market()
     engines = {"numpy": numpy_steps, "torch": torch_steps, "jax": jax_steps}
@@ -185,7 +214,10 @@ def measure(rounds: int = 5, sizes: tuple[int, ...] = SIZES, progress: Callable[
         "scalar": round(best["scalar", ""]),
         **table,
         "bound_steps_per_s": round(bound),
-        "times_scalar": {name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()} for name, row in table.items()},
+        "times_scalar": {
+            name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()}
+            for name, row in table.items()
+        },
         "memory_bytes_per_s": round(bandwidth),
         "bytes_per_step": bytes_per_step(market),
         "workload": f"7 assets x 14 features, all rules on, observation {market.observation_size} wide, float32",

@@ -15,7 +15,9 @@ from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Tape, meet
 
 ACCOUNT_FEATURES = 3  # cash weight, drawdown, fee in percent
-POSITION_FEATURES = 4  # per asset: weight, distance from the best price, share of the longest holding, share of the cooldown
+POSITION_FEATURES = (
+    4  # per asset: weight, distance from the best price, share of the longest holding, share of the cooldown
+)
 
 OBSERVATION_LIMIT = 10.0  # no component is larger: scalers clip features there, `observe` clips the rest
 
@@ -79,6 +81,35 @@ def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
     prices = xp.stack([xp.ones_like(noise)] * shape.n_assets, axis=0)
     account = open_account(prices, xp)
     return Episode(account, first_marks(account.cash, xp), prices, start, last)
+
+
+def restart(state: Episode, ended: Array, noise: Array, rules: Rules, xp: Namespace) -> Episode:
+    """The same episodes, but fresh where they have ended.
+
+    A flat account's best prices and last closes have no meaning, so they may stay: entry sets the one, the next bar the other.
+    """
+    start, last = choose_start(noise, rules.segments, xp)
+    account, marks = state.account, state.marks
+    new = xp.astype(ended, noise.dtype)
+    going = 1 - new
+    return Episode(
+        account=account._replace(
+            cash=account.cash * going + new,
+            units=account.units * going[None],
+            held=account.held * going[None],
+            cooldown=account.cooldown * going[None],
+            volume=account.volume * going,
+        ),
+        marks=Marks(
+            marks.equity * going + new,
+            marks.peak * going + new,
+            marks.mean * going,
+            marks.mean_square * going,
+        ),
+        close=state.close,
+        t=xp.where(ended, start, state.t),
+        last=xp.where(ended, last, state.last),
+    )
 
 
 def step(

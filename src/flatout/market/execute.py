@@ -124,7 +124,14 @@ def reduce(
 
 
 def affordable(
-    account: Account, opening: Array, heading: Array, closed: Array, price: Array, rates: Rates, limits: Limits, xp: Namespace
+    account: Account,
+    opening: Array,
+    heading: Array,
+    closed: Array,
+    price: Array,
+    rates: Rates,
+    limits: Limits,
+    xp: Namespace,
 ) -> Array:
     """Cut opening sizes to the weight limits and, all by one factor, to the free cash and the gross limit.
 
@@ -155,7 +162,14 @@ def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
 
 
 def grow(
-    account: Account, opening: Array, heading: Array, closed: Array, price: Array, rates: Rates, limits: Limits, xp: Namespace
+    account: Account,
+    opening: Array,
+    heading: Array,
+    closed: Array,
+    price: Array,
+    rates: Rates,
+    limits: Limits,
+    xp: Namespace,
 ) -> tuple[Account, Trade]:
     """Open or enlarge positions by `opening` units in the direction `heading`, as far as the limits allow.
 
@@ -227,7 +241,14 @@ def pay_borrow(account: Account, prices: Array, costs: Costs, xp: Namespace) -> 
 
 
 def execute(
-    account: Account, order: Array, mark: Array, bar: Bar, costs: Costs, limits: Limits, fill: Fill, xp: Namespace
+    account: Account,
+    order: Array,
+    mark: Array,
+    bar: Bar,
+    costs: Costs,
+    limits: Limits,
+    fill: Fill,
+    xp: Namespace,
 ) -> tuple[Account, Executed]:
     """Carry an order (money per asset, at the `mark` prices known when it was made) through one bar.
 

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from flatout.arrays import last_axis_first, select
+from flatout.arrays import last_axis_first, map_leaves, select
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
@@ -30,7 +30,9 @@ def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: Fitted
     """The market of whatever names one: itself, a panel, a path to bars, or nothing for the built-in random walk."""
     if isinstance(bars, Market):
         if settings is not None or fitted is not None:
-            raise RulesError("a Market is complete: give settings and fitted recipe to build_market, not beside it")
+            raise RulesError(
+                "a Market is complete: give settings and fitted recipe to build_market, not beside it"
+            )
         return bars
     if bars is None:
         bars = RandomWalk().panel()
@@ -43,7 +45,9 @@ def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: Fitted
 
 def spaces(market: Market) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     """Observation and action space of one account."""
-    observation = gym.spaces.Box(-OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32)
+    observation = gym.spaces.Box(
+        -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32
+    )
     return observation, gym.spaces.Box(-1.0, 1.0, (market.action_size,), np.float32)
 
 
@@ -88,7 +92,9 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         return episode.reset(noise, self.market.shape, self.rules, np)
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
-        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
+        observation: NDArray[np.float32] = episode.observe(
+            state, self.tape, self.market.shape, self.rules, np
+        )
         return observation
 
     def reset(
@@ -110,37 +116,32 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(actions, self.action_space.shape or ())
-        arrived, outcome = episode.step(self.state, last_axis_first(action, np), self.tape, self.market.shape, self.rules, np)
+        arrived, outcome = episode.step(
+            self.state, last_axis_first(action, np), self.tape, self.market.shape, self.rules, np
+        )
         observation, info = self._observe(arrived), info_of(arrived, outcome)
-        self.state = arrived
         ended = outcome.terminated | outcome.truncated
-        if ended.any():
-            self._restart(ended, observation, info)
+        self.state = self._restart(arrived, ended, observation, info) if ended.any() else arrived
         return observation, outcome.reward, outcome.terminated, outcome.truncated, info
 
-    def _restart(self, ended: NDArray[np.bool_], observation: NDArray[np.float32], info: dict[str, Any]) -> None:
+    def _restart(
+        self,
+        arrived: Episode,
+        ended: NDArray[np.bool_],
+        observation: NDArray[np.float32],
+        info: dict[str, Any],
+    ) -> Episode:
         """Restart the accounts that ended, writing their first observation over the last, which moves into the info."""
         final_obs = np.empty(self.num_envs, dtype=object)
         for i in np.flatnonzero(ended):
             final_obs[i] = observation[i].copy()
         final_info = {name: value.copy() for name, value in info.items()}
         final_info |= {f"_{name}": ended for name in info}
-        fresh = self._fresh(int(ended.sum()))
-        observation[ended] = self._observe(fresh)
-
-        def write(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-            old = old.copy()
-            old[..., ended] = new
-            return old
-
-        self.state = merge(self.state, fresh, write)
+        noise = self.np_random.random(self.num_envs, dtype=np.float32)
+        state = episode.restart(arrived, ended, noise, self.rules, np)
+        observation[ended] = self._observe(map_leaves(lambda leaf: leaf[..., ended], state))
         info |= {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended}
-
-
-def merge(old: Any, new: Any, write: Any) -> Any:
-    """Apply `write(old, new)` leaf by leaf."""
-    leaves = (merge(a, b, write) if isinstance(a, tuple) else write(a, b) for a, b in zip(old, new, strict=True))
-    return type(old)(*leaves)
+        return state
 
 
 class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
@@ -156,7 +157,9 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None:
-            raise RulesError(f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity")
+            raise RulesError(
+                f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity"
+            )
         self.render_mode = render_mode
         self.market = market_of(bars, settings, fitted)
         self.tape, self.rules = self.market.arrays(np.float32)
@@ -164,7 +167,9 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.state: Episode | None = None
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
-        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
+        observation: NDArray[np.float32] = episode.observe(
+            state, self.tape, self.market.shape, self.rules, np
+        )
         return observation[0]
 
     def reset(
@@ -183,7 +188,15 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(action, self.action_space.shape or ())
-        arrived, outcome = episode.step(self.state, action[:, None], self.tape, self.market.shape, self.rules, np)
+        arrived, outcome = episode.step(
+            self.state, action[:, None], self.tape, self.market.shape, self.rules, np
+        )
         self.state = arrived
         info = {name: value[0].item() for name, value in info_of(arrived, outcome).items()}
-        return self._observe(arrived), outcome.reward[0].item(), bool(outcome.terminated[0]), bool(outcome.truncated[0]), info
+        return (
+            self._observe(arrived),
+            outcome.reward[0].item(),
+            bool(outcome.terminated[0]),
+            bool(outcome.truncated[0]),
+            info,
+        )

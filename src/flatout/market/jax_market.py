@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from flatout.arrays import Array, map_leaves, select
+from flatout.arrays import Array, map_leaves
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome, Shape
 from flatout.market.market import Market
@@ -43,7 +43,7 @@ def step(
     """One bar for all accounts; those that end restart at once at a bar drawn from the (account,) noise."""
     arrived, outcome = episode.step(state, action.T, tape, shape, rules, jnp)
     ended = outcome.terminated | outcome.truncated
-    return select(ended, episode.reset(noise, shape, rules, jnp), arrived, jnp), Step(outcome, arrived)
+    return episode.restart(arrived, ended, noise, rules, jnp), Step(outcome, arrived)
 
 
 def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
@@ -61,7 +61,9 @@ def account_axis_first(private: Array) -> Array:
     if jax.default_backend() != "cpu":
         return private.T
     identity = jnp.eye(private.shape[0], dtype=private.dtype)
-    return jax.lax.dot_general(private, identity, (((0,), (0,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
+    return jax.lax.dot_general(
+        private, identity, (((0,), (0,)), ((), ())), precision=jax.lax.Precision.HIGHEST
+    )
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
@@ -78,7 +80,11 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
         def body(carry: Any, inputs: Any) -> Any:
             state, result = step(carry[0], *inputs, tape, rules, market.shape)
             outcome = result.outcome
-            return (state, observe(state, tape, rules, market.shape)), (outcome.reward, outcome.terminated, outcome.truncated)
+            return (state, observe(state, tape, rules, market.shape)), (
+                outcome.reward,
+                outcome.terminated,
+                outcome.truncated,
+            )
 
         return jax.lax.scan(body, carry, inputs)
 

@@ -19,7 +19,14 @@ from flatout.market.episode import Shape
 from flatout.market.orders import action_size
 from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, Rules, RewardWeights, Segments
 from flatout.market.tape import Tape, make_tape
-from flatout.settings import CostSettings, FeatureSettings, LimitSettings, MarketSettings, RewardSettings, Settings
+from flatout.settings import (
+    CostSettings,
+    FeatureSettings,
+    LimitSettings,
+    MarketSettings,
+    RewardSettings,
+    Settings,
+)
 
 BPS = 1e-4
 MOST_BARS = 2**30  # an episode length that no tape reaches, and int32 holds
@@ -51,10 +58,15 @@ class Market:
 
     def between(self, first: int, stop: int, episode_bars: int | None = None) -> "Market":
         """The same market with episodes inside bars first..stop-1 only; features stay warm from the bars before."""
-        return replace(self, rules=self.rules._replace(segments=segments([(first, stop)], episode_bars, self.panel.n_bars)))
+        return replace(
+            self,
+            rules=self.rules._replace(segments=segments([(first, stop)], episode_bars, self.panel.n_bars)),
+        )
 
 
-def build_market(panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None) -> Market:
+def build_market(
+    panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None
+) -> Market:
     """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must then be training bars."""
     settings = settings or Settings()
     if fitted is None:
@@ -67,7 +79,9 @@ def build_market(panel: Panel, settings: Settings | None = None, fitted: FittedR
             "give more bars or a recipe with shorter indicators"
         )
     features = fitted.transform(panel)
-    shape = Shape(panel.n_assets, features.shape[-1], recipe.lookback, settings.market.action, settings.market.fill)
+    shape = Shape(
+        panel.n_assets, features.shape[-1], recipe.lookback, settings.market.action, settings.market.fill
+    )
     tape = make_tape(panel, features, settings.market.capital)
     return Market(panel, fitted, tape, make_rules(settings.market, panel, first), shape)
 
@@ -128,7 +142,9 @@ def lot_steps(given: float | dict[str, float], symbols: tuple[str, ...]) -> NDAr
         return np.full((len(symbols), 1), float(given))
     unknown = sorted(set(given) - set(symbols))
     if unknown:
-        raise RulesError(f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}")
+        raise RulesError(
+            f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}"
+        )
     return np.array([[given.get(symbol, 0.0)] for symbol in symbols])
 
 
@@ -136,7 +152,9 @@ def make_reward(settings: RewardSettings) -> RewardWeights:
     """The weights, with the memory as a factor per bar."""
     values = settings.model_dump()
     memory = 1 - 1 / values.pop("sharpe_bars")
-    return RewardWeights(**{name: np.asarray(float(value)) for name, value in values.items()}, sharpe_memory=np.asarray(memory))
+    return RewardWeights(
+        **{name: np.asarray(float(value)) for name, value in values.items()}, sharpe_memory=np.asarray(memory)
+    )
 
 
 def segments(bounds: list[tuple[int, int]], episode_bars: int | None, n_bars: int) -> Segments:

@@ -26,7 +26,13 @@ def action_size(kind: ActionKind, n_assets: int) -> int:
 
 
 def order_from(
-    kind: ActionKind, action: Array, account: Account, worth: Array, mark: Array, limits: Limits, xp: Namespace
+    kind: ActionKind,
+    action: Array,
+    account: Account,
+    worth: Array,
+    mark: Array,
+    limits: Limits,
+    xp: Namespace,
 ) -> Array:
     """The order in money per asset at the `mark` prices, for an account worth `worth`: (action, ...) to (asset, ...)."""
     action = xp.clip(action, -1.0, 1.0)
@@ -52,9 +58,13 @@ def weights_action(weights: Array, xp: Namespace) -> Array:
     return 2 * xp.concat([weights, cash], axis=0) - 1
 
 
-def direction_amount(action: Array, account: Account, worth: Array, mark: Array, limits: Limits, xp: Namespace) -> Array:
+def direction_amount(
+    action: Array, account: Account, worth: Array, mark: Array, limits: Limits, xp: Namespace
+) -> Array:
     direction, amount = action[0::2, ...], (action[1::2, ...] + 1) / 2
     zero = xp.zeros_like(mark)
     buy = amount * xp.clip(account.cash, 0.0, None)[None]
     sell = amount * xp.clip(account.units * mark + limits.max_short_weight * worth[None], 0.0, None)
-    return xp.where(direction >= DIRECTION_THRESHOLD, buy, zero) - xp.where(direction <= -DIRECTION_THRESHOLD, sell, zero)
+    return xp.where(direction >= DIRECTION_THRESHOLD, buy, zero) - xp.where(
+        direction <= -DIRECTION_THRESHOLD, sell, zero
+    )

@@ -43,7 +43,13 @@ def first_marks(worth: Array, xp: Namespace) -> Marks:
 
 
 def reward_terms(
-    marks: Marks, worth: Array, values: Array, traded: Array, benchmark: Array, weights: RewardWeights, xp: Namespace
+    marks: Marks,
+    worth: Array,
+    values: Array,
+    traded: Array,
+    benchmark: Array,
+    weights: RewardWeights,
+    xp: Namespace,
 ) -> tuple[Marks, RewardTerms]:
     """Terms of a bar that ends with equity `worth` in positions `values` (asset, ...) after trading `traded` notional."""
     before, after = xp.clip(marks.equity, LEAST_EQUITY, None), xp.clip(worth, LEAST_EQUITY, None)
@@ -67,5 +73,7 @@ def reward_terms(
 
 def weighted(terms: RewardTerms, weights: RewardWeights) -> Array:
     """The reward: the scaled, weighted sum of the terms."""
-    total = sum((getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)), start=0.0)
+    total = sum(
+        (getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)), start=0.0
+    )
     return total * weights.scale

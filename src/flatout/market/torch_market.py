@@ -12,7 +12,7 @@ import array_api_compat.torch as xp
 import torch
 from torch import Tensor
 
-from flatout.arrays import map_leaves, select
+from flatout.arrays import map_leaves
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome
 from flatout.market.market import Market
@@ -42,18 +42,24 @@ class TorchMarket:
     """`n_envs` accounts in one market on one device."""
 
     def __init__(
-        self, market: Market, n_envs: int = 1, device: str | Any = "cpu", dtype: Any = torch.float32, seed: int = 0
+        self,
+        market: Market,
+        n_envs: int = 1,
+        device: str | Any = "cpu",
+        dtype: Any = torch.float32,
+        seed: int = 0,
     ) -> None:
         self.market, self.n_envs, self.dtype = market, n_envs, dtype
         self.device = torch.device(device)
         tape, rules = market.arrays(DTYPES[dtype])
-        self.tape, self.rules = (map_leaves(lambda x: torch.as_tensor(x, device=self.device), tree) for tree in (tape, rules))
+        self.tape, self.rules = (
+            map_leaves(lambda x: torch.as_tensor(x, device=self.device), tree) for tree in (tape, rules)
+        )
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.state = self._fresh()
+        self.state = episode.reset(self._noise(), market.shape, self.rules, xp)
 
-    def _fresh(self) -> Episode:
-        noise = torch.rand(self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype)
-        return episode.reset(noise, self.market.shape, self.rules, xp)
+    def _noise(self) -> Tensor:
+        return torch.rand(self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def _observe(self, state: Episode) -> Any:
         return episode.observe(state, self.tape, self.market.shape, self.rules, xp)
@@ -62,17 +68,21 @@ class TorchMarket:
         """Restart all accounts; returns the (account, feature) observations."""
         if seed is not None:
             self.generator.manual_seed(seed)
-        self.state = self._fresh()
+        self.state = episode.reset(self._noise(), self.market.shape, self.rules, xp)
         return self._observe(self.state)
 
     @torch.no_grad()
     def step(self, action: Any) -> TorchStep:
         """One bar for all accounts, from an (account, action) tensor on the market's device."""
-        arrived, outcome = episode.step(self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp)
+        arrived, outcome = episode.step(
+            self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp
+        )
         ended = outcome.terminated | outcome.truncated
-        self.state = select(ended, self._fresh(), arrived, xp)
+        self.state = episode.restart(arrived, ended, self._noise(), self.rules, xp)
         obs = self._observe(self.state)
-        return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe)
+        return TorchStep(
+            obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe
+        )
 
 
 def devices() -> list[str]:
