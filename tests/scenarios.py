@@ -6,7 +6,7 @@ import numpy as np
 
 from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
-from flatout.market.rules import OFF, Costs, Limits, Rules, RewardWeights, Segments
+from flatout.market.rules import OFF, Costs, Limits, RewardWeights, Rules, Segments
 
 
 class Path(NamedTuple):
@@ -17,14 +17,12 @@ class Path(NamedTuple):
     orders: np.ndarray
 
 
-def random_path(
-    rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4
-) -> Path:
-    """Independent prices, 1 % of the bars not tradable, thin volume, orders up to `order_size` of the starting capital."""
+def random_path(rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4) -> Path:
+    """Independent prices, 1 % of the bars not tradable, thin volume, orders up to `order_size` of the starting
+    capital.
+    """
     shape = (steps + 1, assets, accounts)
-    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(
-        0.1, 50_000, (assets, accounts)
-    )
+    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(0.1, 50_000, (assets, accounts))
     open_ = np.concatenate([close[:1], close[:-1]]) * np.exp(rng.normal(0, 0.01, shape))
     high = np.maximum(open_, close) * np.exp(np.abs(rng.normal(0, 0.01, shape)))
     low = np.minimum(open_, close) * np.exp(-np.abs(rng.normal(0, 0.01, shape)))

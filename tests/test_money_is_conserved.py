@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenarios import Path, all_rules, cast, free_market, random_path
 
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, Fill, Trade, execute, trade_cost
 from flatout.market.rules import Costs, Limits
+from scenarios import Path, all_rules, cast, free_market, random_path
 
 
 class Case(NamedTuple):
@@ -28,7 +28,10 @@ class Case(NamedTuple):
         return path, *all_rules(self.assets, path.mark[0].mean(axis=1), self.shorts)
 
 
-def cases(shorts: st.SearchStrategy[float] = st.sampled_from([0.0, 0.4])) -> st.SearchStrategy[Case]:
+SOMETIMES_SHORT = st.sampled_from([0.0, 0.4])
+
+
+def cases(shorts: st.SearchStrategy[float] = SOMETIMES_SHORT) -> st.SearchStrategy[Case]:
     return st.builds(
         Case,
         seed=st.integers(0, 2**32 - 1),
@@ -67,9 +70,7 @@ def test_equity_changes_by_profit_minus_costs(case: Case) -> None:
         borrow = costs.borrow * (shorts + np.maximum(-cash_before_borrow, 0))
         change = equity(after, bar.close, np) - equity(before, mark, np)
         np.testing.assert_allclose(change, profit - paid - borrow, rtol=0, atol=1e-11)
-        np.testing.assert_allclose(
-            after.units, before.units + trades[0].units + trades[1].units, rtol=0, atol=1e-14
-        )
+        np.testing.assert_allclose(after.units, before.units + trades[0].units + trades[1].units, rtol=0, atol=1e-14)
 
 
 @settings(max_examples=60, deadline=None)
@@ -138,9 +139,7 @@ def test_zero_order_changes_nothing() -> None:
     path = random_path(np.random.default_rng(0), 10, 4, 3)
     costs, limits = all_rules(3, path.mark[0].mean(axis=1))
     fresh = open_account(path.mark[0], np)
-    after, _ = execute(
-        fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np
-    )
+    after, _ = execute(fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np)
     np.testing.assert_array_equal(after.cash, fresh.cash)
     np.testing.assert_array_equal(after.units, fresh.units)
 
@@ -175,9 +174,7 @@ def test_buy_and_hold_in_closed_form() -> None:
     limits = limits._replace(gross_limit=np.asarray(1.0))
     account = open_account(path.mark[0], np)
     for k in range(200):
-        order = (
-            np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]
-        )  # equal money at the open
+        order = np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]  # equal money at the open
         account, _ = execute(account, order, path.mark[k], Bar(*bars[k]), costs, limits, "next_open", np)
         relative = bars[k, 3] / bars[0, 0]
         expected = np.mean(relative) / (1 + spread + fee)
@@ -203,16 +200,12 @@ def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
     costs = costs._replace(taker_fee=np.array([1e-6]), half_spread=np.full((assets, 1), 1e-6))
     limits = limits._replace(gross_limit=np.asarray(1.0))
     close = np.exp(np.cumsum(rng.normal(0, 0.001, (bars + 1, assets)), axis=0)).astype(np.float32)
-    wanted = np.moveaxis(rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2).astype(
-        np.float32
-    )
+    wanted = np.moveaxis(rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2).astype(np.float32)
     worth = {}
     with jax.enable_x64(True):
         for precision in (np.float32, np.float64):
             rules = cast(costs, precision), cast(limits, precision)
-            worth[precision] = np.asarray(
-                rebalance(close.astype(precision), wanted.astype(precision), *rules)
-            )
+            worth[precision] = np.asarray(rebalance(close.astype(precision), wanted.astype(precision), *rules))
             assert worth[precision].dtype == precision
     drift = np.abs(worth[np.float32] / worth[np.float64] - 1)
     assert 0 < drift.max() < 1e-4

@@ -13,13 +13,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenarios import Path, all_rules, cast, random_path
 
 from flatout.arrays import map_leaves, to_numpy
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, Fill, execute
 from flatout.market.rules import OFF, Costs, Limits
 from flatout.market.scalar_ledger import Ledger, plain
+from scenarios import Path, all_rules, cast, random_path
 
 FILLS: tuple[Fill, ...] = ("next_open", "next_close", "same_close")
 FLOAT32_STEP_BOUND = 5e-6  # of the equity, after one step from the same account
@@ -44,9 +44,7 @@ def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[l
     return history, events
 
 
-def count_events(
-    events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray
-) -> None:
+def count_events(events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray) -> None:
     events["fee tier changed"] += ledger.fee() != tier
     for old, position, asked, cooldown in zip(
         before, ledger.positions, order, ledger.limits["cooldown_bars"], strict=True

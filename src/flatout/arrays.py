@@ -1,7 +1,7 @@
 """Which array namespace is this, and the few things the array API standard lacks.
 
-The kernel is written against the standard and takes its namespace as `xp`; this file is the only one that asks which library the
-arrays belong to. It knows nothing about markets.
+The kernel is written against the standard and takes its namespace as `xp`; this file is the only one that asks which
+library the arrays belong to. It knows nothing about markets.
 """
 
 from typing import Any, TypeVar
@@ -35,9 +35,7 @@ def take_rows(table: Array, index: Array, xp: Namespace) -> Array:
 def first_axis_last(array: Array, xp: Namespace) -> Array:
     """(a, ...) to (..., a), for finite values."""
     if array.ndim == 2 and array_api_compat.is_numpy_array(array):
-        return array.T @ np.eye(
-            array.shape[0], dtype=array.dtype
-        )  # exact, and twice as fast as NumPy's strided copy
+        return array.T @ np.eye(array.shape[0], dtype=array.dtype)  # exact, and twice as fast as NumPy's strided copy
     return contiguous(xp.moveaxis(array, 0, -1))
 
 
@@ -55,20 +53,17 @@ def contiguous(array: Array) -> Array:
 
 def map_leaves(function: Any, tree: T) -> T:
     """Apply a function to every leaf of nested NamedTuples, returning the same structure."""
-    return type(tree)(
-        *(map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree)
-    )
+    return type(tree)(*(map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree))
 
 
 def select(mask: Array, chosen: T, other: T, xp: Namespace) -> T:
-    """Leaf by leaf `chosen` where the mask holds, else `other`, for nested NamedTuples; leaves may have axes before the mask's."""
+    """Leaf by leaf `chosen` where the mask holds, else `other`, for nested NamedTuples; leaves may have axes before
+    the mask's.
+    """
 
     def pick(a: Array, b: Array) -> Array:
         return xp.where(xp.reshape(mask, (1,) * (a.ndim - mask.ndim) + tuple(mask.shape)), a, b)
 
     return type(chosen)(
-        *(
-            select(mask, a, b, xp) if isinstance(a, tuple) else pick(a, b)
-            for a, b in zip(chosen, other, strict=True)
-        )
+        *(select(mask, a, b, xp) if isinstance(a, tuple) else pick(a, b) for a, b in zip(chosen, other, strict=True))
     )

@@ -1,4 +1,7 @@
-"""One folder per run: what was asked, with which versions, and what came out. Writes are atomic: a file is whole or absent."""
+"""One folder per run: what was asked, with which versions, and what came out.
+
+Writes are atomic: a file is whole or absent.
+"""
 
 import json
 import os
@@ -25,9 +28,7 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
             run.mkdir()
         except FileExistsError:
             continue
-        write_json(
-            run / "settings.json", {"settings": resolved.settings.model_dump(), "origin": resolved.origin}
-        )
+        write_json(run / "settings.json", {"settings": resolved.settings.model_dump(), "origin": resolved.origin})
         write_json(
             run / "about.json",
             {**about, "started": stamp, "versions": versions(), "python": platform.python_version()},

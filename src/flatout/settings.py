@@ -1,13 +1,14 @@
 """`flatout.toml` as typed models, and where each value came from.
 
-Precedence: defaults < file < environment (`FLATOUT__MARKET__CAPITAL=5000`) < `--set market.capital=5000`. An unknown key is an error
-that names the nearest known one. Units stand in the names. Nothing reads settings from anywhere else.
+Precedence: defaults < file < environment (`FLATOUT__MARKET__CAPITAL=5000`) < `--set market.capital=5000`. An unknown
+key is an error that names the nearest known one. Units stand in the names. Nothing reads settings from anywhere else.
 """
 
 import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,15 +44,13 @@ class CostSettings(Model):
     )
     maker_share: Share = Field(0.0, description="share of the notional that fills as maker")
     half_spread_bps: NotNegative = 2.0
-    impact: NotNegative = Field(
-        0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)"
-    )
+    impact: NotNegative = Field(0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)")
     borrow_bps_per_year: NotNegative = Field(500.0, description="on short positions and negative cash")
 
     @model_validator(mode="after")
     def tiers_ascend(self) -> "CostSettings":
         volumes = [tier.volume for tier in self.tiers]
-        if not volumes or volumes[0] != 0 or any(b <= a for a, b in zip(volumes, volumes[1:], strict=False)):
+        if not volumes or volumes[0] != 0 or any(b <= a for a, b in pairwise(volumes)):
             raise ValueError(f"tier volumes must start at 0 and ascend, given {volumes}")
         return self
 
@@ -74,9 +73,7 @@ class LimitSettings(Model):
     cooldown_bars: Annotated[int, Field(ge=0)] = Field(
         0, description="bars after a stop in which a position may not grow"
     )
-    max_held_bars: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="bars until a forced reduction; off"
-    )
+    max_held_bars: Annotated[int, Field(ge=1)] | None = Field(None, description="bars until a forced reduction; off")
     forced_share: Share = Field(0.05, description="share of the position sold by a forced reduction")
     trade_size: Positive = Field(1.0, description="share of the equity that a `trade` action of 1 asks for")
     ruin: Share = Field(0.1, description="equity, as a share of the capital, at which an episode terminates")
@@ -92,9 +89,7 @@ class RewardSettings(Model):
     turnover: float = 0.0
     concentration: float = 0.0
     scale: Positive = 100.0
-    sharpe_bars: Annotated[float, Field(gt=1)] = Field(
-        100.0, description="memory of the differential Sharpe ratio"
-    )
+    sharpe_bars: Annotated[float, Field(gt=1)] = Field(100.0, description="memory of the differential Sharpe ratio")
 
 
 class MarketSettings(Model):
@@ -114,9 +109,7 @@ class MarketSettings(Model):
 class FeatureSettings(Model):
     """What the agent sees of the market."""
 
-    indicators: tuple[str, ...] | None = Field(
-        None, description="names, in order; not given = the default fourteen"
-    )
+    indicators: tuple[str, ...] | None = Field(None, description="names, in order; not given = the default fourteen")
     lookback: Annotated[int, Field(ge=1)] = Field(1, description="bars in the observation")
     scaler: Literal["zscore", "robust", "quantile", "quantile_uniform"] = "quantile"
 
@@ -180,9 +173,7 @@ def nested(keys: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def merge(
-    base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dict[str, str], prefix: str = ""
-) -> None:
+def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dict[str, str], prefix: str = "") -> None:
     """Write `new` over `base`, table by table, noting the source of every value."""
     for key, value in new.items():
         name = f"{prefix}{key}"

@@ -15,9 +15,7 @@ def times(count: int, minutes: int = 60, start: datetime = MONDAY) -> list[str]:
     return [f"{start + index * timedelta(minutes=minutes):%Y-%m-%d %H:%M:%S}" for index in range(count)]
 
 
-def line(
-    date: str, symbol: str = "AAA", prices: Sequence[object] = (10, 12, 9, 11), volume: object = 5
-) -> str:
+def line(date: str, symbol: str = "AAA", prices: Sequence[object] = (10, 12, 9, 11), volume: object = 5) -> str:
     return ",".join(str(value) for value in (date, *prices, volume, symbol))
 
 

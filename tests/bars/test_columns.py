@@ -39,9 +39,7 @@ def test_freqtrade(tmp_path: Path, suffix: str) -> None:
             "close": [11, 11],
             "volume": [5.0, 5.0],
         }
-    ).with_columns(
-        pl.col("date").str.to_datetime().dt.replace_time_zone("UTC").cast(pl.Datetime("ms", "UTC"))
-    )
+    ).with_columns(pl.col("date").str.to_datetime().dt.replace_time_zone("UTC").cast(pl.Datetime("ms", "UTC")))
     path = tmp_path / f"BTC_USDT-1h.{suffix}"
     {"csv": frame.write_csv, "parquet": frame.write_parquet, "feather": frame.write_ipc}[suffix](path)
     check_two_hours(read_bars(path), "BTC_USDT")
@@ -98,9 +96,7 @@ def test_yahoo_takes_close_not_adj_close(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ticker", "TIC", "Pair", "instrument"])
 def test_symbol_columns(tmp_path: Path, name: str) -> None:
     check_two_hours(
-        read_bars(
-            save(tmp_path / "x.csv", [line(t) for t in times(2)], f"date,open,high,low,close,volume,{name}")
-        ),
+        read_bars(save(tmp_path / "x.csv", [line(t) for t in times(2)], f"date,open,high,low,close,volume,{name}")),
         "AAA",
     )
 
@@ -108,9 +104,7 @@ def test_symbol_columns(tmp_path: Path, name: str) -> None:
 def test_unusual_columns_can_be_stated(tmp_path: Path) -> None:
     path = save(tmp_path / "x.csv", [line(t) for t in times(2)], "when,open,high,low,close,amount,symbol")
     check_two_hours(read_bars(path, columns={"date": "when", "volume": "amount"}), "AAA")
-    with pytest.raises(
-        BarsError, match=r"x\.csv: no column for date, volume among when, open.*timestamp.*columns="
-    ):
+    with pytest.raises(BarsError, match=r"x\.csv: no column for date, volume among when, open.*timestamp.*columns="):
         read_bars(path)
     with pytest.raises(BarsError, match=r"no column 'wen' for date.*Found: when"):
         read_bars(path, columns={"date": "wen"})

@@ -39,9 +39,7 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_an_unsupported_extension(tmp_path: Path) -> None:
     (tmp_path / "bars.xlsx").write_bytes(b"x")
-    with pytest.raises(
-        BarsError, match=r"bars\.xlsx: the extension '\.xlsx' is not supported.*\.csv, \.parquet"
-    ):
+    with pytest.raises(BarsError, match=r"bars\.xlsx: the extension '\.xlsx' is not supported.*\.csv, \.parquet"):
         read_bars(tmp_path / "bars.xlsx")
 
 
@@ -90,9 +88,7 @@ def test_no_header(tmp_path: Path) -> None:
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
-    path = save(
-        tmp_path / "AAA.csv", [line(t, "1") for t in times(2)], "date,open,high,low,close,volume,close"
-    )
+    path = save(tmp_path / "AAA.csv", [line(t, "1") for t in times(2)], "date,open,high,low,close,volume,close")
     with pytest.raises(BarsError, match=r"AAA\.csv: several columns are called close"):
         read_bars(path)
 

@@ -60,25 +60,19 @@ def test_an_inferred_size_must_divide_a_day(tmp_path: Path) -> None:
 
 def test_smaller_steps_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"BBB": minutes(0, 60, 120, 150, 180)})
-    with pytest.raises(
-        BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 30m .* smaller than the bar of 1h"
-    ):
+    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 30m .* smaller than the bar of 1h"):
         read_bars(path, bar="1h")
 
 
 def test_steps_that_are_no_multiple_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"BBB": minutes(0, 60, 120, 210, 270)})
-    with pytest.raises(
-        BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 90m .* no multiple of the bar of 1h"
-    ):
+    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 90m .* no multiple of the bar of 1h"):
         read_bars(path)
 
 
 def test_a_symbol_with_another_bar_size_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"AAA": times(50, 5), "BBB": times(5, 60)})
-    with pytest.raises(
-        BarsError, match=r"x\.csv: symbol BBB, row 53: from here on the bars are 1h apart, not 5m"
-    ):
+    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 53: from here on the bars are 1h apart, not 5m"):
         read_bars(path)
 
 
@@ -99,9 +93,7 @@ def test_a_stretch_with_another_bar_size_is_refused(tmp_path: Path, small: int, 
     path = written(tmp_path, {"AAA": times(small, 5) + minutes(*ends)})
     with pytest.raises(BarsError) as refused:
         read_bars(path)
-    assert f"x.csv: symbol AAA, row {small + 2}: from here on the bars are 1h apart, not 5m" in str(
-        refused.value
-    )
+    assert f"x.csv: symbol AAA, row {small + 2}: from here on the bars are 1h apart, not 5m" in str(refused.value)
     assert f"({large} such rows)" in str(refused.value)
 
 
@@ -115,9 +107,7 @@ def test_bars_missing_at_random_are_not_taken_for_another_size(tmp_path: Path) -
 
 def test_symbols_out_of_step_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"AAA": times(5), "BBB": times(4, start=MONDAY + timedelta(minutes=30))})
-    with pytest.raises(
-        BarsError, match=r"x\.csv: symbol BBB, row 7: bars of 1h open between those of other symbols"
-    ):
+    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 7: bars of 1h open between those of other symbols"):
         read_bars(path)
     path = written(tmp_path, {"AAA": weekdays(10), "BBB": weekdays(9, "05:00")})
     with pytest.raises(BarsError, match=r"symbol BBB, row 12: bars of 1d open between those"):
@@ -150,9 +140,7 @@ def test_nights_are_not_missing_bars(tmp_path: Path) -> None:
 
 
 def test_less_than_a_week_counts_as_always_open_unless_stated(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, {"AAA": [f"2024-01-0{day} {hour}:00" for day in (2, 3) for hour in range(14, 21)]}
-    )
+    path = written(tmp_path, {"AAA": [f"2024-01-0{day} {hour}:00" for day in (2, 3) for hour in range(14, 21)]})
     assert read_bars(path).n_bars == 31
     stated = read_bars(path, calendar="exchange")
     assert (stated.n_bars, stated.always_open) == (14, False)

@@ -15,9 +15,7 @@ from flatout.errors import BarsError
 COLUMNS = ("open", "high", "low", "close", "volume")
 
 
-def random_panel(
-    n_bars: int, seed: int, start: str = "2024-01-01", bar: int = 300, traded: float = 0.5
-) -> Panel:
+def random_panel(n_bars: int, seed: int, start: str = "2024-01-01", bar: int = 300, traded: float = 0.5) -> Panel:
     """Bars that are missing, empty or traded at random, carried as a reader carries them."""
     rng = np.random.default_rng(seed)
     shape = n_bars, 2

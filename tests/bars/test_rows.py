@@ -64,9 +64,7 @@ def test_parquet_rows_count_from_one(tmp_path: Path) -> None:
     with pytest.raises(BarsError, match=r"x\.parquet: symbol BBB, row 3: volume is -1\.0"):
         read_bars(tmp_path / "x.parquet")
     frame.with_columns(pl.Series("volume", [True, True, False])).write_parquet(tmp_path / "x.parquet")
-    with pytest.raises(
-        BarsError, match=r"x\.parquet: symbol BBB, row 1: the column for volume holds Boolean"
-    ):
+    with pytest.raises(BarsError, match=r"x\.parquet: symbol BBB, row 1: the column for volume holds Boolean"):
         read_bars(tmp_path / "x.parquet")
 
 
@@ -76,18 +74,14 @@ def test_duplicates(tmp_path: Path, symbols: tuple[str, str]) -> None:
     rows = [line(t, symbol) for t in (a, b, c) for symbol in symbols]
     path = save(tmp_path / "x.csv", [*rows, line(b, "BBB"), line(c, "BBB")])
     again = 2 + rows.index(line(b, "BBB"))
-    with pytest.raises(
-        BarsError, match=rf"symbol BBB, row 8: the time .* already in row {again} \(2 such rows\)"
-    ):
+    with pytest.raises(BarsError, match=rf"symbol BBB, row 8: the time .* already in row {again} \(2 such rows\)"):
         read_bars(path)
 
 
 def test_unsorted(tmp_path: Path) -> None:
     a, b, c = times(3)
     path = save(tmp_path / "x.csv", [line(a, "ZZZ"), line(a), line(c), line(b)])
-    with pytest.raises(
-        BarsError, match=r"x\.csv: symbol AAA, row 5: the time .*01:00:00 is before .*Sort by time"
-    ):
+    with pytest.raises(BarsError, match=r"x\.csv: symbol AAA, row 5: the time .*01:00:00 is before .*Sort by time"):
         read_bars(path)
 
 
@@ -111,9 +105,7 @@ def test_a_row_without_a_symbol(tmp_path: Path) -> None:
 
 
 def test_a_file_whose_symbol_is_unknown(tmp_path: Path) -> None:
-    path = save(
-        tmp_path / "prices.csv", [line(t).rsplit(",", 1)[0] for t in times(2)], HEADER.rsplit(",", 1)[0]
-    )
+    path = save(tmp_path / "prices.csv", [line(t).rsplit(",", 1)[0] for t in times(2)], HEADER.rsplit(",", 1)[0])
     with pytest.raises(BarsError, match=r"prices\.csv: there is no symbol column .*symbols=\('SYMBOL',\)"):
         read_bars(path)
     assert read_bars(path, symbols=("GOLD",)).symbols == ("GOLD",)

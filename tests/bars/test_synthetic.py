@@ -152,9 +152,7 @@ def test_one_jump_jumps_once_and_is_announced(seed: int) -> None:
 
 def test_oracle_shows_the_next_return() -> None:
     market = OracleFeature(n_bars=200)
-    np.testing.assert_allclose(
-        next_log_return(market), market.panel().extras["oracle"][:-1], rtol=0, atol=1e-12
-    )
+    np.testing.assert_allclose(next_log_return(market), market.panel().extras["oracle"][:-1], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,7 @@ def test_typed_times(tmp_path: Path, unit: str, zone: str | None) -> None:
 @pytest.mark.parametrize("scale", [1, 1000, 1_000_000, 1_000_000_000])
 @pytest.mark.parametrize("kind", [pl.Int64, pl.Float64])
 def test_typed_numbers(tmp_path: Path, scale: int, kind: type[pl.DataType]) -> None:
-    assert (
-        read_bars(parquet(tmp_path, pl.Series([t * scale for t in EPOCH]).cast(kind))).time.tolist() == HOURS
-    )
+    assert read_bars(parquet(tmp_path, pl.Series([t * scale for t in EPOCH]).cast(kind))).time.tolist() == HOURS
 
 
 def test_typed_dates(tmp_path: Path) -> None:

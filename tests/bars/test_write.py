@@ -60,9 +60,7 @@ def test_manifest(tmp_path: Path) -> None:
 
 @given(start=st.integers(0, 30), length=st.integers(4, 10))
 @settings(max_examples=30, deadline=None)
-def test_cut_panels_keep_their_grid(
-    tmp_path_factory: pytest.TempPathFactory, start: int, length: int
-) -> None:
+def test_cut_panels_keep_their_grid(tmp_path_factory: pytest.TempPathFactory, start: int, length: int) -> None:
     folder = tmp_path_factory.mktemp("cut")
     part = sample(folder).rows(start, start + length)
     write_bars(part, folder / "bars.parquet")
@@ -70,9 +68,7 @@ def test_cut_panels_keep_their_grid(
     assert again.time.tolist() == part.time.tolist()
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = sample(tmp_path)
     path = tmp_path / "out" / "bars.parquet"
     write_bars(panel, path)

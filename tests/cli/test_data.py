@@ -17,12 +17,7 @@ runner = CliRunner()
 @pytest.fixture
 def bars(tmp_path: Path) -> Path:
     hours = [datetime(2024, 1, 1) + timedelta(hours=hour) for hour in range(48)]
-    rows = [
-        f"{t:%Y-%m-%d %H:%M},10,12,9,11,5,{s}"
-        for s in ("AAA", "BBB")
-        for t in hours
-        if s == "AAA" or t.hour != 7
-    ]
+    rows = [f"{t:%Y-%m-%d %H:%M},10,12,9,11,5,{s}" for s in ("AAA", "BBB") for t in hours if s == "AAA" or t.hour != 7]
     path = tmp_path / "bars.csv"
     path.write_text("\n".join(["date,open,high,low,close,volume,symbol", *rows]) + "\n")
     return path
@@ -36,9 +31,7 @@ def test_check_shows_a_line_per_symbol_and_a_summary(bars: Path) -> None:
     assert [cell.strip() for cell in line.strip("│").split("│")][:7] == [
         "BBB", "46", "2024-01-01 00:00", "2024-01-02 23:00", "2", "2", "1 bars",
     ]  # fmt: skip
-    assert lines[-1].startswith(
-        "2 symbols, 48 bars of 1h (always open), 2024-01-01 00:00 to 2024-01-02 23:00 UTC"
-    )
+    assert lines[-1].startswith("2 symbols, 48 bars of 1h (always open), 2024-01-01 00:00 to 2024-01-02 23:00 UTC")
     assert read_bars(bars).fingerprint[:16] in lines[-1]
 
 

@@ -70,18 +70,14 @@ def test_long_random_paths_agree_with_empyrical_too() -> None:
         ("sortino", "sortino_ratio"),
         ("calmar", "calmar_ratio"),
     ):
-        assert getattr(found, ours) == pytest.approx(
-            by_empyrical(theirs, returns, annualization=HOURS), rel=1e-9
-        )
+        assert getattr(found, ours) == pytest.approx(by_empyrical(theirs, returns, annualization=HOURS), rel=1e-9)
 
 
 def test_many_paths_at_once_are_each_path_alone() -> None:
     random = np.random.default_rng(0)
     returns = random.normal(0.0, 0.01, size=(3, 4, 50))
     other = np.abs(random.normal(size=(3, 4, 50)))
-    together = metrics.summarise(
-        returns, DAYS, turnover=other, exposure=other / 2, costs=other / 1000
-    ).as_dict()
+    together = metrics.summarise(returns, DAYS, turnover=other, exposure=other / 2, costs=other / 1000).as_dict()
     for place in np.ndindex(3, 4):
         one = other[place]
         alone = metrics.summarise(returns[place], DAYS, turnover=one, exposure=one / 2, costs=one / 1000)

@@ -84,9 +84,7 @@ def monte_carlo(market: SyntheticMarket, best: Optimum, cost: float, n_paths: in
     ],
     ids=lambda x: type(x).__name__ if isinstance(x, SyntheticMarket) else str(x),
 )
-def test_simulating_the_policy_earns_the_value(
-    market: SyntheticMarket, shorts: bool, tolerance: float
-) -> None:
+def test_simulating_the_policy_earns_the_value(market: SyntheticMarket, shorts: bool, tolerance: float) -> None:
     best = optimum(market, COST, shorts, tolerance)
     assert 0 < best.tolerance <= tolerance
     earned, error = monte_carlo(market, best, COST, n_paths=100)

@@ -70,9 +70,7 @@ def test_sine_rides_every_rise() -> None:
     assert both.value_per_bar > 1.8 * paid.value_per_bar
 
 
-@pytest.mark.parametrize(
-    "close", [np.array([1.0]), np.ones((3, 2)), np.array([1.0, 0.0]), np.array([1.0, np.nan])]
-)
+@pytest.mark.parametrize("close", [np.array([1.0]), np.ones((3, 2)), np.array([1.0, 0.0]), np.array([1.0, np.nan])])
 def test_what_is_no_path_is_refused(close: np.ndarray) -> None:
     with pytest.raises(RulesError, match="path"):
         optimum_on_path(close, COST)

@@ -33,15 +33,11 @@ def test_interpolation_is_exact_for_linear_functions_and_at_points(n_assets: int
     assert np.all(share >= -1e-12)
     np.testing.assert_allclose(np.sum(share, axis=-1), 1.0)
     found = np.sum(grid.points[index] * share[..., None], axis=-2)
-    np.testing.assert_allclose(
-        found, np.concatenate([weights.reshape(-1, n_assets), grid.points]), atol=1e-12
-    )
+    np.testing.assert_allclose(found, np.concatenate([weights.reshape(-1, n_assets), grid.points]), atol=1e-12)
 
 
 @given(before=st.tuples(fraction, fraction), after=st.tuples(fraction, fraction), cost=st.floats(0, 0.3))
-def test_trade_satisfies_its_equation(
-    before: tuple[float, float], after: tuple[float, float], cost: float
-) -> None:
+def test_trade_satisfies_its_equation(before: tuple[float, float], after: tuple[float, float], cost: float) -> None:
     w, v = (np.array(x) / max(1.0, np.abs(x).sum()) for x in (before, after))
     left = np.exp(log_after_trade(w, v, cost))
     assert left == pytest.approx(1 - cost * np.sum(np.abs(v * left - w)), abs=1e-12)

@@ -228,10 +228,7 @@ def test_finite_on_real_daily_bars():
     table = polars.read_parquet(path).sort("timestamp", "symbol")
     symbols = tuple(sorted(table["symbol"].unique()))
     grid = {
-        name: table.pivot(on="symbol", index="timestamp", values=name)
-        .select(symbols)
-        .to_numpy()
-        .astype(float)
+        name: table.pivot(on="symbol", index="timestamp", values=name).select(symbols).to_numpy().astype(float)
         for name in ("open", "high", "low", "close", "volume")
     }
     time = table["timestamp"].unique().sort().to_numpy().astype("datetime64[us]")

@@ -43,9 +43,7 @@ def by_sklearn(transformer, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 ORACLES = {
     "zscore": lambda n: StandardScaler(),
     "robust": lambda n: RobustScaler(),
-    "quantile": lambda n: QuantileTransformer(
-        n_quantiles=min(1000, n), output_distribution="normal", subsample=None
-    ),
+    "quantile": lambda n: QuantileTransformer(n_quantiles=min(1000, n), output_distribution="normal", subsample=None),
     "quantile_uniform": lambda n: QuantileTransformer(
         n_quantiles=min(1000, n), output_distribution="uniform", subsample=None
     ),

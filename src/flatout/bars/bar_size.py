@@ -21,9 +21,7 @@ def parse_bar(bar: str) -> int:
         )
     seconds = int(match[1]) * UNITS[match[2]]
     if DAY % seconds:
-        raise BarsError(
-            f"A bar of {bar} does not divide a day. Use one that does, such as 5m, 15m, 1h, 4h, 1d."
-        )
+        raise BarsError(f"A bar of {bar} does not divide a day. Use one that does, such as 5m, 15m, 1h, 4h, 1d.")
     return seconds
 
 

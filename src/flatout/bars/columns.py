@@ -66,9 +66,7 @@ def find_extras(path: Path, found: Sequence[str], extras: Sequence[str]) -> dict
     for extra in extras:
         if spelled(extra) not in by_name:
             near = difflib.get_close_matches(spelled(extra), by_name, n=3) or sorted(by_name)
-            raise refusal(
-                path, f"no column {extra!r}", f"Nearest: {', '.join(by_name[name] for name in near)}."
-            )
+            raise refusal(path, f"no column {extra!r}", f"Nearest: {', '.join(by_name[name] for name in near)}.")
     return {extra: by_name[spelled(extra)] for extra in extras}
 
 
@@ -98,9 +96,7 @@ def find(path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str
 
 def find_base_volume(path: Path, found: Sequence[str], symbols: Sequence[str]) -> str | None:
     """Of "Volume BTC" and "Volume USDT", the one that every symbol's name begins with: BTC for BTC/USDT."""
-    volumes = {
-        name: spelled(name).removeprefix("volume_") for name in found if spelled(name).startswith("volume_")
-    }
+    volumes = {name: spelled(name).removeprefix("volume_") for name in found if spelled(name).startswith("volume_")}
     base = [name for name, asset in volumes.items() if all(s.lower().startswith(asset) for s in symbols)]
     if volumes and len(base) != 1:
         raise refusal(

@@ -38,14 +38,10 @@ def find_files(path: Path) -> list[Path]:
     """The file itself, or the folder's bar files by name; its other files (notes, manifests) are left."""
     if path.is_dir():
         files = sorted(
-            file
-            for file in path.iterdir()
-            if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+            file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
         )
         if not files:
-            raise refusal(
-                path, f"the folder has no {', '.join(SUFFIXES)} file", "Put one file per symbol there."
-            )
+            raise refusal(path, f"the folder has no {', '.join(SUFFIXES)} file", "Put one file per symbol there.")
         return files
     if not path.exists():
         raise refusal(path, "there is no such file or folder", "Check the path.")
@@ -70,9 +66,7 @@ def load(path: Path) -> Table:
         table = load_csv(path) if path.suffix.lower() == ".csv" else load_columnar(path)
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         reason = f"the file cannot be read: {str(error).splitlines()[0]}"
-        raise refusal(
-            path, reason, "Check that it is complete and of the kind its extension says."
-        ) from error
+        raise refusal(path, reason, "Check that it is complete and of the kind its extension says.") from error
     if table.frame.is_empty():
         raise refusal(path, "the file has no bars", "Remove it or download it again.")
     return table
@@ -94,14 +88,10 @@ def load_csv(path: Path) -> Table:
     if headerless := all(is_number(field) for field in header):
         if len(header) != len(KLINE_COLUMNS):
             reason = f"there is no header and {len(header)} columns, not the {len(KLINE_COLUMNS)} of klines"
-            raise refusal(
-                path, reason, "Add a first line with column names: date,open,high,low,close,volume,symbol."
-            )
+            raise refusal(path, reason, "Add a first line with column names: date,open,high,low,close,volume,symbol.")
         header = list(KLINE_COLUMNS)
     if twice := {name for name in header if header.count(name) > 1}:
-        raise refusal(
-            path, f"several columns are called {', '.join(sorted(twice))}", "Give each its own name."
-        )
+        raise refusal(path, f"several columns are called {', '.join(sorted(twice))}", "Give each its own name.")
     frame = pl.read_csv(
         path, has_header=not headerless, skip_rows=int(commented), new_columns=header, infer_schema=False
     )

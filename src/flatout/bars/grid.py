@@ -75,9 +75,7 @@ def check_steps(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int,
     ):
         if bad.any():
             where = int(np.argmax(bad))
-            reason = (
-                f"the step of {duration(steps.size[where])} from the row before is {reason} the bar of {name}"
-            )
+            reason = f"the step of {duration(steps.size[where])} from the row before is {reason} the bar of {name}"
             advice = "Keep bars of one size per file, or state the size: bar='...'."
             raise refuse_at(rows, files, steps.row[where], reason, advice, int(bad.sum()))
     for where, count in other_sizes(steps, bar):

@@ -37,9 +37,7 @@ class Panel:
     close: FloatArray
     volume: FloatArray  # in units of the asset
     tradable: BoolArray  # the bar exists and something was traded in it
-    extras: Mapping[str, FloatArray] = field(
-        default_factory=dict
-    )  # further columns, known at the bar's close
+    extras: Mapping[str, FloatArray] = field(default_factory=dict)  # further columns, known at the bar's close
     present: BoolArray | None = None  # which bars are in the source, if known; the others are carried
 
     @property

@@ -46,9 +46,7 @@ def read_bars(
     bar_seconds = named or infer_bar(rows, files)
     calendar = calendar or infer_calendar(rows)
     check_steps(rows, files, bar_seconds, calendar)
-    return align(
-        rows, list(symbols or sorted(files)), grid_of(rows, bar_seconds, calendar), bar_seconds, extras
-    )
+    return align(rows, list(symbols or sorted(files)), grid_of(rows, bar_seconds, calendar), bar_seconds, extras)
 
 
 def read_rows(
@@ -84,9 +82,7 @@ def note_file(files: dict[str, Path], file: Path, symbol: pl.Series) -> None:
 def check_wish(path: Path, files: Mapping[str, Path], symbols: Sequence[str] | None) -> None:
     """Refuse symbols that are not there, or named twice, or none at all."""
     if symbols is not None and (not symbols or len(set(symbols)) < len(symbols)):
-        raise refusal(
-            path, f"symbols={tuple(symbols)!r} is empty or repeats a symbol", "Name each symbol once."
-        )
+        raise refusal(path, f"symbols={tuple(symbols)!r} is empty or repeats a symbol", "Name each symbol once.")
     for symbol in symbols or ():
         if symbol not in files:
             near = difflib.get_close_matches(symbol, sorted(files), n=3, cutoff=0.4) or sorted(files)[:10]

@@ -29,6 +29,4 @@ def refuse_rows(path: Path, rows: pl.DataFrame, bad: pl.Series, reason: str, adv
         return
     values = rows.row(first, named=True)
     symbol = values["symbol"] if values["symbol"] is not None else "(none)"
-    raise refusal(
-        path, reason.format(**values), advice, symbol=symbol, row=values["row"], count=int(bad.sum())
-    )
+    raise refusal(path, reason.format(**values), advice, symbol=symbol, row=values["row"], count=int(bad.sum()))

@@ -73,9 +73,7 @@ def complete_buckets(panel: Panel, target: int, bar: str) -> tuple[Panel, IntArr
     if (seconds[-1] + panel.bar_seconds) % target:
         stop = int(np.searchsorted(bucket, bucket[-1], side="left"))
     if start >= stop:
-        raise BarsError(
-            f"{panel.n_bars} bars of {bar_name(panel.bar_seconds)} fill no bar of {bar}. Use more bars."
-        )
+        raise BarsError(f"{panel.n_bars} bars of {bar_name(panel.bar_seconds)} fill no bar of {bar}. Use more bars.")
     return panel.rows(start, stop), bucket[start:stop]
 
 

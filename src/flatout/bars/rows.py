@@ -73,9 +73,7 @@ def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
         refuse_rows(path, shown, bad, f"{label} is the text {{value!r}}, not a number", CORRECT)
         if name != label:
             reason = f"{label} is {{value}}"
-            refuse_rows(
-                path, shown, value.is_infinite().fill_null(False), reason, "Write a number or leave it empty."
-            )
+            refuse_rows(path, shown, value.is_infinite().fill_null(False), reason, "Write a number or leave it empty.")
             value = value.fill_null(float("nan"))
         converted.append(value.alias(name))
     return converted
@@ -107,9 +105,7 @@ def offences() -> dict[str, pl.Expr]:
     for name in ("open", "close"):
         above = pl.col(name) > pl.col("high") * (1 + TOLERANCE)
         below = pl.col(name) < pl.col("low") * (1 - TOLERANCE)
-        wrong[f"{name} {{{name}}} is outside low {{low}} and high {{high}}"] = (above | below).fill_null(
-            False
-        )
+        wrong[f"{name} {{{name}}} is outside low {{low}} and high {{high}}"] = (above | below).fill_null(False)
     return wrong
 
 
@@ -134,9 +130,7 @@ def check_order(path: Path, rows: pl.DataFrame) -> None:
     """Within each symbol time must rise; symbols may follow each other or alternate."""
     step = rows.select(pl.col("date").diff().over("symbol").fill_null(1)).to_series()
     shown = rows.select("symbol", "row", pl.from_epoch("date", time_unit="us").alias("date"))
-    refuse_rows(
-        path, shown, step <= 0, "the time {date} is before that of the symbol's previous row", "Sort by time."
-    )
+    refuse_rows(path, shown, step <= 0, "the time {date} is before that of the symbol's previous row", "Sort by time.")
 
 
 def spoken(microsecond: int) -> str:

@@ -243,9 +243,7 @@ class OneJump(SyntheticMarket):
         super().__post_init__()
         _require(self.size > -1, "size", self.size, "above -1")
         in_panel = self.jump_bar is None or 1 <= self.jump_bar < self.n_bars
-        _require(
-            in_panel, "jump_bar", self.jump_bar, "in 1..n_bars-1, so that a trader can see a bar before it"
-        )
+        _require(in_panel, "jump_bar", self.jump_bar, "in 1..n_bars-1, so that a trader can see a bar before it")
 
     @property
     def bar(self) -> int:

@@ -34,9 +34,7 @@ def microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
     if text[0].replace(".", "", 1).isdigit():
         number = text.cast(pl.Int64, strict=False)
         number = text.cast(pl.Float64, strict=False) if number.null_count() else number
-        refuse_rows(
-            path, rows, number.is_null(), "the time {date!r} is no number as in the first row", ACCEPTED
-        )
+        refuse_rows(path, rows, number.is_null(), "the time {date!r} is no number as in the first row", ACCEPTED)
         return from_epoch(path, rows, number)
     return from_text(path, rows, text)
 
@@ -75,9 +73,7 @@ def from_text(path: Path, rows: pl.DataFrame, text: pl.Series) -> pl.Series:
         parsed = parsed.fill_null(body.str.to_datetime(form, time_unit="us", strict=False))
     refuse_rows(path, rows, parsed.is_null(), "the time {date!r} is not understood", ACCEPTED)
     seconds = {written: offset_seconds(written) for written in offset.unique()}
-    zone = offset.replace_strict(
-        list(seconds), [str(value) for value in seconds.values()], return_dtype=pl.String
-    )
+    zone = offset.replace_strict(list(seconds), [str(value) for value in seconds.values()], return_dtype=pl.String)
     reason = f"the time {{date!r}} has another UTC offset than the first, {text[0]!r}"
     refuse_rows(path, rows, zone != zone[0], reason, "Write all times of the file in UTC.")
     return parsed.to_physical() - (seconds[offset[0]] or 0) * 1_000_000

@@ -48,13 +48,9 @@ def backtest_command(
     bars: Annotated[
         Path | None, typer.Option("--bars", help="Bars: CSV, Parquet, Feather or a folder; else built in.")
     ] = None,
-    symbols: Annotated[
-        str | None, typer.Option("--symbols", help="Only these, in this order: BTC,ETH")
-    ] = None,
+    symbols: Annotated[str | None, typer.Option("--symbols", help="Only these, in this order: BTC,ETH")] = None,
     bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="First decision at or after this UTC time.")
-    ] = None,
+    since: Annotated[str | None, typer.Option("--since", help="First decision at or after this UTC time.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Stop before this UTC time.")] = None,
     config: Config = None,
     overrides: Set = None,
@@ -64,11 +60,7 @@ def backtest_command(
 ) -> None:
     """Backtest a policy; prints its figures and writes a ledger (CSV), metrics (JSON) and an equity picture (HTML)."""
     resolved = load_settings(config, overrides or ())
-    panel = (
-        read_bars(bars, symbols=symbols.split(",") if symbols else None)
-        if bars
-        else built_in_market(seed=seed)
-    )
+    panel = read_bars(bars, symbols=symbols.split(",") if symbols else None) if bars else built_in_market(seed=seed)
     if bar:
         panel = resample(panel, bar)
     source = str(bars) if bars else "built-in random walk"
@@ -99,9 +91,7 @@ def rows_between(panel: Panel, since: str | None, until: str | None, warm: int) 
         try:
             moments.append(None if text is None else np.datetime64(text, "us"))
         except ValueError:
-            raise RulesError(
-                f"{name} {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00"
-            ) from None
+            raise RulesError(f"{name} {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
     first = warm if moments[0] is None else max(warm, int(np.searchsorted(panel.time, moments[0])))
     return first, panel.n_bars if moments[1] is None else int(np.searchsorted(panel.time, moments[1]))
 
@@ -116,9 +106,7 @@ def run_backtest(
     others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
     with progress_bar(quiet) as progress:
         task = progress.add_task("backtest", total=2 * max(stop - first - 1, 0))
-        comparison = compare(
-            market, policy, others, first, stop, seed=seed, progress=lambda _: progress.advance(task)
-        )
+        comparison = compare(market, policy, others, first, stop, seed=seed, progress=lambda _: progress.advance(task))
     settings = resolved.settings.market
     run = create_run(
         out, f"backtest-{name}", resolved, {"source": source, "fingerprint": panel.fingerprint, "seed": seed}
@@ -141,9 +129,7 @@ def run_backtest(
         "run": str(run),
     }
     write_json(run / "metrics.json", report)
-    write_picture(
-        run / "equity.html", draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}")
-    )
+    write_picture(run / "equity.html", draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}"))
     return report
 
 
@@ -157,8 +143,9 @@ def assumptions(settings: MarketSettings) -> str:
         "same_close": "THE SAME CLOSE (the decision's own bar!)",
     }
     return (
-        f"fills at {how[settings.fill]}; fee {fee:g} bps + half spread {costs.half_spread_bps:g} bps + impact {costs.impact:g} x "
-        f"volatility x sqrt(participation); at most {settings.limits.participation:.0%} of a bar's volume; "
+        f"fills at {how[settings.fill]}; fee {fee:g} bps + half spread {costs.half_spread_bps:g} bps "
+        f"+ impact {costs.impact:g} x volatility x sqrt(participation); "
+        f"at most {settings.limits.participation:.0%} of a bar's volume; "
         f"capital {settings.capital:g}"
     )
 
@@ -186,18 +173,14 @@ def luck_of(comparison: Comparison, bars_per_year: float) -> dict[str, float]:
 def show(report: dict[str, Any], console: Console) -> None:
     """The report for people."""
     period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
-    console.print(
-        f"[bold]{report['policy']}[/] on {report['source']}: {', '.join(report['symbols'])}; {period}"
-    )
+    console.print(f"[bold]{report['policy']}[/] on {report['source']}: {', '.join(report['symbols'])}; {period}")
     console.print(report["assumptions"], highlight=False)
     table = Table()
     table.add_column("policy")
     for title, _ in SHOWN.values():
         table.add_column(title, justify="right")
     for name, metrics in report["metrics"].items():
-        cells = [
-            "–" if metrics[key] is None else form.format(metrics[key]) for key, (_, form) in SHOWN.items()
-        ]
+        cells = ["–" if metrics[key] is None else form.format(metrics[key]) for key, (_, form) in SHOWN.items()]
         table.add_row(name, *cells, style="bold" if name == report["policy"] else None)
     console.print(table)
     luck = report["luck"]
@@ -211,6 +194,4 @@ def show(report: dict[str, Any], console: Console) -> None:
         f"annualised with {report['bars_per_year']:g} bars a year; bars {report['fingerprint'][:12]}",
         highlight=False,
     )
-    console.print(
-        f"{report['run']}/: ledger.csv ({report['fills']} fills), metrics.json, equity.html", highlight=False
-    )
+    console.print(f"{report['run']}/: ledger.csv ({report['fills']} fills), metrics.json, equity.html", highlight=False)

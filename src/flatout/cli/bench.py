@@ -25,7 +25,7 @@ def env(
     """Steps per second of the market: scalar ledger, NumPy, PyTorch, JAX, and the bound of the memory."""
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        result = measure(rounds, progress=lambda text: status.update(text))
+        result = measure(rounds, progress=status.update)
     if as_json:
         print_json(result)
     else:
@@ -45,7 +45,7 @@ def show(result: dict[str, Any]) -> None:
             table.add_row(engine, size, f"{speed:,}", f"{times:,}", f"{speed / bound:.2%}")
     console.print(table)
     console.print(
-        f"{result['workload']}; memory {result['memory_bytes_per_s'] / 1e9:.1f} GB/s over {result['bytes_per_step']} bytes a step "
-        f"= at most {bound:,} steps/s",
+        f"{result['workload']}; memory {result['memory_bytes_per_s'] / 1e9:.1f} GB/s "
+        f"over {result['bytes_per_step']} bytes a step = at most {bound:,} steps/s",
         highlight=False,
     )

@@ -38,9 +38,5 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted names of all leaves."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= (
-            flatten(value, f"{prefix}{key}.")
-            if isinstance(value, dict) and value
-            else {f"{prefix}{key}": value}
-        )
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
     return flat

@@ -17,15 +17,11 @@ from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.write import write_bars
 
-app = typer.Typer(
-    no_args_is_help=True, help="Check bars, resample them and convert them to flatout's Parquet."
-)
+app = typer.Typer(no_args_is_help=True, help="Check bars, resample them and convert them to flatout's Parquet.")
 
 PLAIN_WIDTH = 150  # where there is no terminal, nothing may be cut off
 
-Source = Annotated[
-    Path, typer.Argument(help="A CSV, Parquet or Feather file, or a folder of one file per symbol.")
-]
+Source = Annotated[Path, typer.Argument(help="A CSV, Parquet or Feather file, or a folder of one file per symbol.")]
 Symbols = Annotated[str | None, typer.Option(help="Only these symbols, in this order: BTCUSDT,ETHUSDT.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
@@ -41,9 +37,7 @@ def check(
     panel = read_bars(path, symbols=split(symbols), bar=bar)
     reports = check_bars(panel)
     if as_json:
-        typer.echo(
-            json.dumps(summary(panel) | {"reports": [asdict(r) for r in reports]}, default=datetime.isoformat)
-        )
+        typer.echo(json.dumps(summary(panel) | {"reports": [asdict(r) for r in reports]}, default=datetime.isoformat))
         return
     console = Console()
     console = console if console.is_terminal else Console(width=PLAIN_WIDTH)

@@ -28,9 +28,7 @@ def app() -> None:
     try:
         main()
     except FlatoutError as error:
-        Console(stderr=True).print(
-            f"[bold red]error:[/] {error}", markup=True, highlight=False, soft_wrap=True
-        )
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", markup=True, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted")

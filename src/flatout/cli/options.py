@@ -9,9 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Config = Annotated[Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")
-]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's own folder is made.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]

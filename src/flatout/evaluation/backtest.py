@@ -1,10 +1,11 @@
 """What policies would have earned: the market kernel, bar by bar, in double precision, for many accounts at once.
 
-The same `episode.step` that trains an agent runs the backtest. Flat at the first bar; the last bar's equity is marked, not sold.
+The same `episode.step` that trains an agent runs the backtest. Flat at the first bar; the last bar's equity is
+marked, not sold.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +43,8 @@ class History:
 
     def accounts(self, chosen: slice) -> "History":
         """The history of some accounts."""
-        parts = (x[:, chosen] for x in (self.equity, self.turnover, self.exposure, self.cost))
-        return History(self.bars, *parts, self.fills)
+        names = ("equity", "turnover", "exposure", "cost")
+        return replace(self, **{name: getattr(self, name)[:, chosen] for name in names})
 
     def metrics(self, bars_per_year: float) -> dict[str, float | None]:
         """The figures of the first account; None where a figure does not exist (a ratio to no risk)."""
@@ -58,10 +59,10 @@ class History:
 
 
 class Fills(NamedTuple):
-    """What one account traded in one bar, by order or by stop; units are those of the asset, money that of the capital."""
+    """What one account traded in one bar; units and money are per unit of starting capital."""
 
     bar: int
-    kind: str
+    kind: str  # order or stop
     units: Floats  # (asset,)
     price: Floats
     cost: Floats
@@ -115,9 +116,7 @@ def backtest(
 
 def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
     """Turnover, exposure and cost of a bar, per equity: (3, account)."""
-    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(
-        after.marks.equity, LEAST_EQUITY
-    )
+    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(after.marks.equity, LEAST_EQUITY)
     cost = np.sum(trade_cost(outcome.executed.traded) + trade_cost(outcome.executed.stopped), axis=0)
     return np.stack([-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)])
 
@@ -128,8 +127,8 @@ def decision_range(market: Market, first: int | None, stop: int | None) -> tuple
     first, stop = warm if first is None else first, market.panel.n_bars if stop is None else stop
     if not warm <= first < stop - 1 < market.panel.n_bars:
         raise RulesError(
-            f"cannot run bars {first}..{stop}: the features are warm from bar {warm} and the panel has {market.panel.n_bars} bars; "
-            "at least two bars are needed"
+            f"cannot run bars {first}..{stop}: the features are warm from bar {warm}, the panel has "
+            f"{market.panel.n_bars} bars, and at least two are needed"
         )
     return first, stop
 
@@ -162,9 +161,7 @@ class SideBySide:
     def __call__(self, moment: Moment) -> Floats:
         ends = np.cumsum(self.sizes)[:-1]
         shares = np.split(moment.weights, ends)
-        return np.concatenate(
-            [p(moment._replace(weights=w)) for p, w in zip(self.policies, shares, strict=True)]
-        )
+        return np.concatenate([p(moment._replace(weights=w)) for p, w in zip(self.policies, shares, strict=True)])
 
 
 class Comparison(NamedTuple):
@@ -192,13 +189,11 @@ def compare(
 ) -> Comparison:
     """Backtest a policy, the baselines, and random traders matched to the policy's turnover.
 
-    The first pass runs the policy, the baselines and random traders of many paces; the second the random traders of the pace that
-    comes nearest to the policy's turnover.
+    The first pass runs the policy, the baselines and random traders of many paces; the second the random traders of
+    the pace that comes nearest to the policy's turnover.
     """
     paces = RandomTrader(CALIBRATION_PACES, seed=seed)
-    crowd = SideBySide(
-        (policy, *baselines.values(), paces), (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,)
-    )
+    crowd = SideBySide((policy, *baselines.values(), paces), (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,))
     together = backtest(market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress)
     one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
     measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))

@@ -1,7 +1,8 @@
 """Policies that need no training. Whatever is trained must beat them.
 
-A baseline turns what was known at the close of bar t into an order per asset, as a signed share of the equity (the market's `trade`
-action with `trade_size` 1), for a batch of accounts at once. It sees closes up to and including t and nothing later.
+A baseline turns what was known at the close of bar t into an order per asset, as a signed share of the equity (the
+market's `trade` action with `trade_size` 1), for a batch of accounts at once. It sees closes up to and including t
+and nothing later.
 """
 
 from dataclasses import dataclass
@@ -96,7 +97,8 @@ class Momentum:
 
 @dataclass(frozen=True)
 class RandomTrader:
-    """Moves a share `pace` of the way to fresh random weights once a period: what a trader of equal turnover earns by luck.
+    """Moves a share `pace` of the way to fresh random weights once a period: what a trader of equal turnover earns by
+    luck.
 
     `pace` may be an array, one value per account. The weights follow from the seed and the bar alone.
     """

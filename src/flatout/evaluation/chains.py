@@ -85,9 +85,7 @@ def _spread_transitions(market: MeanRevertingPair, spacing: float) -> tuple[Floa
     return spread, near, density / np.sum(density, axis=1, keepdims=True)
 
 
-def _noisy_chain(
-    states: FloatArray, mean: FloatArray, sigma: float, transition: FloatArray, n_nodes: int
-) -> Chain:
+def _noisy_chain(states: FloatArray, mean: FloatArray, sigma: float, transition: FloatArray, n_nodes: int) -> Chain:
     """Returns with a mean (state, asset) set by the state, plus noise that does not move the state."""
     nodes, weights = _normal_nodes(n_nodes, mean.shape[1])
     return Chain(

@@ -1,7 +1,9 @@
 """The trades of a backtest as a table that people can check by hand: one row per fill."""
 
 import io
+from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,7 +12,7 @@ from flatout.bars.panel import Panel
 from flatout.evaluation.backtest import Fills
 from flatout.run_directory import write_bytes
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "bar_open_time": pl.Datetime("us", "UTC"),
     "symbol": pl.String,
     "kind": pl.String,  # order or stop
@@ -32,18 +34,17 @@ def ledger_table(panel: Panel, fills: tuple[Fills, ...], capital: float) -> pl.D
             side = "buy" if units > 0 else "sell"
             money = (abs(units) * price, float(fill.cost[i]) * capital, fill.equity * capital)
             rows.append(
-                (panel.time[fill.bar].item(), panel.symbols[i], fill.kind, side, abs(units), price, *money)
+                (
+                    panel.time[fill.bar].item().replace(tzinfo=UTC),
+                    panel.symbols[i],
+                    fill.kind,
+                    side,
+                    abs(units),
+                    price,
+                    *money,
+                )
             )
-    table = (
-        pl.DataFrame(rows, schema=[name for name in SCHEMA], orient="row")
-        if rows
-        else pl.DataFrame(schema=SCHEMA)
-    )
-    return (
-        table.with_columns(pl.col("bar_open_time").cast(pl.Datetime("us")).dt.replace_time_zone("UTC"))
-        if rows
-        else table
-    )
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def write_ledger(path: Path, panel: Panel, fills: tuple[Fills, ...], capital: float) -> int:

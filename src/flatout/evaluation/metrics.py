@@ -189,14 +189,10 @@ def cost_share(returns: FloatArray, costs: FloatArray) -> FloatArray:
 def _finite(values: FloatArray, name: str) -> FloatArray:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] == 0:
-        raise FlatoutError(
-            f"{name} of shape {values.shape} hold no bar: time is the last axis, one bar or more"
-        )
+        raise FlatoutError(f"{name} of shape {values.shape} hold no bar: time is the last axis, one bar or more")
     bad = int(np.sum(~np.isfinite(values)))
     if bad:
-        raise FlatoutError(
-            f"{bad} of {values.size} {name} are NaN or infinite: leave out bars that have none"
-        )
+        raise FlatoutError(f"{bad} of {values.size} {name} are NaN or infinite: leave out bars that have none")
     return values
 
 

@@ -78,9 +78,7 @@ def share_of_optimum(achieved_per_bar: float, best: Optimum) -> float:
 
 
 @singledispatch
-def optimum(
-    market: SyntheticMarket, cost: float, shorts: bool = False, tolerance: float = TOLERANCE
-) -> Optimum:
+def optimum(market: SyntheticMarket, cost: float, shorts: bool = False, tolerance: float = TOLERANCE) -> Optimum:
     """The best expected log growth per bar in `market`, at `cost` per traded notional (10 bps = 0.001)."""
     raise RulesError(f"no optimum is known for {type(market).__name__}: add one with `optimum.register`")
 
@@ -109,9 +107,7 @@ def _(market: PlantedSignal, cost: float, shorts: bool = False, tolerance: float
 
 
 @optimum.register
-def _(
-    market: MeanRevertingPair, cost: float, shorts: bool = False, tolerance: float = PAIR_TOLERANCE
-) -> Optimum:
+def _(market: MeanRevertingPair, cost: float, shorts: bool = False, tolerance: float = PAIR_TOLERANCE) -> Optimum:
     # Kinks in the value ask for a step that is small against the spread's long-run deviation, and the
     # trapezoidal rule for one that is small against its shocks.
     step = min(0.25 * market.stationary_spread / market.sigma_spread, 0.8)
@@ -142,9 +138,7 @@ def _(market: Sine | OneJump, cost: float, shorts: bool = False, tolerance: floa
     return optimum_on_path(market.panel().close[:, 0], cost, shorts, tolerance)
 
 
-def optimum_on_path(
-    close: FloatArray, cost: float, shorts: bool = False, tolerance: float = TOLERANCE
-) -> Optimum:
+def optimum_on_path(close: FloatArray, cost: float, shorts: bool = False, tolerance: float = TOLERANCE) -> Optimum:
     """The best growth per step of a trader who knows all closes (time,) of one asset beforehand."""
     if close.ndim != 1 or len(close) < 2 or not np.all((close > 0) & (close < np.inf)):
         raise RulesError(f"a path is two or more positive closes of one asset; shape {close.shape} was given")
@@ -163,9 +157,7 @@ def _all_or_nothing(log_return: FloatArray, cost: float) -> Optimum:
     """
     buy, sell = -np.log1p(cost), np.log1p(-cost)
     cash = stock = 0.0
-    invest = np.empty(
-        (len(log_return), 2), dtype=np.bool_
-    )  # whether to be in stock, from cash and from stock
+    invest = np.empty((len(log_return), 2), dtype=np.bool_)  # whether to be in stock, from cash and from stock
     for t in reversed(range(len(log_return))):
         out, ride = cash, stock + float(log_return[t])
         invest[t] = ride + buy > out, ride > out + sell
@@ -221,9 +213,7 @@ def _refine(at: Callable[[int], Optimum], tolerance: float, levels: int) -> Opti
         reached = SAFETY * _discretisation_error(values) + own_error
         if reached <= tolerance:
             return Optimum(value, reached, policy)
-    raise RulesError(
-        f"tolerance {tolerance:g} per bar was asked, {reached:g} was reached: ask for that or more"
-    )
+    raise RulesError(f"tolerance {tolerance:g} per bar was asked, {reached:g} was reached: ask for that or more")
 
 
 def _discretisation_error(values: list[float]) -> float:

@@ -19,21 +19,15 @@ def thin(n: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(n, POINTS)).astype(int))
 
 
-def add_curve(
-    figure: go.Figure, history: History, panel: Panel, name: str, colour: str, width: float
-) -> None:
+def add_curve(figure: go.Figure, history: History, panel: Panel, name: str, colour: str, width: float) -> None:
     """Equity above, drawdown below."""
     equity = history.equity[:, 0]
     drawdown = equity / np.maximum.accumulate(equity) - 1
     keep = thin(len(equity))
     times = panel.time[np.concatenate([history.bars[:1] - 1, history.bars])][keep]
     line = {"color": colour, "width": width}
-    figure.add_trace(
-        go.Scatter(x=times, y=equity[keep], name=name, legendgroup=name, line=line), row=1, col=1
-    )
-    below = go.Scatter(
-        x=times, y=100 * drawdown[keep], name=name, legendgroup=name, line=line, showlegend=False
-    )
+    figure.add_trace(go.Scatter(x=times, y=equity[keep], name=name, legendgroup=name, line=line), row=1, col=1)
+    below = go.Scatter(x=times, y=100 * drawdown[keep], name=name, legendgroup=name, line=line, showlegend=False)
     figure.add_trace(below, row=2, col=1)
 
 

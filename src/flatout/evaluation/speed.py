@@ -1,7 +1,8 @@
 """How fast the market runs: steps per second of the scalar ledger and of each driver, and the bound that memory sets.
 
-The workload: seven assets with fourteen features, every rule switched on, observations included. Engines take turns, several rounds,
-and the best round counts: other programs on the machine can only slow a round down. No timing stands in any test.
+The workload: seven assets with fourteen features, every rule switched on, observations included. Engines take turns,
+several rounds, and the best round counts: other programs on the machine can only slow a round down. No timing stands
+in any test.
 """
 
 import time
@@ -130,13 +131,11 @@ def numpy_steps(market: Market, n_envs: int) -> Steps:
 
 def torch_steps(market: Market, n_envs: int) -> Steps:
     """TorchMarket on the best device there is."""
-    import torch
+    from flatout.market.torch_market import TorchMarket, best_device
 
-    from flatout.market.torch_market import TorchMarket
-
-    env = TorchMarket(market, n_envs, device="cuda" if torch.cuda.is_available() else "cpu")
+    env = TorchMarket(market, n_envs, device=best_device())
     env.reset()
-    actions = torch.as_tensor(drawn_actions(market, n_envs), device=env.device)
+    actions = env.upload(drawn_actions(market, n_envs))
 
     def run() -> int:
         for action in actions:
@@ -176,17 +175,12 @@ def memory_bandwidth(megabytes: int = 256) -> float:
 
 
 def bytes_per_step(market: Market) -> int:
-    """What a step must at least read and write: tape row, features, state in and out, action, observation, reward and ends."""
+    """What a step must at least read and write: tape row, features, state in and out, action, observation, reward and
+    ends.
+    """
     n, width = market.shape.n_assets, market.observation_size
     state = 4 * n + 2 + 4 + n + 2  # account, marks, closes, two counters
-    floats = (
-        market.tape.columns.shape[0]
-        + market.tape.features.shape[1]
-        + 2 * state
-        + market.action_size
-        + width
-        + 2
-    )
+    floats = market.tape.columns.shape[0] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
     return 4 * floats
 
 
@@ -215,8 +209,7 @@ def measure(
         **table,
         "bound_steps_per_s": round(bound),
         "times_scalar": {
-            name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()}
-            for name, row in table.items()
+            name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()} for name, row in table.items()
         },
         "memory_bytes_per_s": round(bandwidth),
         "bytes_per_step": bytes_per_step(market),

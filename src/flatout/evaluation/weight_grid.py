@@ -101,9 +101,7 @@ def _lookup(grid: WeightGrid, i: IntArray, j: IntArray) -> IntArray:
 def check_cost(cost: float) -> None:
     """Refuse costs that are not a fraction of the traded notional."""
     if not 0 <= cost <= 0.5:
-        raise RulesError(
-            f"cost is {cost!r}; it is a fraction of the traded notional, from 0 to 0.5 (10 bps = 0.001)"
-        )
+        raise RulesError(f"cost is {cost!r}; it is a fraction of the traded notional, from 0 to 0.5 (10 bps = 0.001)")
 
 
 def log_after_trade(before: FloatArray, after: FloatArray, cost: float) -> FloatArray:
@@ -120,9 +118,7 @@ def drift(weights: FloatArray, log_return: FloatArray, cost: float) -> tuple[Flo
     """Log growth over a bar (...) and the weights after it (..., asset), scaled back to Σ|w| ≤ 1."""
     factor = 1 + np.sum(weights * np.expm1(log_return), axis=-1)
     if np.any(factor <= 0):
-        raise RulesError(
-            "a short can lose all equity within one bar: forbid shorts or lower the market's sigma"
-        )
+        raise RulesError("a short can lose all equity within one bar: forbid shorts or lower the market's sigma")
     drifted = weights * np.exp(log_return) / factor[..., None]
     inside = drifted / np.maximum(1.0, np.sum(np.abs(drifted), axis=-1, keepdims=True))
     return np.log(factor) + log_after_trade(drifted, inside, cost), inside

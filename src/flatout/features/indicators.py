@@ -193,9 +193,7 @@ INDICATORS = (
     Indicator("cci", cci, 13, "CCI 14 / 100"),
     Indicator("dx", dx, 150, "directional movement index 14 / 100"),
     Indicator("atr_regime", atr_regime, 170, "ATR 14 against its 50-bar mean, relative"),
-    Indicator(
-        "breakout_volume", breakout_volume, 150, "close beyond the previous 20 bars, in ATRs, x volume"
-    ),
+    Indicator("breakout_volume", breakout_volume, 150, "close beyond the previous 20 bars, in ATRs, x volume"),
     Indicator("adx_acceleration", adx_acceleration, 180, "second difference of ADX 14, points"),
     Indicator("roc", roc, 10, "return over 10 bars"),
     Indicator("ultosc", ultosc, 28, "(ultimate oscillator 7/14/28 - 50) / 50"),
@@ -270,7 +268,5 @@ def _extra(panel: Panel, name: str) -> FloatArray:
     values = np.asarray(panel.extras[name], np.float64)
     if np.isinf(values).any():
         row, asset = np.argwhere(np.isinf(values))[0]
-        raise RecipeError(
-            f"further column {name!r} is infinite for {panel.symbols[asset]} at {panel.time[row]}"
-        )
+        raise RecipeError(f"further column {name!r} is infinite for {panel.symbols[asset]} at {panel.time[row]}")
     return values

@@ -141,9 +141,7 @@ def fit(recipe: Recipe, panel: Panel, train_rows: Rows) -> FittedRecipe:
             f"takes {recipe.warmup} bars: give rows after it, or more bars"
         )
     times = np.datetime_as_string(panel.time[rows[[0, -1]]], unit="s")
-    training = TrainingRows(
-        len(rows), int(rows[0]), int(rows[-1]), f"{times[0]}Z", f"{times[1]}Z", panel.fingerprint
-    )
+    training = TrainingRows(len(rows), int(rows[0]), int(rows[-1]), f"{times[0]}Z", f"{times[1]}Z", panel.fingerprint)
     scaler = fit_scaler(recipe.scaler, values, rows)
     return FittedRecipe(recipe, panel.symbols, panel.bar_seconds, scaler, training)
 
@@ -156,9 +154,7 @@ def _check_indicators(names: tuple[str, ...]) -> None:
         raise RecipeError("a recipe needs at least one indicator")
     for name in names:
         if not isinstance(name, str) or name == known.EXTRA:
-            raise RecipeError(
-                f"an indicator is a name, or {known.EXTRA}NAME for a further column; got {name!r}"
-            )
+            raise RecipeError(f"an indicator is a name, or {known.EXTRA}NAME for a further column; got {name!r}")
         known.warmup(name)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -171,9 +167,7 @@ def _check_symbols(fitted: tuple[str, ...], given: tuple[str, ...]) -> None:
     missing = [symbol for symbol in fitted if symbol not in given]
     unknown = [symbol for symbol in given if symbol not in fitted]
     if not missing and not unknown:
-        raise RecipeError(
-            f"symbols in another order: fitted on {', '.join(fitted)}; given {', '.join(given)}"
-        )
+        raise RecipeError(f"symbols in another order: fitted on {', '.join(fitted)}; given {', '.join(given)}")
     raise RecipeError(
         f"other symbols than the recipe was fitted on: missing {', '.join(missing) or 'none'}; "
         f"unknown {', '.join(unknown) or 'none'}"
@@ -235,9 +229,7 @@ def _read_description(path: Path) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise RecipeError(f"{path} is not a recipe (format {FORMAT!r})")
     if facts.get("version") != VERSION:
-        raise RecipeError(
-            f"{path} has version {facts.get('version')!r}; this flatout reads version {VERSION}"
-        )
+        raise RecipeError(f"{path} has version {facts.get('version')!r}; this flatout reads version {VERSION}")
     return facts
 
 

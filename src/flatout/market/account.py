@@ -1,8 +1,8 @@
 """`Account`: what a trader owns, relative to the starting capital, and what the rules need to remember about it.
 
-The asset axis comes first and the axes behind it are free: one account, a batch, a population. So accounts lie side by side in
-memory and sums over the few assets run over long vectors; with the asset axis last they are several times slower on a CPU, in NumPy
-as in XLA. Equity starts at 1, so float32 is enough.
+The asset axis comes first and the axes behind it are free: one account, a batch, a population. So accounts lie side
+by side in memory and sums over the few assets run over long vectors; with the asset axis last they are several times
+slower on a CPU, in NumPy as in XLA. Equity starts at 1, so float32 is enough.
 """
 
 from typing import NamedTuple

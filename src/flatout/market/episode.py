@@ -1,7 +1,8 @@
 """An episode: one account on one stretch of the tape, from a random bar to the end of its segment or to ruin.
 
-Pure functions of (state, action, tape, rules, xp); noise is an argument. The end of a stretch is *truncated* (the tape knows the
-next bar, so the value may be bootstrapped); ruin is *terminated*. Drivers decide when to restart; none of them holds market logic.
+Pure functions of (state, action, tape, rules, xp); noise is an argument. The end of a stretch is *truncated* (the
+tape knows the next bar, so the value may be bootstrapped); ruin is *terminated*. Drivers decide when to restart; none
+of them holds market logic.
 """
 
 from typing import NamedTuple
@@ -86,7 +87,8 @@ def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
 def restart(state: Episode, ended: Array, noise: Array, rules: Rules, xp: Namespace) -> Episode:
     """The same episodes, but fresh where they have ended.
 
-    A flat account's best prices and last closes have no meaning, so they may stay: entry sets the one, the next bar the other.
+    A flat account's best prices and last closes have no meaning, so they may stay: entry sets the one, the next bar
+    the other.
     """
     start, last = choose_start(noise, rules.segments, xp)
     account, marks = state.account, state.marks
@@ -129,7 +131,9 @@ def step(
 
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
-    """What the agent sees: market features of the last `lookback` bars, newest first, then its own account: (..., feature)."""
+    """What the agent sees: market features of the last `lookback` bars, newest first, then its own account: (...,
+    feature).
+    """
     market, private = observation_parts(state, tape, shape, rules, xp)
     return xp.concat([*market, first_axis_last(private, xp)], axis=-1)
 
@@ -137,13 +141,17 @@ def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespac
 def observation_parts(
     state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
 ) -> tuple[list[Array], Array]:
-    """The market's (..., feature) rows and the account's (feature, ...) columns, for drivers that join them in their own way."""
+    """The market's (..., feature) rows and the account's (feature, ...) columns, for drivers that join them in their
+    own way.
+    """
     market = [take_rows(tape.features, xp.clip(state.t - lag, 0, None), xp) for lag in range(shape.lookback)]
     return market, xp.clip(private_features(state, rules, xp), -OBSERVATION_LIMIT, OBSERVATION_LIMIT)
 
 
 def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
-    """The account as the agent sees it, all that the rules and rewards depend on, so that the state is Markov: (feature, ...)."""
+    """The account as the agent sees it, all that the rules and rewards depend on, so that the state is Markov:
+    (feature, ...).
+    """
     account, worth = state.account, state.marks.equity
     weights = account.units * (state.close / xp.clip(worth, LEAST_EQUITY, None)[None])
     owned = xp.astype(account.units != 0, worth.dtype)

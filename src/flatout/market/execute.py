@@ -1,14 +1,15 @@
 """What happens to an account when an order meets a bar: the one market of flatout.
 
-Pure functions of (account, order, bar, costs, limits, xp), written against the array API standard: NumPy, PyTorch and JAX run this
-text. It knows nothing of agents, features, rewards or episodes.
+Pure functions of (account, order, bar, costs, limits, xp), written against the array API standard: NumPy, PyTorch and
+JAX run this text. It knows nothing of agents, features, rewards or episodes.
 
-Within a bar (DESIGN: market semantics): at the fill price, forced reductions and closing orders, then opening orders under one
-joint budget, scaled pro rata; during the bar, trailing stops against the worst case; at the close, borrow costs and the mark.
+Within a bar (DESIGN: market semantics): at the fill price, forced reductions and closing orders, then opening orders
+under one joint budget, scaled pro rata; during the bar, trailing stops against the worst case; at the close, borrow
+costs and the mark.
 
-Invariants, each a property test: cash never falls below zero without shorts; the change of equity is the profit of the positions
-minus the costs; a zero order changes nothing; permuting assets permutes the result; a round trip at a constant price loses exactly
-the costs; costs are never negative.
+Invariants, each a property test: cash never falls below zero without shorts; the change of equity is the profit of
+the positions minus the costs; a zero order changes nothing; permuting assets permutes the result; a round trip at a
+constant price loses exactly the costs; costs are never negative.
 """
 
 from typing import Literal, NamedTuple
@@ -60,7 +61,7 @@ class Executed(NamedTuple):
 
 
 def gate(values: Array, allowed: Array, xp: Namespace) -> Array:
-    """The values where allowed, else zero. A product: several times faster in NumPy than `where`, the same elsewhere."""
+    """The values where allowed, else zero; a product, because NumPy's `where` is several times slower."""
     return values * xp.astype(allowed, values.dtype)
 
 
@@ -70,6 +71,7 @@ def sides(units: Array, xp: Namespace) -> Array:
 
 
 def above_zero(values: Array, xp: Namespace) -> Array:
+    """The values, zero where they are negative."""
     return xp.clip(values, 0.0, None)
 
 
@@ -215,8 +217,8 @@ def stop_out(
 ) -> tuple[Account, Trade]:
     """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens beyond it.
 
-    Which of high and low came first is unknown, so the worse is assumed: the adverse extreme is met before the favourable one can
-    move the stop.
+    Which of high and low came first is unknown, so the worse is assumed: the adverse extreme is met before the
+    favourable one can move the stop.
     """
     size = xp.abs(account.units)
     side = sides(account.units, xp)

@@ -30,9 +30,7 @@ def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: Fitted
     """The market of whatever names one: itself, a panel, a path to bars, or nothing for the built-in random walk."""
     if isinstance(bars, Market):
         if settings is not None or fitted is not None:
-            raise RulesError(
-                "a Market is complete: give settings and fitted recipe to build_market, not beside it"
-            )
+            raise RulesError("a Market is complete: give settings and fitted recipe to build_market, not beside it")
         return bars
     if bars is None:
         bars = RandomWalk().panel()
@@ -43,11 +41,9 @@ def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: Fitted
     return build_market(bars, settings, fitted)
 
 
-def spaces(market: Market) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+def spaces(market: Market) -> tuple[Any, Any]:
     """Observation and action space of one account."""
-    observation = gym.spaces.Box(
-        -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32
-    )
+    observation = gym.spaces.Box(-OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32)
     return observation, gym.spaces.Box(-1.0, 1.0, (market.action_size,), np.float32)
 
 
@@ -68,7 +64,9 @@ def info_of(state: Episode, outcome: Outcome) -> dict[str, Any]:
 
 
 class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
-    """`num_envs` accounts stepped together; an account that ends restarts within the same step (`final_obs` in the info)."""
+    """`num_envs` accounts stepped together; an account that ends restarts within the same step (`final_obs` in the
+    info).
+    """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's own spelling)
 
@@ -92,9 +90,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         return episode.reset(noise, self.market.shape, self.rules, np)
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
-        observation: NDArray[np.float32] = episode.observe(
-            state, self.tape, self.market.shape, self.rules, np
-        )
+        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
         return observation
 
     def reset(
@@ -157,9 +153,7 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None:
-            raise RulesError(
-                f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity"
-            )
+            raise RulesError(f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity")
         self.render_mode = render_mode
         self.market = market_of(bars, settings, fitted)
         self.tape, self.rules = self.market.arrays(np.float32)
@@ -167,9 +161,7 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.state: Episode | None = None
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
-        observation: NDArray[np.float32] = episode.observe(
-            state, self.tape, self.market.shape, self.rules, np
-        )
+        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
         return observation[0]
 
     def reset(
@@ -181,16 +173,12 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.state = episode.reset(noise, self.market.shape, self.rules, np)
         return self._observe(self.state), {"equity": 1.0, "bar": int(self.state.t[0])}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """One bar."""
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(action, self.action_space.shape or ())
-        arrived, outcome = episode.step(
-            self.state, action[:, None], self.tape, self.market.shape, self.rules, np
-        )
+        arrived, outcome = episode.step(self.state, action[:, None], self.tape, self.market.shape, self.rules, np)
         self.state = arrived
         info = {name: value[0].item() for name, value in info_of(arrived, outcome).items()}
         return (

@@ -1,7 +1,7 @@
 """The market for JAX: pure `reset`, `step` and `observe` over a batch of accounts; tape and rules are arguments.
 
-Never close over the tape: it would be baked into the program. `shape` is static. State arrays are (asset, account); actions and
-observations have the account axis first, as policies want it. No market logic stands here.
+Never close over the tape: it would be baked into the program. `shape` is static. State arrays are (asset, account);
+actions and observations have the account axis first, as policies want it. No market logic stands here.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,7 @@ def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
     return episode.reset(noise, shape, rules, jnp)
 
 
-def step(
-    state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape
-) -> tuple[Episode, Step]:
+def step(state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape) -> tuple[Episode, Step]:
     """One bar for all accounts; those that end restart at once at a bar drawn from the (account,) noise."""
     arrived, outcome = episode.step(state, action.T, tape, shape, rules, jnp)
     ended = outcome.terminated | outcome.truncated
@@ -55,19 +53,18 @@ def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
 def account_axis_first(private: Array) -> Array:
     """(feature, account) to (account, feature), exactly.
 
-    XLA for CPUs fuses a transposition with all that comes before it and then computes element by element, down the columns; a
-    product with the identity keeps the two apart and saves a quarter of the whole step.
+    XLA for CPUs fuses a transposition with all that comes before it and then computes element by element, down the
+    columns; a product with the identity keeps the two apart and saves a quarter of the whole step.
     """
     if jax.default_backend() != "cpu":
         return private.T
     identity = jnp.eye(private.shape[0], dtype=private.dtype)
-    return jax.lax.dot_general(
-        private, identity, (((0,), (0,)), ((), ())), precision=jax.lax.Precision.HIGHEST
-    )
+    return jax.lax.dot_general(private, identity, (((0,), (0,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
-    """A function that runs (step, account, action) actions in one compiled scan, waits, and says how many steps that was.
+    """A function that runs (step, account, action) actions in one compiled scan, waits, and says how many steps that
+    was.
 
     The observation is carried from step to step, so that it must be written each time, as for a policy.
     """
@@ -78,7 +75,8 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
     @partial(jax.jit, donate_argnums=0)
     def run(carry: Any, inputs: Any, tape: Tape, rules: Rules) -> Any:
         def body(carry: Any, inputs: Any) -> Any:
-            state, result = step(carry[0], *inputs, tape, rules, market.shape)
+            action, noise = inputs
+            state, result = step(carry[0], action, noise, tape, rules, market.shape)
             outcome = result.outcome
             return (state, observe(state, tape, rules, market.shape)), (
                 outcome.reward,
@@ -93,7 +91,7 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
     inputs = (jnp.asarray(actions), noise)
 
     def once() -> int:
-        carry[0], results = jax.block_until_ready(run(carry[0], inputs, tape, rules))
+        carry[0], _ = jax.block_until_ready(run(carry[0], inputs, tape, rules))
         return n_steps * n_envs
 
     return once

@@ -1,7 +1,7 @@
 """`Market`: a tape, its rules and its shape in one immutable value, from which every driver is made.
 
-This is where settings (basis points, quote currency, `not given`) become the kernel's numbers (fractions, shares of the capital,
-`OFF`). It computes nothing about trading.
+This is where settings (basis points, quote currency, `not given`) become the kernel's numbers (fractions, shares of
+the capital, `OFF`). It computes nothing about trading.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from flatout.features.indicators import DEFAULT_INDICATORS
 from flatout.features.recipe import FittedRecipe, Recipe, fit
 from flatout.market.episode import Shape
 from flatout.market.orders import action_size
-from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, Rules, RewardWeights, Segments
+from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, RewardWeights, Rules, Segments
 from flatout.market.tape import Tape, make_tape
 from flatout.settings import (
     CostSettings,
@@ -64,10 +64,10 @@ class Market:
         )
 
 
-def build_market(
-    panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None
-) -> Market:
-    """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must then be training bars."""
+def build_market(panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None) -> Market:
+    """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must then be training
+    bars.
+    """
     settings = settings or Settings()
     if fitted is None:
         fitted = fit(recipe_of(settings.features), panel, np.arange(panel.n_bars))
@@ -75,13 +75,11 @@ def build_market(
     first = recipe.warmup
     if panel.n_bars < first + 2:
         raise RulesError(
-            f"{panel.n_bars} bars are too few: the features need {first} bars to warm up and an episode at least 2 more; "
-            "give more bars or a recipe with shorter indicators"
+            f"{panel.n_bars} bars are too few: the features need {first} bars to warm up and an episode at least "
+            "2 more; give more bars or a recipe with shorter indicators"
         )
     features = fitted.transform(panel)
-    shape = Shape(
-        panel.n_assets, features.shape[-1], recipe.lookback, settings.market.action, settings.market.fill
-    )
+    shape = Shape(panel.n_assets, features.shape[-1], recipe.lookback, settings.market.action, settings.market.fill)
     tape = make_tape(panel, features, settings.market.capital)
     return Market(panel, fitted, tape, make_rules(settings.market, panel, first), shape)
 
@@ -137,14 +135,14 @@ def make_limits(settings: LimitSettings, capital: float, symbols: tuple[str, ...
 
 
 def lot_steps(given: float | dict[str, float], symbols: tuple[str, ...]) -> NDArray[np.float64]:
-    """One step per symbol; a name that is not in the market is an error, a symbol without a step may trade any amount."""
+    """One step per symbol; a name that is not in the market is an error, a symbol without a step may trade any
+    amount.
+    """
     if not isinstance(given, dict):
         return np.full((len(symbols), 1), float(given))
     unknown = sorted(set(given) - set(symbols))
     if unknown:
-        raise RulesError(
-            f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}"
-        )
+        raise RulesError(f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}")
     return np.array([[given.get(symbol, 0.0)] for symbol in symbols])
 
 

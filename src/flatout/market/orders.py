@@ -1,12 +1,14 @@
 """From an action to one order vector in money, for the three kinds of action.
 
-Every action component lies in [-1, 1], as learners with Gaussian policies want it. `kind` is shape: it fixes the action's width.
+Every action component lies in [-1, 1], as learners with Gaussian policies want it. `kind` is shape: it fixes the
+action's width.
 
 trade             one number per asset: a signed share of the equity to buy or sell (times `trade_size`)
-weights           one number per asset, then one for cash: target weights. Long-only, (a + 1) / 2 are shares that are divided by their
-                  sum; with shorts an asset's share is a itself and the divisor is the sum of absolute shares
-direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and amount, (a + 1) / 2 of the cash or
-                  of the position (with shorts, of position plus largest short)
+weights           one number per asset, then one for cash: target weights. Long-only, (a + 1) / 2 are shares that are
+                  divided by their sum; with shorts an asset's share is a itself, and the divisor is the sum of
+                  absolute shares
+direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and amount, (a + 1) / 2
+                  of the cash or of the position (with shorts, of position plus largest short)
 """
 
 from typing import Literal, get_args
@@ -34,7 +36,7 @@ def order_from(
     limits: Limits,
     xp: Namespace,
 ) -> Array:
-    """The order in money per asset at the `mark` prices, for an account worth `worth`: (action, ...) to (asset, ...)."""
+    """The (asset, ...) order in money, at the `mark` prices, of an (action, ...) action and an account worth `worth`."""
     action = xp.clip(action, -1.0, 1.0)
     if kind == "trade":
         return action * (limits.trade_size * worth)[None]

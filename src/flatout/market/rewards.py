@@ -2,7 +2,7 @@
 
 log_return           log of the equity's change
 excess               log_return minus that of holding all assets equally, rebalanced each bar, free of costs
-differential_sharpe  marginal contribution of the bar to an exponentially averaged Sharpe ratio (Moody and Saffell, 1998)
+differential_sharpe  the bar's contribution to an exponentially averaged Sharpe ratio (Moody and Saffell, 1998)
 drawdown             minus the share of the equity's peak that is lost at the bar's close
 turnover             minus the traded notional per equity
 concentration        minus the sum of squared weights
@@ -51,7 +51,9 @@ def reward_terms(
     weights: RewardWeights,
     xp: Namespace,
 ) -> tuple[Marks, RewardTerms]:
-    """Terms of a bar that ends with equity `worth` in positions `values` (asset, ...) after trading `traded` notional."""
+    """Terms of a bar that ends with equity `worth` in positions `values` (asset, ...) after trading `traded`
+    notional.
+    """
     before, after = xp.clip(marks.equity, LEAST_EQUITY, None), xp.clip(worth, LEAST_EQUITY, None)
     log_return = xp.log(after / before)
     peak = xp.maximum(marks.peak, worth)
@@ -73,7 +75,5 @@ def reward_terms(
 
 def weighted(terms: RewardTerms, weights: RewardWeights) -> Array:
     """The reward: the scaled, weighted sum of the terms."""
-    total = sum(
-        (getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)), start=0.0
-    )
+    total = sum((getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)), start=0.0)
     return total * weights.scale

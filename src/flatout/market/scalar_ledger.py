@@ -1,7 +1,9 @@
-"""The oracle: the market's rules for one account in plain Python floats, `if` and `for`, to be read beside DESIGN's contract.
+"""The oracle: the market's rules for one account in plain Python floats, `if` and `for`, to be read beside DESIGN's
+contract.
 
-Nothing trades with it. The tests hold the array kernel against it, and `flatout bench env` measures how much faster the kernel is.
-It shares no arithmetic with execute.py: same rules, other text. Rules are given as dictionaries of floats and lists.
+Nothing trades with it. The tests hold the array kernel against it, and `flatout bench env` measures how much faster
+the kernel is. It shares no arithmetic with execute.py: same rules, other text. Rules are given as dictionaries of
+floats and lists.
 """
 
 import math
@@ -30,9 +32,7 @@ class Position:
 class Ledger:
     """One account; `step` carries an order (money per asset) through one bar."""
 
-    def __init__(
-        self, n_assets: int, costs: dict[str, Any], limits: dict[str, Any], fill: str = "next_open"
-    ) -> None:
+    def __init__(self, n_assets: int, costs: dict[str, Any], limits: dict[str, Any], fill: str = "next_open") -> None:
         self.costs, self.limits, self.fill = costs, limits, fill
         self.cash, self.volume = 1.0, 0.0
         self.positions = [Position() for _ in range(n_assets)]
@@ -40,18 +40,14 @@ class Ledger:
     def fee(self) -> float:
         """The fee rate of the tier reached by the 30-day volume."""
         costs, rate = self.costs, 0.0
-        for since, maker, taker in zip(
-            costs["tier_volume"], costs["maker_fee"], costs["taker_fee"], strict=True
-        ):
+        for since, maker, taker in zip(costs["tier_volume"], costs["maker_fee"], costs["taker_fee"], strict=True):
             if self.volume >= since:
                 rate = costs["maker_share"] * maker + (1 - costs["maker_share"]) * taker
         return rate
 
     def slip(self, i: int, size: float, impact_rate: float) -> float:
         """Half spread plus impact, as a fraction of the price."""
-        return min(
-            0.5, self.costs["half_spread"][i] + self.costs["impact"][i] * impact_rate * math.sqrt(size)
-        )
+        return min(0.5, self.costs["half_spread"][i] + self.costs["impact"][i] * impact_rate * math.sqrt(size))
 
     def whole(self, i: int, size: float, price: float) -> float:
         """Round toward zero to lots (a thousandth may be missing); drop what is below the minimum notional."""
@@ -133,9 +129,7 @@ class Ledger:
             if position.units != 0 and (lows[i] <= level if long else highs[i] >= level):
                 gapped = opens[i] <= level if long else opens[i] >= level
                 size = self.close_some(i, rooms[i], opens[i] if gapped else level, rates[i], fee)
-            position.cooldown = (
-                self.limits["cooldown_bars"][i] if size > 0 else max(0.0, position.cooldown - 1)
-            )
+            position.cooldown = self.limits["cooldown_bars"][i] if size > 0 else max(0.0, position.cooldown - 1)
             position.best = max(position.best, highs[i]) if long else min(position.best, lows[i])
             position.held = position.held + 1 if position.units != 0 else 0.0
             sizes.append(size)

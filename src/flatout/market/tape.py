@@ -1,8 +1,8 @@
 """`Tape`: bars and features as the arrays that the kernel reads, one entry per decision.
 
-Entry t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order made then will meet. The last one
-has no next bar and is never traded. Prices before a symbol's first bar do not exist; the tape writes 1 there, and zero volume keeps
-the account from ever owning such an asset.
+Entry t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order made then will
+meet. The last one has no next bar and is never traded. Prices before a symbol's first bar do not exist; the tape
+writes 1 there, and zero volume keeps the account from ever owning such an asset.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,9 @@ class Meeting(NamedTuple):
 
 
 def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Tape:
-    """The tape of a panel and its (time, asset, feature) features, for accounts that start with this capital (quote currency)."""
+    """The tape of a panel and its (time, asset, feature) features, for accounts that start with this capital (quote
+    currency).
+    """
     if features.shape[:2] != panel.close.shape:
         raise RulesError(
             f"features are for {features.shape[0]} bars x {features.shape[1]} assets, the panel has "
@@ -50,9 +52,7 @@ def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Ta
     following = [shift_back(column) for column in (*prices, volume)]
     # The impact of bar t + 1 is priced with the volatility known at the close of t.
     later_volume = following[-1]
-    impact = np.where(
-        later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0
-    )
+    impact = np.where(later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0)
     benchmark = shift_back(equal_weight_log_return(panel))[:, None]
     columns = np.ascontiguousarray(np.concatenate([prices[3], *following, impact, benchmark], axis=1).T)
     return Tape(columns, features.reshape(panel.n_bars, -1))

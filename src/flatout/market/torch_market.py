@@ -52,11 +52,13 @@ class TorchMarket:
         self.market, self.n_envs, self.dtype = market, n_envs, dtype
         self.device = torch.device(device)
         tape, rules = market.arrays(DTYPES[dtype])
-        self.tape, self.rules = (
-            map_leaves(lambda x: torch.as_tensor(x, device=self.device), tree) for tree in (tape, rules)
-        )
+        self.tape, self.rules = map_leaves(self.upload, tape), map_leaves(self.upload, rules)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.state = episode.reset(self._noise(), market.shape, self.rules, xp)
+
+    def upload(self, array: Any) -> Tensor:
+        """An array on the market's device."""
+        return torch.as_tensor(array, device=self.device)
 
     def _noise(self) -> Tensor:
         return torch.rand(self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype)
@@ -71,18 +73,19 @@ class TorchMarket:
         self.state = episode.reset(self._noise(), self.market.shape, self.rules, xp)
         return self._observe(self.state)
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, action: Any) -> TorchStep:
         """One bar for all accounts, from an (account, action) tensor on the market's device."""
-        arrived, outcome = episode.step(
-            self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp
-        )
+        arrived, outcome = episode.step(self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp)
         ended = outcome.terminated | outcome.truncated
         self.state = episode.restart(arrived, ended, self._noise(), self.rules, xp)
         obs = self._observe(self.state)
-        return TorchStep(
-            obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe
-        )
+        return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe)
+
+
+def best_device() -> str:
+    """The first GPU if there is one, else the CPU."""
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def devices() -> list[str]:
