@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -74,11 +75,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     write_bars(panel, path)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
-    def fail(self: pl.DataFrame, file: Path, **_: object) -> None:
-        Path(file).write_bytes(b"half a file")
+    def fail(descriptor: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         write_bars(panel.rows(0, 10), path)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before

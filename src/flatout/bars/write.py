@@ -7,9 +7,7 @@ panels come from.
 """
 
 import hashlib
-import json
-import os
-from collections.abc import Callable
+import io
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from flatout.bars.bar_size import bar_name
 from flatout.bars.check import check_bars, moment
 from flatout.bars.panel import PRICES, Panel
 from flatout.bars.refusal import refusal
+from flatout.run_directory import write_bytes, write_json
 
 
 def write_bars(panel: Panel, path: str | Path) -> Path:
@@ -31,10 +30,12 @@ def write_bars(panel: Panel, path: str | Path) -> Path:
     if table.is_empty():
         raise refusal(path, "the panel has no bars to write", "Check what was read.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_whole(path, lambda part: table.write_parquet(part, compression="zstd"))
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    content = buffer.getvalue()
+    write_bytes(path, content)
     manifest = path.with_name(f"{path.stem}.manifest.json")
-    text = json.dumps(describe(panel, path, table.height), indent=2) + "\n"
-    replace_whole(manifest, lambda part: part.write_text(text, encoding="utf-8"))
+    write_json(manifest, describe(panel, path, content, table.height))
     return manifest
 
 
@@ -52,11 +53,11 @@ def to_table(panel: Panel) -> pl.DataFrame:
     return table.with_columns(pl.col("date").dt.replace_time_zone("UTC"))
 
 
-def describe(panel: Panel, path: Path, rows: int) -> dict[str, Any]:
+def describe(panel: Panel, path: Path, content: bytes, rows: int) -> dict[str, Any]:
     """The manifest: what the file holds and by which sums it can be known again."""
     return {
         "file": path.name,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": hashlib.sha256(content).hexdigest(),
         "fingerprint": panel.fingerprint,
         "rows": rows,
         "symbols": list(panel.symbols),
@@ -74,13 +75,3 @@ def describe(panel: Panel, path: Path, rows: int) -> dict[str, Any]:
             for report in check_bars(panel)
         },
     }
-
-
-def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside `path` and move into place, so that a reader sees the old file or the new one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

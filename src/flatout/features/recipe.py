@@ -8,7 +8,6 @@ does not stack the lookback: whoever builds observations gathers rows t, t-1, ..
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from flatout.bars.panel import Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
 from flatout.features.scalers import Rows, Scaler, find_method, fit_scaler, scale
+from flatout.run_directory import write_bytes, write_json
 
 FORMAT = "flatout.recipe"
 VERSION = 1
@@ -109,8 +109,8 @@ class FittedRecipe:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = safetensors.numpy.save({"statistics": np.ascontiguousarray(self.scaler.statistics)})
-        _write_whole(folder / TENSOR_FILE, tensors)
-        _write_whole(folder / JSON_FILE, json.dumps(_description(self, tensors), indent=1).encode() + b"\n")
+        write_bytes(folder / TENSOR_FILE, tensors)
+        write_json(folder / JSON_FILE, _description(self, tensors))
 
     @classmethod
     def load(cls, folder: Path | str) -> "FittedRecipe":
@@ -238,16 +238,3 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise RecipeError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Through a temporary file beside it, so that a reader sees the old file or the new one, never a part."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

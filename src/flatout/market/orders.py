@@ -36,7 +36,7 @@ def order_from(
     limits: Limits,
     xp: Namespace,
 ) -> Array:
-    """The (asset, ...) order in money, at the `mark` prices, of an (action, ...) action and an account worth `worth`."""
+    """The (asset, ...) order in money at the `mark` prices that an (action, ...) action asks of an account."""
     action = xp.clip(action, -1.0, 1.0)
     if kind == "trade":
         return action * (limits.trade_size * worth)[None]
