@@ -26,13 +26,13 @@ from flatout.settings import MarketSettings, Resolved, load_settings
 
 SHOWN = {
     "total_return": ("return", "{:+.1%}"),
-    "annual_return": ("per year", "{:+.1%}"),
+    "annual_return": ("return per year", "{:+.1%}"),
     "sharpe": ("Sharpe", "{:.2f}"),
     "sortino": ("Sortino", "{:.2f}"),
     "calmar": ("Calmar", "{:.2f}"),
     "max_drawdown": ("max drawdown", "{:.1%}"),
-    "cvar": ("CVaR 5 % (bar)", "{:.2%}"),
-    "annual_turnover": ("turnover/year", "{:.1f}"),
+    "cvar": ("CVaR 5 % per bar", "{:.2%}"),
+    "annual_turnover": ("turnover per year", "{:.1f}"),
     "exposure": ("exposure", "{:.0%}"),
     "hit_rate": ("hit rate", "{:.0%}"),
 }
@@ -175,19 +175,18 @@ def show(report: dict[str, Any], console: Console) -> None:
     period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
     console.print(f"[bold]{report['policy']}[/] on {report['source']}: {', '.join(report['symbols'])}; {period}")
     console.print(report["assumptions"], highlight=False)
-    table = Table()
-    table.add_column("policy")
-    for title, _ in SHOWN.values():
-        table.add_column(title, justify="right")
-    for name, metrics in report["metrics"].items():
-        cells = ["–" if metrics[key] is None else form.format(metrics[key]) for key, (_, form) in SHOWN.items()]
-        table.add_row(name, *cells, style="bold" if name == report["policy"] else None)
+    table = Table("")
+    for name in report["metrics"]:
+        table.add_column(name, justify="right", style="bold" if name == report["policy"] else None)
+    for key, (title, form) in SHOWN.items():
+        figures = [metrics[key] for metrics in report["metrics"].values()]
+        table.add_row(title, *("–" if figure is None else form.format(figure) for figure in figures))
     console.print(table)
     luck = report["luck"]
     console.print(
         f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a year returned "
         f"{luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median {luck['return_50']:+.1%}); "
-        f"p = {luck['p_value']:.2f} that one of them does as well",
+        f"{luck['p_value']:.0%} of them did as well or better",
         highlight=False,
     )
     console.print(

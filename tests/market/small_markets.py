@@ -1,0 +1,143 @@
+"""Markets for the tests of this folder: one bar with round numbers, and a built market in which every rule bites."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scenarios import free_market, random_panel
+
+from flatout.market import episode
+from flatout.market.account import Account, open_account
+from flatout.market.episode import Episode
+from flatout.market.execute import Bar, Executed, Fill, execute
+from flatout.market.market import Market, build_market
+from flatout.market.rules import Costs, Limits
+from flatout.settings import Settings
+
+ENDLESS = 1e9  # volume that no order notices
+INDICATORS = ("return_1", "roc")  # short warm-ups: 10 bars
+WARMUP = 10
+
+
+def column(values: Any) -> np.ndarray:
+    """One number per asset, for one account: (asset, 1)."""
+    return np.asarray(values, float).reshape(-1, 1)
+
+
+def bar(open_: Any, high: Any, low: Any, close: Any, volume: Any = ENDLESS, impact_rate: Any = 0.0) -> Bar:
+    """A bar of one account; every field is a number or one per asset."""
+    size = np.size(open_)
+    return Bar(*(column(np.broadcast_to(x, size)) for x in (open_, high, low, close, volume, impact_rate)))
+
+
+def flat(price: Any, volume: Any = ENDLESS, impact_rate: Any = 0.0) -> Bar:
+    """A bar that does not move."""
+    return bar(price, price, price, price, volume, impact_rate)
+
+
+def owner(units: Any, cash: float, best: Any = 100.0, **changes: Any) -> Account:
+    """An account that owns these units."""
+    units = column(units)
+    account = open_account(units, np)._replace(cash=np.array([cash]), units=units, best=units * 0 + column(best))
+    return account._replace(**{name: getattr(account, name) * 0 + value for name, value in changes.items()})
+
+
+def beginner(assets: int = 1) -> Account:
+    """An account in cash."""
+    return open_account(np.ones((assets, 1)), np)
+
+
+def rules(assets: int = 1, **changes: Any) -> tuple[Costs, Limits]:
+    """A free market with some rules switched on, each given as a number, one per asset, or one per tier."""
+    made = []
+    for group in free_market(assets):
+        given = {name: np.asarray(value, float) for name, value in changes.items() if name in group._fields}
+        made.append(group._replace(**{k: column(v) + 0 * x if (x := getattr(group, k)).ndim == 2 else v
+                                      for k, v in given.items()}))  # fmt: skip
+    return made[0], made[1]
+
+
+class Played(NamedTuple):
+    """An account after one bar, for one account: numbers, or one per asset."""
+
+    account: Account
+    executed: Executed
+    cash: float
+    units: Any
+
+
+def play(account: Account, order: Any, met: Bar, mark: Any = 100.0, fill: Fill = "next_open", **changes: Any) -> Played:
+    """One bar of a free market with some rules switched on; the order is in money."""
+    assets = account.units.shape[0]
+    wanted, known = (column(np.broadcast_to(x, assets)) for x in (order, mark))
+    after, executed = execute(account, wanted, known, met, *rules(assets, **changes), fill, np)
+    units = after.units[:, 0]
+    return Played(after, executed, float(after.cash[0]), float(units[0]) if assets == 1 else units)
+
+
+LIMITS = {
+    "min_notional": 2_000.0,
+    "lot_step": 0.1,
+    "max_weight": 0.5,
+    "max_short_weight": 0.3,
+    "gross_limit": 1.1,
+    "reserve": 0.05,
+    "participation": 0.1,
+    "trailing_stop": 0.03,
+    "cooldown_bars": 3,
+    "max_held_bars": 8,
+    "forced_share": 0.2,
+    "trade_size": 0.5,
+    "ruin": 0.7,
+}
+COSTS = {
+    "tiers": [
+        {"volume": 0, "maker_bps": 10, "taker_bps": 20},
+        {"volume": 5_000_000, "maker_bps": 4, "taker_bps": 8},
+    ],
+    "maker_share": 0.2,
+    "half_spread_bps": 2.0,
+    "impact": 0.5,
+    "borrow_bps_per_year": 800.0,
+}
+REWARD = {"log_return": 1.0, "excess": 0.5, "differential_sharpe": 0.1, "drawdown": 0.2, "turnover": 0.05,
+          "concentration": 0.02, "scale": 2.0, "sharpe_bars": 50.0}  # fmt: skip
+
+
+def settings(**market: Any) -> Settings:
+    """Every rule on; keywords change the market's own keys."""
+    values = {"capital": 1e6, "action": "trade", "costs": COSTS, "limits": LIMITS, "reward": REWARD} | market
+    features = {"indicators": INDICATORS, "lookback": 2, "scaler": "zscore"}
+    return Settings.model_validate({"market": values, "features": features})
+
+
+def biting_market(n_bars: int = 120, assets: int = 3, seed: int = 0, **market: Any) -> Market:
+    """A built market with every rule on; without `episode_bars` its episodes all start at the same bar."""
+    return build_market(random_panel(seed, n_bars, assets), settings(**market))
+
+
+class Walk(NamedTuple):
+    """A trajectory in NumPy, (step, ...) each; ended accounts restart."""
+
+    states: list[Episode]  # as they arrive, before restarts
+    observations: np.ndarray  # before restarts
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+def random_actions(market: Market, steps: int, accounts: int, seed: int = 0) -> np.ndarray:
+    """(step, account, action), a little beyond [-1, 1]."""
+    return np.random.default_rng(seed).uniform(-1.2, 1.2, (steps, accounts, market.action_size)).astype(np.float32)
+
+
+def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np.float64) -> Walk:
+    """What happens to accounts that take these (step, account, action) actions; `noise` (step + 1, account) starts them."""
+    tape, given = market.arrays(dtype)
+    state, seen = episode.reset(noise[0].astype(dtype), market.shape, given, np), []
+    for action, draw in zip(actions.astype(dtype), noise[1:].astype(dtype), strict=True):
+        arrived, outcome = episode.step(state, action.T, tape, market.shape, given, np)
+        observation = episode.observe(arrived, tape, market.shape, given, np)
+        seen.append((arrived, observation, outcome.reward, outcome.terminated, outcome.truncated))
+        state = episode.restart(arrived, outcome.terminated | outcome.truncated, draw, given, np)
+    states, *rest = zip(*seen, strict=True)
+    return Walk(list(states), *(np.stack(values) for values in rest))

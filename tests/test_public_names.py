@@ -1,0 +1,66 @@
+"""The public names: few, listed once, loaded when first used."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import flatout
+
+HEAVY = ("jax", "jaxlib", "torch", "optuna", "aiohttp")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter holds after this statement."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_the_list_is_sorted_and_equals_the_homes() -> None:
+    assert list(flatout.HOMES) == flatout.__all__
+    assert flatout.__all__ == sorted(flatout.__all__)
+    assert dir(flatout) == flatout.__all__
+
+
+def test_there_are_about_a_dozen() -> None:
+    assert 8 <= len(flatout.__all__) <= 16
+
+
+def test_the_list_is_this() -> None:
+    """A name that goes or comes is a decision: it is made here too."""
+    assert set(flatout.__all__) == {
+        "FittedRecipe", "FlatoutError", "Market", "MarketEnv", "MarketVectorEnv", "Panel", "Recipe", "Settings",
+        "TorchMarket", "backtest", "build_market", "load_settings", "read_bars",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", flatout.__all__)
+def test_every_name_is_that_of_its_home(name: str) -> None:
+    thing = getattr(flatout, name)
+    assert thing is getattr(import_module(flatout.HOMES[name]), name)
+    assert thing.__module__ == flatout.HOMES[name]
+    assert thing.__doc__
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(AttributeError, match=r"no public name 'Markt'; there are FittedRecipe, .*read_bars"):
+        flatout.Markt  # noqa: B018
+
+
+def test_an_unknown_name_cannot_be_imported() -> None:
+    with pytest.raises(ImportError):
+        from flatout import Markt  # noqa: F401
+
+
+@pytest.mark.parametrize("module", ["flatout", "flatout.cli.main"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    found = loaded_by(f"import {module}")
+    assert module in found
+    assert found.isdisjoint(HEAVY)
+
+
+def test_a_name_that_needs_pytorch_loads_it() -> None:
+    """What the test above looks for would be seen."""
+    assert "torch" in loaded_by("import flatout; flatout.TorchMarket")

@@ -1,0 +1,152 @@
+"""Run directories: whole files or none, and no two runs in one folder."""
+
+import json
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flatout import run_directory
+from flatout.errors import RunError
+from flatout.run_directory import PACKAGES, create_run, installed, versions, write_bytes, write_json
+from flatout.settings import Resolved, load_settings
+
+
+@pytest.fixture
+def resolved() -> Resolved:
+    return load_settings(None, ["market.capital=5000"], {})
+
+
+class FrozenClock:
+    """A clock that stands still."""
+
+    @staticmethod
+    def now(zone: Any) -> datetime:
+        return datetime(2024, 5, 6, 7, 8, 9, tzinfo=zone)
+
+
+def fail(*_: Any) -> None:
+    raise OSError("disk full")
+
+
+def test_a_file_is_written_and_replaced_without_leftovers(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.bin"
+    write_bytes(path, b"old, and longer")
+    write_bytes(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["metrics.bin"]
+
+
+def test_everybody_may_read_what_was_written(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "file", b"x")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_the_old_file_stays_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    path = tmp_path / "metrics.bin"
+    write_bytes(path, b"old")
+    monkeypatch.setattr(*((os, "fsync") if step == "fsync" else (Path, "replace")), fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["metrics.bin"]
+
+
+def test_a_new_file_is_absent_when_writing_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(tmp_path / "metrics.bin", b"new")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_content_is_on_disk_before_it_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (order.append("flushed"), fsync(handle)))
+    monkeypatch.setattr(Path, "replace", lambda path, target: (order.append("moved"), replace(path, target)))
+    write_bytes(tmp_path / "file", b"x")
+    assert order == ["flushed", "moved"]
+
+
+def test_json_is_readable_and_ends_with_a_newline(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    write_json(path, {"sharpe": 1.5, "calmar": None})
+    assert json.loads(path.read_text()) == {"sharpe": 1.5, "calmar": None}
+    assert path.read_text().endswith("}\n")
+
+
+def test_json_that_others_cannot_read_is_not_written(tmp_path: Path) -> None:
+    """NaN is not JSON; the file before it stays."""
+    path = tmp_path / "metrics.json"
+    write_json(path, {"sharpe": 1.5})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"sharpe": float("nan")})
+    assert json.loads(path.read_text()) == {"sharpe": 1.5}
+
+
+def test_a_run_holds_its_settings_and_what_made_it(tmp_path: Path, resolved: Resolved) -> None:
+    run = create_run(tmp_path / "deep" / "runs", "backtest-cash", resolved, {"seed": 7})
+    assert run.parent == tmp_path / "deep" / "runs"
+    settings, about = (json.loads((run / name).read_text()) for name in ("settings.json", "about.json"))
+    assert settings["settings"]["market"]["capital"] == 5000
+    assert settings["origin"] == {"market.capital": "--set market.capital=5000"}
+    assert about["seed"] == 7
+    assert about["python"] == platform.python_version()
+    assert about["versions"] == versions()
+    assert sorted(os.listdir(run)) == ["about.json", "settings.json"]
+
+
+def test_a_run_is_named_by_utc_time_and_purpose(tmp_path: Path, resolved: Resolved) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    run = create_run(tmp_path, "backtest-cash", resolved, {})
+    found = re.fullmatch(r"(\d{8}T\d{6})-backtest-cash", run.name)
+    assert found
+    started = datetime.strptime(found[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    assert before <= started <= datetime.now(UTC)
+    assert json.loads((run / "about.json").read_text())["started"] == found[1]
+
+
+def test_runs_of_one_second_get_folders_of_their_own(
+    tmp_path: Path, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_directory, "datetime", FrozenClock)
+    runs = [create_run(tmp_path, "demo", resolved, {"number": k}) for k in range(3)]
+    assert [run.name for run in runs] == [f"20240506T070809-demo{end}" for end in ("", "-1", "-2")]
+    assert [json.loads((run / "about.json").read_text())["number"] for run in runs] == [0, 1, 2]
+
+
+def test_more_runs_than_a_second_can_name_are_refused(
+    tmp_path: Path, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_directory, "datetime", FrozenClock)
+    for end in ("", *(f"-{k}" for k in range(1, 100))):
+        (tmp_path / f"20240506T070809-demo{end}").mkdir()
+    with pytest.raises(RunError, match="give --out a fresh folder"):
+        create_run(tmp_path, "demo", resolved, {})
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_by_name(tmp_path: Path, resolved: Resolved) -> None:
+    place = tmp_path / "runs"
+    place.write_text("I am a file")
+    with pytest.raises(RunError, match=re.escape(str(place))):
+        create_run(place, "demo", resolved, {})
+
+
+def test_versions_are_those_that_are_installed() -> None:
+    found = versions()
+    assert tuple(found) == PACKAGES
+    assert {"flatout", "numpy", "jax", "torch"} <= set(found)
+    assert (found["numpy"], found["jax"]) == (version("numpy"), version("jax"))
+
+
+def test_an_absent_package_has_no_version() -> None:
+    assert installed("there-is-no-such-package") is None

@@ -1,0 +1,240 @@
+"""Settings: which source wins, where a value came from, and what is said about a bad one."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from flatout.errors import SettingsError
+from flatout.settings import FeeTier, Settings, known_keys, load_settings
+
+CAPITAL = "FLATOUT__MARKET__CAPITAL"
+
+
+def toml(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "flatout.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refused(path: Path | None = None, *overrides: str, **environment: str) -> str:
+    """What is said about these settings."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, overrides, environment)
+    return str(caught.value)
+
+
+def test_each_source_wins_over_the_one_before(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = 2.0\n")
+    environment = {CAPITAL: "3", "PATH": "/bin"}
+    override = ["market.capital=4"]
+    assert load_settings(environment={}).settings.market.capital == 10_000
+    assert load_settings(path, environment={}).settings.market.capital == 2
+    assert load_settings(path, environment=environment).settings.market.capital == 3
+    assert load_settings(path, override, environment).settings.market.capital == 4
+
+
+def test_the_last_override_wins() -> None:
+    resolved = load_settings(None, ["market.capital=4", "market.capital=5"], {})
+    assert resolved.settings.market.capital == 5
+    assert resolved.origin == {"market.capital": "--set market.capital=5"}
+
+
+def test_a_table_is_merged_key_by_key(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = 2.0\n[market.costs]\nimpact = 0.25\n")
+    settings = load_settings(path, ["market.costs.half_spread_bps=7"], {}).settings
+    assert (settings.market.costs.impact, settings.market.costs.half_spread_bps) == (0.25, 7)
+    assert (settings.market.capital, settings.market.fill) == (2, "next_open")
+
+
+def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CAPITAL, "123")
+    assert load_settings().settings.market.capital == 123
+    assert load_settings(environment={}).settings.market.capital == 10_000
+
+
+def test_origin_names_the_source_of_every_value_that_is_no_default(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = 2.0\nfill = 'next_close'\n[features]\nlookback = 3\n")
+    resolved = load_settings(path, ["features.lookback=4"], {CAPITAL: "3"})
+    assert resolved.origin == {
+        "market.capital": CAPITAL,
+        "market.fill": str(path),
+        "features.lookback": "--set features.lookback=4",
+    }
+
+
+def test_origin_forgets_what_was_overridden(tmp_path: Path) -> None:
+    """A number replaces a table of numbers: the table's keys are no longer in force."""
+    path = toml(tmp_path, "[market.limits.lot_step]\nBTC = 0.001\n")
+    resolved = load_settings(path, ["market.limits.lot_step=0.5"], {})
+    assert resolved.settings.market.limits.lot_step == 0.5
+    assert resolved.origin == {"market.limits.lot_step": "--set market.limits.lot_step=0.5"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("same_close", "same_close"), ("'same_close'", "same_close"), (" same_close ", "same_close")],
+)
+def test_names_need_no_quotes(text: str, value: str) -> None:
+    assert load_settings(None, [f"market.fill={text}"], {}).settings.market.fill == value
+
+
+def test_lists_and_tables_are_written_as_in_toml() -> None:
+    overrides = ["features.indicators=['rsi', 'cci']", "market.limits.lot_step={BTC = 0.001}"]
+    settings = load_settings(None, overrides, {}).settings
+    assert settings.features.indicators == ("rsi", "cci")
+    assert settings.market.limits.lot_step == {"BTC": 0.001}
+
+
+def test_settings_are_frozen() -> None:
+    settings = Settings()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.market.capital = 5.0
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.market = settings.market
+
+
+def test_known_keys_are_dotted_and_reach_every_level() -> None:
+    keys = known_keys(Settings)
+    assert {"market", "market.capital", "market.costs.impact", "market.limits.ruin", "features.lookback"} <= set(keys)
+    assert len(set(keys)) == len(keys)
+
+
+# --- what is said about bad settings ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("market.captial", "market.capital"),
+        ("capital", "market.capital"),
+        ("market.costs.half_spread", "market.costs.half_spread_bps"),
+        ("market.limit.max_weight", "market.limits.max_weight"),
+        ("feature.lookback", "features.lookback"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(wrong: str, meant: str) -> None:
+    said = refused(None, f"{wrong}=1")
+    assert f"(from --set {wrong}=1): there is no such setting; did you mean {meant.partition('.')[0]}" in said
+    assert said.endswith("?")
+    if wrong.count(".") == meant.count(".") and wrong.split(".")[0] == meant.split(".")[0] == "market":
+        assert wrong.split(".")[1] == "limit" or f"did you mean {meant}?" in said
+
+
+def test_an_unknown_key_names_file_or_variable(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncaptial = 2.0\n")
+    assert refused(path).startswith(f"market.captial (from {path}): ")
+    assert refused(FLATOUT__MARKET__FILLS="x").startswith("market.fills (from FLATOUT__MARKET__FILLS): ")
+
+
+def test_an_empty_unknown_table_names_its_file(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[markt]\n")
+    assert str(path) in refused(path)
+
+
+def test_an_unknown_key_of_a_fee_tier_names_the_tiers_keys() -> None:
+    said = refused(None, "market.costs.tiers=[{volume = 0, taker = 1}]")
+    assert "market.costs.tiers.0.taker " in said
+    assert "taker_bps" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "allowed"),
+    [
+        ("market.capital=-1", "greater than 0"),
+        ("market.capital=much", "valid number"),
+        ("market.capital=nan", "finite number"),
+        ("market.fill=open", "'next_open', 'next_close' or 'same_close'"),
+        ("market.action=buy", "'trade', 'weights' or 'direction_amount'"),
+        ("market.limits.reserve=1.5", "less than or equal to 1"),
+        ("market.limits.trailing_stop=1", "less than 1"),
+        ("market.limits.cooldown_bars=-1", "greater than or equal to 0"),
+        ("market.episode_bars=1.5", "valid integer"),
+        ("features.scaler=minmax", "'zscore', 'robust', 'quantile' or 'quantile_uniform'"),
+    ],
+)
+def test_a_bad_value_names_key_source_value_and_what_is_allowed(override: str, allowed: str) -> None:
+    said = refused(None, override)
+    key, _, given = override.partition("=")
+    assert said.startswith(f"{key} (from --set {override}): ")
+    assert allowed in said
+    assert said.endswith((f"given {given}", f"given {given!r}"))
+
+
+def test_a_bad_value_names_the_source_that_gave_it(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = 2.0\n")
+    assert f"(from {CAPITAL})" in refused(path, **{CAPITAL: "-3"})
+    assert "(from --set market.capital=-4)" in refused(path, "market.capital=-4", **{CAPITAL: "3"})
+
+
+def test_a_value_in_place_of_a_table_names_the_source_that_gave_it(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = 2.0\n")
+    said = refused(path, "market=5")
+    assert said.startswith("market (from --set market=5): ")
+
+
+def test_a_value_in_place_of_a_table_is_explained_without_class_names() -> None:
+    assert "MarketSettings" not in refused(None, "market=5")
+
+
+@pytest.mark.parametrize("value", ["[1]", "{BTC = -1}", "-1"])
+def test_a_bad_lot_step_is_named_by_its_key(value: str) -> None:
+    """The step is a number or a table; the message must not speak of the type checker's branches."""
+    said = refused(None, f"market.limits.lot_step={value}")
+    assert all(line.startswith("market.limits.lot_step") for line in said.splitlines())
+    assert f"(from --set market.limits.lot_step={value})" in said or "(from --set" in said
+    assert "constrained-float" not in said
+    assert ".dict" not in said
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_true_is_no_number(value: str) -> None:
+    assert "market.costs.impact" in refused(None, f"market.costs.impact={value}")
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = -2.0\nfils = 1\n[features]\nlookback = 0\n")
+    lines = refused(path).splitlines()
+    assert [line.split()[0] for line in lines] == ["market.capital", "market.fils", "features.lookback"]
+
+
+@pytest.mark.parametrize("volumes", [(), (5.0,), (0.0, 10.0, 10.0), (0.0, 10.0, 5.0)])
+def test_fee_tiers_start_at_zero_and_ascend(volumes: tuple[float, ...]) -> None:
+    tiers = ", ".join(f"{{volume = {volume}}}" for volume in volumes)
+    said = refused(None, f"market.costs.tiers=[{tiers}]")
+    assert "must start at 0 and ascend" in said
+    assert str(list(volumes)) in said
+
+
+def test_ascending_tiers_are_taken() -> None:
+    tiers = "market.costs.tiers=[{volume = 0}, {volume = 10, taker_bps = 5}]"
+    given = load_settings(None, [tiers], {}).settings.market.costs.tiers
+    assert given == (FeeTier(volume=0), FeeTier(volume=10, taker_bps=5))
+
+
+def test_broken_toml_says_where(tmp_path: Path) -> None:
+    path = toml(tmp_path, "[market]\ncapital = \n")
+    said = refused(path)
+    assert said.startswith(f"{path}: not valid TOML: ")
+    assert "line 2" in said
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "flatout.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert refused(path).startswith(f"{path}: not valid TOML: ")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.toml"
+    assert refused(path) == f"{path}: there is no such settings file"
+
+
+def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
+    assert str(tmp_path) in refused(tmp_path)
+
+
+def test_an_override_without_a_value_says_how_to_write_one() -> None:
+    said = refused(None, "market.capital")
+    assert "'market.capital' has no '='" in said
+    assert "--set market.capital=5000" in said
