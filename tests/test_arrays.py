@@ -125,7 +125,9 @@ def test_select_chooses_account_by_account_in_every_leaf(library: Library) -> No
     mixed = select(library.make(mask), chosen, other, library.xp)
     assert type(mixed) is Outer
     assert type(mixed.inner) is Inner
-    for got, a, b in zip((mixed.cash, *mixed.inner), (chosen.cash, *chosen.inner), (other.cash, *other.inner), strict=True):
+    for got, a, b in zip(
+        (mixed.cash, *mixed.inner), (chosen.cash, *chosen.inner), (other.cash, *other.inner), strict=True
+    ):
         np.testing.assert_array_equal(to_numpy(got), np.where(mask, to_numpy(a), to_numpy(b)))
 
 

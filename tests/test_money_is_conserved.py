@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatout.market.account import Account, equity, open_account
-from flatout.market.execute import Bar, Fill, Trade, execute, trade_cost
+from flatout.market.execute import Bar, Trade, execute, trade_cost
 from flatout.market.rules import Costs, Limits
+from flatout.settings import Fill
 from scenarios import Path, all_rules, cast, free_market, random_path
 
 

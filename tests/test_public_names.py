@@ -61,6 +61,6 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert found.isdisjoint(HEAVY)
 
 
-def test_a_name_that_needs_pytorch_loads_it() -> None:
-    """What the test above looks for would be seen."""
-    assert "torch" in loaded_by("import flatout; flatout.TorchMarket")
+def test_a_name_is_loaded_when_it_is_first_used() -> None:
+    assert "flatout.settings" not in loaded_by("import flatout")
+    assert "flatout.settings" in loaded_by("import flatout; flatout.load_settings")

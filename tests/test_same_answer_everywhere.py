@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from flatout.arrays import map_leaves, to_numpy
 from flatout.market.account import Account, equity, open_account
-from flatout.market.execute import Bar, Fill, execute
+from flatout.market.execute import Bar, execute
 from flatout.market.rules import OFF, Costs, Limits
 from flatout.market.scalar_ledger import Ledger, plain
+from flatout.settings import Fill
 from scenarios import Path, all_rules, cast, random_path
 
 FILLS: tuple[Fill, ...] = ("next_open", "next_close", "same_close")

@@ -15,11 +15,6 @@ Namespace = Any
 T = TypeVar("T", bound=tuple[Any, ...])
 
 
-def namespace(*arrays: Array) -> Namespace:
-    """The array API namespace of the given arrays."""
-    return array_api_compat.array_namespace(*arrays)
-
-
 def to_numpy(array: Array) -> NDArray[Any]:
     """A NumPy view or copy of any array; waits for the device."""
     if array_api_compat.is_torch_array(array):

@@ -17,6 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from flatout.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "FLATOUT__"
+ActionKind = Literal["trade", "weights", "direction_amount"]
+Fill = Literal["next_open", "next_close", "same_close"]
+ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -96,8 +99,8 @@ class MarketSettings(Model):
     """The market an agent trades in."""
 
     capital: Positive = Field(10_000.0, description="starting capital, quote currency")
-    action: Literal["trade", "weights", "direction_amount"] = "weights"
-    fill: Literal["next_open", "next_close", "same_close"] = "next_open"
+    action: ActionKind = "weights"
+    fill: Fill = "next_open"
     episode_bars: Annotated[int, Field(ge=1)] | None = Field(
         None, description="longest episode; not given = to the last bar"
     )
@@ -111,7 +114,7 @@ class FeatureSettings(Model):
 
     indicators: tuple[str, ...] | None = Field(None, description="names, in order; not given = the default fourteen")
     lookback: Annotated[int, Field(ge=1)] = Field(1, description="bars in the observation")
-    scaler: Literal["zscore", "robust", "quantile", "quantile_uniform"] = "quantile"
+    scaler: ScalerName = "quantile"
 
 
 class Settings(Model):

@@ -1,4 +1,4 @@
-"""The known optimum is reached in the real market: the best policy, run by the kernel, earns what was computed for it."""
+"""The computed optimum is reached in the real market: the kernel, run by the best policy, earns it."""
 
 import numpy as np
 import pytest

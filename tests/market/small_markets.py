@@ -48,12 +48,13 @@ def beginner(assets: int = 1) -> Account:
 
 def rules(assets: int = 1, **changes: Any) -> tuple[Costs, Limits]:
     """A free market with some rules switched on, each given as a number, one per asset, or one per tier."""
-    made = []
-    for group in free_market(assets):
-        given = {name: np.asarray(value, float) for name, value in changes.items() if name in group._fields}
-        made.append(group._replace(**{k: column(v) + 0 * x if (x := getattr(group, k)).ndim == 2 else v
-                                      for k, v in given.items()}))  # fmt: skip
-    return made[0], made[1]
+    costs, limits = free_market(assets)
+    for name, value in changes.items():
+        group = costs if name in Costs._fields else limits
+        per_asset = getattr(group, name).ndim == 2
+        given = column(np.broadcast_to(value, assets)) if per_asset else np.asarray(value, float)
+        costs, limits = (x._replace(**{name: given}) if x is group else x for x in (costs, limits))
+    return costs, limits
 
 
 class Played(NamedTuple):

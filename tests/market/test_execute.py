@@ -46,12 +46,12 @@ def test_stop_of_a_long_position(met, price: float) -> None:
 
 @pytest.mark.parametrize(
     ("met", "price"),
-    [(bar(112, 115, 105, 106), 112.0), (bar(105, 115, 104, 106), 110.0), (bar(105, 110, 104, 106), 110.0)],
+    [(bar(114, 115, 105, 106), 114.0), (bar(105, 115, 104, 106), 112.5), (bar(105, 112.5, 104, 106), 112.5)],
     ids=["gap", "rise", "touch"],
 )
 def test_stop_of_a_short_position(met, price: float) -> None:
-    """Sold short at 100 for 1: cash 2, level 110; buying back costs 0.01 units at the price."""
-    after = play(owner(-0.01, cash=2), 0, met, trailing_stop=0.1)
+    """Sold short at 100 for 1: cash 2; an eighth above is a level of 112.5; 0.01 units are bought back at the price."""
+    after = play(owner(-0.01, cash=2), 0, met, trailing_stop=0.125)
     assert (after.units, after.cash) == (0, near(2 - 0.01 * price))
 
 
@@ -156,12 +156,16 @@ def test_minimum_notional(units: float, order: float, left: float) -> None:
         (0.0, -1.0, -0.009),
         (0.02, -1.0, 0.011),
         (0.01, -1.0, 0.0),  # a close of the whole position needs no whole lots
-        (0.0, 0.6, 0.006),  # two lots, although 0.006 / 0.003 may be a little less than 2
     ],
 )
 def test_lots_round_toward_zero(units: float, order: float, left: float) -> None:
     after = play(owner(units, cash=1), order, flat(100), lot_step=0.003, max_short_weight=OFF)
     assert after.units == near(left)
+
+
+def test_whole_lots_are_not_lost_to_rounding() -> None:
+    """0.3 / 0.1 is 2.9999999999999996 in floating point, yet three lots."""
+    assert play(beginner(), 0.3, flat(1), mark=1, lot_step=0.1).units == near(0.3)
 
 
 def test_participation_fills_a_part_and_cancels_the_rest() -> None:

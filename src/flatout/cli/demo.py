@@ -21,6 +21,6 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
         return
     console = Console()
     show(report, console)
-    console.print("On this market the best expected return is zero: gains are luck, and turnover only costs.", style="bold")
+    console.print("On this market the best expected return is zero: gains are luck, turnover only costs.", style="bold")
     console.print("next: flatout data check YOUR_BARS.parquet")
     console.print("      flatout backtest --policy momentum --bars YOUR_BARS.parquet")

@@ -137,7 +137,7 @@ def moment_of(market: Market, state: Episode, t: int, age: int) -> Moment:
     """What is known at the close of bar t; later bars are not in it."""
     panel = market.panel
     weights = state.account.units * state.close / state.marks.equity
-    return Moment(age, panel.close[: t + 1], panel.tradable[t], weights.T, panel.bar_seconds)
+    return Moment(age, panel.close[: t + 1], weights.T, panel.bar_seconds)
 
 
 def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:

@@ -21,7 +21,6 @@ class Moment(NamedTuple):
 
     age: int  # bars since the backtest's first decision
     closes: Floats  # (time, asset) up to and including now; NaN before a symbol's first bar
-    tradable: NDArray[np.bool_]  # (asset,) whether the last bar could be traded
     weights: Floats  # (account, asset) current weights
     bar_seconds: int
 

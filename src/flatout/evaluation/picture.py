@@ -57,7 +57,7 @@ def draw_equity(comparison: Comparison, panel: Panel, name: str, subtitle: str) 
         if other != name:
             add_curve(figure, history, panel, other, colour, 1.2)
     add_curve(figure, comparison.chosen, panel, name, "#d62728", 2.4)
-    figure.update_yaxes(title="equity (start = 1)", row=1, col=1)
+    figure.update_yaxes(title="equity (start = 1, log scale)", type="log", row=1, col=1)
     figure.update_yaxes(title="drawdown %", row=2, col=1)
     title = {"text": f"{name}<br><sup>{subtitle}</sup>"}
     figure.update_layout(title=title, template="plotly_white", hovermode="x unified", height=720)

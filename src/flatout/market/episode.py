@@ -8,12 +8,13 @@ of them holds market logic.
 from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace, first_axis_last, take_rows
-from flatout.market.account import Account, open_account
-from flatout.market.execute import Executed, Fill, execute, fee_rate
-from flatout.market.orders import ActionKind, order_from
+from flatout.market.account import Account, equity, open_account
+from flatout.market.execute import Executed, execute, fee_rate
+from flatout.market.orders import order_from
 from flatout.market.rewards import LEAST_EQUITY, Marks, RewardTerms, first_marks, reward_terms, weighted
 from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Tape, meet
+from flatout.settings import ActionKind, Fill
 
 ACCOUNT_FEATURES = 3  # cash weight, drawdown, fee in percent
 POSITION_FEATURES = (
@@ -121,8 +122,7 @@ def step(
     mark, bar, benchmark = meet(tape, state.t, xp)
     order = order_from(shape.action, action, state.account, state.marks.equity, mark, rules.limits, xp)
     account, executed = execute(state.account, order, mark, bar, rules.costs, rules.limits, shape.fill, xp)
-    values = account.units * bar.close
-    worth = account.cash + xp.sum(values, axis=0)
+    worth, values = equity(account, bar.close, xp), account.units * bar.close
     marks, terms = reward_terms(state.marks, worth, values, executed.notional, benchmark, rules.reward, xp)
     arrived = Episode(account, marks, bar.close, state.t + 1, state.last)
     terminated = worth <= rules.limits.ruin

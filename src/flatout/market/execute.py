@@ -3,7 +3,7 @@
 Pure functions of (account, order, bar, costs, limits, xp), written against the array API standard: NumPy, PyTorch and
 JAX run this text. It knows nothing of agents, features, rewards or episodes.
 
-Within a bar (DESIGN: market semantics): at the fill price, forced reductions and closing orders, then opening orders
+Within a bar: at the fill price, forced reductions and closing orders, then opening orders
 under one joint budget, scaled pro rata; during the bar, trailing stops against the worst case; at the close, borrow
 costs and the mark.
 
@@ -12,13 +12,12 @@ the positions minus the costs; a zero order changes nothing; permuting assets pe
 constant price loses exactly the costs; costs are never negative.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
 from flatout.market.account import Account
 from flatout.market.rules import Costs, Limits
-
-Fill = Literal["next_open", "next_close", "same_close"]
+from flatout.settings import Fill
 
 LOT_SLACK = 1e-3  # lots that may be missing: a tenth of ten lots is one lot, although floats may say 0.99999
 DUST = 1e-6  # of the capital: what rounding leaves of an exhausted budget is no order

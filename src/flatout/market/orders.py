@@ -11,14 +11,11 @@ direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3
                   of the cash or of the position (with shorts, of position plus largest short)
 """
 
-from typing import Literal, get_args
-
 from flatout.arrays import Array, Namespace
 from flatout.market.account import Account
 from flatout.market.rules import Limits
+from flatout.settings import ActionKind
 
-ActionKind = Literal["trade", "weights", "direction_amount"]
-ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
 DIRECTION_THRESHOLD = 0.3
 
 

@@ -1,5 +1,4 @@
-"""The oracle: the market's rules for one account in plain Python floats, `if` and `for`, to be read beside DESIGN's
-contract.
+"""The oracle: the market's rules for one account, in plain Python floats, `if` and `for`.
 
 Nothing trades with it. The tests hold the array kernel against it, and `flatout bench env` measures how much faster
 the kernel is. It shares no arithmetic with execute.py: same rules, other text. Rules are given as dictionaries of
