@@ -13,7 +13,6 @@ from flatout.arrays import (
     first_axis_last,
     last_axis_first,
     map_leaves,
-    namespace,
     select,
     take_rows,
     to_numpy,
@@ -55,11 +54,6 @@ def tree(library: Library, start: float) -> Outer:
     price = np.arange(6, dtype=np.float32).reshape(2, 3) + start
     cash = np.arange(3, dtype=np.float32) - start
     return Outer(library.make(cash), Inner(library.make(price), library.make(np.arange(3) + int(start))))
-
-
-def test_namespace_is_that_of_the_arrays(library: Library) -> None:
-    array = library.make(np.ones(2, np.float32))
-    assert isinstance(namespace(array).zeros(3), library.kind)
 
 
 def test_to_numpy_gives_the_same_values_and_type(library: Library) -> None:

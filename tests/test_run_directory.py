@@ -30,6 +30,10 @@ class FrozenClock:
         return datetime(2024, 5, 6, 7, 8, 9, tzinfo=zone)
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def fail(*_: Any) -> None:
     raise OSError("disk full")
 
@@ -39,7 +43,7 @@ def test_a_file_is_written_and_replaced_without_leftovers(tmp_path: Path) -> Non
     write_bytes(path, b"old, and longer")
     write_bytes(path, b"new")
     assert path.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["metrics.bin"]
+    assert names(tmp_path) == ["metrics.bin"]
 
 
 def test_everybody_may_read_what_was_written(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_the_old_file_stays_when_writing_fails(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="disk full"):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["metrics.bin"]
+    assert names(tmp_path) == ["metrics.bin"]
 
 
 def test_a_new_file_is_absent_when_writing_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +69,7 @@ def test_a_new_file_is_absent_when_writing_is_interrupted(tmp_path: Path, monkey
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_bytes(tmp_path / "metrics.bin", b"new")
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
 
 
 def test_the_content_is_on_disk_before_it_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +106,7 @@ def test_a_run_holds_its_settings_and_what_made_it(tmp_path: Path, resolved: Res
     assert about["seed"] == 7
     assert about["python"] == platform.python_version()
     assert about["versions"] == versions()
-    assert sorted(os.listdir(run)) == ["about.json", "settings.json"]
+    assert names(run) == ["about.json", "settings.json"]
 
 
 def test_a_run_is_named_by_utc_time_and_purpose(tmp_path: Path, resolved: Resolved) -> None:

@@ -30,7 +30,7 @@ def moment(closes: list[list[float]], weights: list[list[float]] | None = None, 
     """A moment after hourly closes (time, asset); accounts are flat unless weights are given."""
     rows = np.array(closes)
     held = np.zeros((1, rows.shape[1])) if weights is None else np.array(weights)
-    return Moment(age, rows, np.ones(rows.shape[1], bool), held, HOUR)
+    return Moment(age=age, closes=rows, weights=held, bar_seconds=HOUR)
 
 
 def orders_of(policy: Policy, panel_seed: int, poison_after: int | None = None) -> np.ndarray:
@@ -93,9 +93,9 @@ def test_momentum_uses_what_history_there_is_and_no_asset_without_one() -> None:
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_later_bars_change_no_earlier_order(name: str) -> None:
-    """The last moment that knows no poisoned bar is the decision at the close of bar 60."""
-    honest, poisoned = orders_of(BASELINES[name], 3), orders_of(BASELINES[name], 3, poison_after=60)
-    known = 60  # decisions at the closes of bars 1 to 60
+    """All bars after the third daily decision, at the close of bar 49, are replaced: it knows none of them."""
+    honest, poisoned = orders_of(BASELINES[name], 3), orders_of(BASELINES[name], 3, poison_after=49)
+    known = 49  # decisions at the closes of bars 1 to 49
     np.testing.assert_array_equal(honest[:known], poisoned[:known])
     if name in ("equal_weight", "momentum", "random"):
         assert not np.array_equal(honest[known:], poisoned[known:])

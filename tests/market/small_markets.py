@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scenarios import free_market, random_panel
 
 from flatout.market import episode
 from flatout.market.account import Account, open_account
@@ -12,6 +11,7 @@ from flatout.market.execute import Bar, Executed, Fill, execute
 from flatout.market.market import Market, build_market
 from flatout.market.rules import Costs, Limits
 from flatout.settings import Settings
+from scenarios import free_market, random_panel
 
 ENDLESS = 1e9  # volume that no order notices
 INDICATORS = ("return_1", "roc")  # short warm-ups: 10 bars
@@ -132,7 +132,7 @@ def random_actions(market: Market, steps: int, accounts: int, seed: int = 0) -> 
 
 
 def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np.float64) -> Walk:
-    """What happens to accounts that take these (step, account, action) actions; `noise` (step + 1, account) starts them."""
+    """What happens to accounts that take (step, account, action) actions; (step + 1, account) noise starts them."""
     tape, given = market.arrays(dtype)
     state, seen = episode.reset(noise[0].astype(dtype), market.shape, given, np), []
     for action, draw in zip(actions.astype(dtype), noise[1:].astype(dtype), strict=True):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scenarios import random_panel
 from small_markets import WARMUP, biting_market, column, random_actions, settings, walk
 
 from flatout.market import episode
 from flatout.market.episode import OBSERVATION_LIMIT, Episode, choose_start
 from flatout.market.market import Market, build_market
 from flatout.market.rules import Segments
+from scenarios import random_panel
 
 near = pytest.approx
 
@@ -69,10 +69,10 @@ def test_starts_are_whole_numbers_and_keep_their_type() -> None:
     assert {leaf.dtype for s in states for leaf in (*s.account, *s.marks, s.close)} == {np.dtype(np.float32)}
 
 
-def test_largest_noise_is_the_last_start() -> None:
-    """The product with a large number of starts rounds up to that number in float32."""
-    start, last = choose_start(np.array([1 - 2**-24], np.float32), segments([(0, 2**26)], 1), np)
-    assert (start[0], last[0]) == (2**26 - 2, 2**26 - 1)
+def test_noise_of_one_is_the_last_start() -> None:
+    """Uniform noise is below 1, but what rounds up to it must not start beyond the last segment."""
+    start, last = choose_start(np.array([1.0], np.float32), segments([(0, 9), (20, 50)], 5), np)
+    assert (start[0], last[0]) == (44, 49)
 
 
 # --- ends ---------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def crashing_market(bar: int, n_bars: int = 40, ruin: float = 0.5) -> Market:
     panel = random_panel(0, n_bars, 1, gaps=False)
     level = np.where(np.arange(n_bars) < bar, 100.0, 10.0)[:, None]
     panel = replace(panel, open=level, high=level, low=level, close=level, volume=np.full((n_bars, 1), 1e9))
-    limits = {"participation": 1.0, "ruin": ruin}
+    limits = {"min_notional": 0.0, "participation": 1.0, "ruin": ruin}
     return build_market(panel, settings(action="weights", capital=1.0, limits=limits, costs={}))
 
 
@@ -189,11 +189,8 @@ def hand_made(market: Market) -> Episode:
 
 
 def observed(market: Market, state: Episode) -> np.ndarray:
-    return episode.observe(state, *reorder(market), np)[0]
-
-
-def reorder(market: Market) -> tuple[Any, ...]:
-    return market.tape, market.shape, market.rules
+    """The observation of one account."""
+    return episode.observe(state, market.tape, market.shape, market.rules, np)[0]
 
 
 def test_private_part_of_the_observation() -> None:
@@ -226,7 +223,7 @@ def test_width_of_the_observation(assets: int) -> None:
     width = 2 * assets * 2 + 3 + 4 * assets
     assert market.observation_size == width
     state = episode.reset(np.zeros(5), market.shape, market.rules, np)
-    assert episode.observe(state, *reorder(market), np).shape == (5, width)
+    assert episode.observe(state, market.tape, market.shape, market.rules, np).shape == (5, width)
 
 
 def test_observation_is_bounded() -> None:

@@ -14,7 +14,7 @@ near = pytest.approx
 
 
 @pytest.mark.parametrize(
-    ("fill", "price"), [("next_open", 102.0), ("next_close", 104.0), ("same_close", 100.0)], ids=lambda x: str(x)
+    ("fill", "price"), [("next_open", 102.0), ("next_close", 104.0), ("same_close", 100.0)], ids=str
 )
 def test_fill_price(fill: Fill, price: float) -> None:
     """Half the capital at the mark of 100 is 0.005 units, whatever they then cost."""
@@ -154,6 +154,8 @@ def test_minimum_notional(units: float, order: float, left: float) -> None:
     [
         (0.0, 1.0, 0.009),  # 0.01 units are three lots of 0.003 and a rest
         (0.0, -1.0, -0.009),
+        (0.0, 0.5, 0.003),  # 1.67 lots are one
+        (0.0, -0.5, -0.003),
         (0.02, -1.0, 0.011),
         (0.01, -1.0, 0.0),  # a close of the whole position needs no whole lots
     ],

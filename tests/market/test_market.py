@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scenarios import random_panel
 from small_markets import INDICATORS, WARMUP, biting_market, settings
 
 from flatout.errors import RulesError
@@ -12,6 +11,7 @@ from flatout.features.recipe import Recipe, fit
 from flatout.market.market import MOST_BARS, build_market, make_rules
 from flatout.market.rules import OFF, Rules
 from flatout.settings import MarketSettings
+from scenarios import random_panel
 
 near = pytest.approx
 PANEL = random_panel(0, n_bars=60, assets=2)  # hourly bars of S00 and S01

@@ -1,0 +1,139 @@
+"""The speed measurement: what it reports, and that its yardstick does the same work. No timing is judged here."""
+
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flatout.evaluation import speed
+from flatout.evaluation.speed import bench_market
+from flatout.market import episode
+from flatout.market.market import Market
+from flatout.market.scalar_ledger import Ledger, plain
+
+ENGINES = ("numpy", "torch", "jax")
+
+
+@cache
+def market() -> Market:
+    return bench_market()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of a millisecond, short scans, small copies."""
+    rate, bandwidth = speed.rate, speed.memory_bandwidth
+    monkeypatch.setattr(speed, "rate", lambda run, *_: rate(run, 0.001))
+    monkeypatch.setattr(speed, "memory_bandwidth", lambda: bandwidth(1))
+    monkeypatch.setattr(speed, "JAX_STEPS", 2)
+    monkeypatch.setattr(speed, "bench_market", market)
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_engine_is_measured_at_every_size() -> None:
+    said: list[str] = []
+    result = speed.measure(rounds=1, sizes=(1, 2), progress=said.append)
+    assert set(result) == {
+        "scalar", *ENGINES, "bound_steps_per_s", "times_scalar", "memory_bytes_per_s", "bytes_per_step", "workload",
+    }  # fmt: skip
+    assert set(result["times_scalar"]) == set(ENGINES)
+    for engine in ENGINES:
+        assert list(result[engine]) == list(result["times_scalar"][engine]) == ["1", "2"]
+        assert all(value > 0 for value in result[engine].values())
+        for size, value in result[engine].items():
+            assert result["times_scalar"][engine][size] == pytest.approx(value / result["scalar"], abs=0.1)
+    assert result["scalar"] > 0
+    assert result["bound_steps_per_s"] == pytest.approx(result["memory_bytes_per_s"] / result["bytes_per_step"], abs=1)
+    assert {f"preparing {engine} {size}" for engine in ENGINES for size in (1, 2)} <= set(said)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_best_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("numpy_steps", "torch_steps", "jax_steps", "scalar_steps"):
+        monkeypatch.setattr(speed, name, lambda *_: lambda: 1)
+    rates = iter([5.0, 10.0, 20.0, 30.0, 50.0, 7.0, 10.0, 40.0])
+    monkeypatch.setattr(speed, "rate", lambda *_: next(rates))
+    monkeypatch.setattr(speed, "memory_bandwidth", lambda: 1e9)
+    result = speed.measure(rounds=2, sizes=(1,))
+    assert (result["scalar"], *(result[engine]["1"] for engine in ENGINES)) == (50, 10, 20, 40)
+    assert result["times_scalar"]["jax"]["1"] == 0.8
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_pytorch_the_other_engines_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch is an extra."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "flatout.market.torch_market", raising=False)
+    monkeypatch.setattr(speed, "jax_steps", lambda *_: lambda: 1)
+    result = speed.measure(rounds=1, sizes=(1,))
+    assert not result.get("torch")
+    assert result["numpy"]["1"] > 0
+
+
+def test_the_bench_market_has_every_rule_switched_on() -> None:
+    limits, costs, shape = market().rules.limits, market().rules.costs, market().shape
+    assert (shape.n_assets, shape.n_features, shape.action) == (7, 14, "trade")
+    assert len(costs.tier_volume) == 4
+    assert min(limits.trailing_stop.max(), limits.cooldown_bars.min(), limits.max_short_weight.min()) > 0
+    assert limits.trailing_stop.max() < 1
+    assert limits.max_held_bars.max() < 100
+    assert all(getattr(market().rules.reward, name) != 0 for name in ("excess", "differential_sharpe", "drawdown"))
+
+
+def test_the_scalar_yardstick_sees_what_an_agent_sees() -> None:
+    """The same actions through kernel and ledger: after every bar the two observations agree."""
+    tape, rules = market().arrays(np.float64)
+    given, n, first = plain(rules.costs, rules.limits), market().shape.n_assets, int(rules.segments.first[0])
+    rows = tape.columns[:-1].T.reshape(len(tape.features), -1, n).tolist()
+    state = episode.reset(np.zeros(1), market().shape, rules, np)
+    ledger, worth, peak = Ledger(n, given, given), 1.0, 1.0
+    seen = []
+    for k, action in enumerate(np.random.default_rng(0).uniform(-1, 1, (400, n))):
+        row = rows[first + k]
+        worth = ledger.step((action * given["trade_size"] * worth).tolist(), row[0], row[1:])
+        peak = max(peak, worth)
+        state, _ = episode.step(state, action[:, None], tape, market().shape, rules, np)
+        scalar = speed.ledger_observation(ledger, tape.features[first + k + 1].tolist(), row[4], worth, peak, given)
+        seen.append(episode.observe(state, tape, market().shape, rules, np)[0])
+        np.testing.assert_allclose(scalar, seen[-1], rtol=0, atol=1e-5)
+    assert len(seen[-1]) == market().observation_size
+    own = np.array(seen)[:, -(3 + 4 * n) :]
+    assert (np.ptp(own, axis=0) > 0).all()  # fee tier, stops, cooldowns and holding times all took effect
+
+
+def test_the_scalar_yardstick_runs_the_account_through_as_many_bars_as_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[int] = []
+    observe = speed.ledger_observation
+    monkeypatch.setattr(speed, "ledger_observation", lambda *given: (calls.append(1), observe(*given))[1])
+    assert speed.scalar_steps(market())() == len(calls) == 1000
+
+
+@pytest.mark.parametrize(
+    ("make", "steps"), [("numpy_steps", speed.ACTION_SETS), ("torch_steps", speed.ACTION_SETS), ("jax_steps", 2)]
+)
+@pytest.mark.usefixtures("quick")
+def test_engines_count_a_step_per_account(make: str, steps: int) -> None:
+    run: Any = getattr(speed, make)(market(), 3)
+    assert run() == 3 * steps
+
+
+def test_a_rate_is_steps_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 10.0, 11.0, 12.5])
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(now))
+    assert speed.rate(lambda: 50, 2.0) == 100 / 2.5
+
+
+def test_a_rate_needs_one_run_however_long_it_takes() -> None:
+    assert speed.rate(lambda: 7, 0.0) > 0
+
+
+def test_drawn_actions_are_within_bounds_and_repeat() -> None:
+    actions = speed.drawn_actions(market(), 5, 3)
+    assert actions.shape == (3, 5, market().action_size)
+    assert actions.dtype == np.float32
+    assert (np.abs(actions) <= 1).all()
+    np.testing.assert_array_equal(actions, speed.drawn_actions(market(), 5, 3))

@@ -1,0 +1,177 @@
+"""`TorchMarket`: the NumPy market in tensors, without ever waiting for the device."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from small_markets import biting_market, random_actions, walk
+
+torch = pytest.importorskip("torch")
+
+import array_api_compat.torch as xp  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from flatout.arrays import map_leaves  # noqa: E402
+from flatout.market import episode  # noqa: E402
+from flatout.market.market import Market  # noqa: E402
+from flatout.market.torch_market import TorchMarket  # noqa: E402
+
+
+def started(market: Market, noise: np.ndarray, **options: Any) -> TorchMarket:
+    """A market whose accounts start where the noise says."""
+    found = TorchMarket(market, len(noise), **options)
+    found.state = episode.reset(torch.as_tensor(noise, dtype=found.dtype), market.shape, found.rules, xp)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-4)], ids=["float64", "float32"]
+)
+@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount"])
+def test_equals_numpy(action: str, dtype: Any, tolerance: float) -> None:
+    """Two episodes and a restart between them; every episode of this market starts at the same bar."""
+    market = biting_market(60, action=action)
+    steps = 2 * (59 - 11)
+    actions = random_actions(market, steps, 6)
+    expected = walk(market, actions, np.zeros((steps + 1, 6)), np.float64 if dtype == torch.float64 else np.float32)
+    found = started(market, np.zeros(6), dtype=dtype)
+    for k in range(steps):
+        result = found.step(torch.as_tensor(actions[k], dtype=dtype))
+        np.testing.assert_allclose(result.final_obs, expected.observations[k], atol=tolerance, rtol=tolerance)
+        np.testing.assert_allclose(result.reward, expected.rewards[k], atol=tolerance, rtol=tolerance)
+        np.testing.assert_array_equal(result.terminated, expected.terminated[k])
+        np.testing.assert_array_equal(result.truncated, expected.truncated[k])
+    assert expected.truncated.sum() >= 6
+
+
+def test_different_starts() -> None:
+    market = biting_market(episode_bars=20)
+    noise = np.random.default_rng(0).random(5)
+    actions = random_actions(market, 19, 5)
+    expected = walk(market, actions, np.tile(noise, (20, 1)))
+    found = started(market, noise, dtype=torch.float64)
+    assert len(set(found.state.t.tolist())) > 2
+    for k, action in enumerate(actions):
+        result = found.step(torch.as_tensor(action, dtype=torch.float64))
+        np.testing.assert_allclose(result.final_obs, expected.observations[k], atol=1e-9)
+
+
+def test_accounts_that_end_restart_at_once() -> None:
+    market = biting_market(episode_bars=5)
+    found = TorchMarket(market, 8, seed=1)
+    ends = 0
+    for action in random_actions(market, 30, 8):
+        result = found.step(torch.as_tensor(action))
+        ended = result.terminated | result.truncated
+        same = (result.final_obs == result.obs).all(dim=1)
+        assert same[~ended].all()
+        assert not same[ended].any()
+        assert (found.state.account.cash[ended] == 1).all()
+        assert (found.state.t < found.state.last).all()
+        ends += int(ended.sum())
+    assert ends >= 8 * 30 // 5
+
+
+def test_seeds() -> None:
+    market = biting_market(episode_bars=5)
+    a, b = TorchMarket(market, 64, seed=3), TorchMarket(market, 64, seed=3)
+    assert torch.equal(a.state.t, b.state.t)
+    assert torch.equal(a.reset(seed=9), b.reset(seed=9))
+    assert not torch.equal(a.reset(), a.reset())
+    assert not torch.equal(a.reset(seed=9), a.reset(seed=10))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision(dtype: Any) -> None:
+    found = TorchMarket(biting_market(), 2, dtype=dtype)
+    result = found.step(torch.zeros(2, 3, dtype=dtype))
+    state = found.state
+    assert {x.dtype for x in (result.obs, result.reward, *state.account, *state.marks, state.close)} == {dtype}
+    assert result.terminated.dtype == torch.bool
+
+
+def test_no_gradient_is_recorded() -> None:
+    found = TorchMarket(biting_market(), 2)
+    assert not found.step(torch.zeros(2, 3, requires_grad=True)).reward.requires_grad
+
+
+# --- the device is never waited for -------------------------------------------------------------------------------
+
+WAITS = {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "equal", "unique_dim", "_unique2"}
+UPLOADS = {"lift_fresh", "lift_fresh_copy"}
+NUMBERS = {"scalar_tensor"}
+
+
+class NeverWait(TorchDispatchMode):
+    """Fails on what reads a tensor's values on the host, and on what copies between host and device.
+
+    A Boolean mask as index counts too: its size must be known. Python numbers in arithmetic travel as arguments.
+    """
+
+    def __init__(self, refused: set[str] = WAITS | UPLOADS) -> None:
+        super().__init__()
+        self.refused = refused
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = function.overloadpacket.__name__
+        masks = [x for x in args[1] if x is not None and x.dtype == torch.bool] if name == "index" else []
+        moved = name == "_to_copy" and kwargs.get("device") is not None
+        if name in self.refused or moved or masks:
+            raise AssertionError(f"{function} waits for the device or copies to it")
+        return function(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool((x > 0).any()),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x + torch.tensor([1.0]),
+        lambda x: x.to(torch.device("meta")),
+        lambda x: torch.where(x > 0, x, torch.tensor(0.0)),
+    ],
+    ids=["item", "bool", "mask", "nonzero", "upload", "move", "scalar"],
+)
+def test_the_detector_detects(wait: Any) -> None:
+    with pytest.raises(AssertionError, match="waits for the device"), NeverWait():
+        wait(torch.ones(3))
+
+
+@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount"])
+@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+def test_step_never_waits_for_the_device(action: str, fill: str) -> None:
+    """Restarts and the final observation included."""
+    found = TorchMarket(biting_market(action=action, fill=fill, episode_bars=3), 4)
+    actions = torch.as_tensor(random_actions(found.market, 6, 4))
+    with NeverWait():
+        results = [found.step(action) for action in actions]
+        assert results[-1].final_obs.shape == (4, found.market.observation_size)
+    assert any(result.truncated.any() for result in results)
+
+
+def test_step_makes_no_tensor_from_a_python_number() -> None:
+    """FAILS today: `where(..., 1.0)` in `feasible` fills a new tensor on the device, three times a bar.
+
+    That waits for nothing, but each is a kernel launch of its own.
+    """
+    found = TorchMarket(biting_market(), 4)
+    with NeverWait(NUMBERS):
+        found.step(torch.zeros(4, 3))
+
+
+def test_everything_lives_on_the_device_asked_for() -> None:
+    """The meta device holds no values, so a single tensor that was left on the host would be an error."""
+    market = biting_market(episode_bars=10)
+    assert TorchMarket(market, 3, device=torch.device("cpu")).reset().device.type == "cpu"
+    found = TorchMarket(market, 3)
+    found.device = torch.device("meta")
+    found.tape, found.rules, found.state = (
+        map_leaves(lambda x: x.to("meta"), tree) for tree in (found.tape, found.rules, found.state)
+    )
+    found._noise = lambda: torch.empty(3, device="meta")  # generators do not exist there
+    result = found.step(torch.empty(3, 3, device="meta"))
+    assert {x.device.type for x in (result.obs, result.reward, result.truncated, result.final_obs)} == {"meta"}
+    assert {x.device.type for x in found.state.account} == {"meta"}
