@@ -32,7 +32,7 @@ def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[l
     """The accounts after every step by the ledger, and how often each rule took effect."""
     steps, assets, accounts = path.orders.shape
     rules = plain(costs, limits)
-    ledgers = [Ledger(assets, rules, rules, fill) for _ in range(accounts)]
+    ledgers = [Ledger(assets, rules, fill) for _ in range(accounts)]
     events: Counter[str] = Counter()
     history = []
     for k in range(steps):
@@ -48,7 +48,7 @@ def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[l
 def count_events(events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray) -> None:
     events["fee tier changed"] += ledger.fee() != tier
     for old, position, asked, cooldown in zip(
-        before, ledger.positions, order, ledger.limits["cooldown_bars"], strict=True
+        before, ledger.positions, order, ledger.rules["cooldown_bars"], strict=True
     ):
         events["stopped"] += position.cooldown == cooldown
         events["blocked by cooldown"] += bool(

@@ -21,7 +21,7 @@ PACKAGES = ("flatout", "numpy", "jax", "jaxlib", "torch", "polars", "TA-Lib", "g
 def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any]) -> Path:
     """A new folder `root/<utc>-<name>` holding `settings.json` and `about.json`."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    root.mkdir(parents=True, exist_ok=True)
+    runs_folder(root)
     for attempt in range(100):
         run = root / (f"{stamp}-{name}" + (f"-{attempt}" if attempt else ""))
         try:
@@ -35,6 +35,15 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
         )
         return run
     raise RunError(f"{root}: a hundred runs were started in one second; give --out a fresh folder")
+
+
+def runs_folder(root: Path) -> Path:
+    """The folder for runs, made if need be; asked for before long work, so that a bad path does not cost its result."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{root}: cannot be used for runs: {error.strerror}; give --out another folder") from None
+    return root
 
 
 def versions() -> dict[str, str | None]:

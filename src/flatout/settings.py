@@ -6,23 +6,30 @@ key is an error that names the nearest known one. Units stand in the names. Noth
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from flatout.errors import SettingsError
 
+LOT_STEP_KINDS = ("one number", "by symbol")
 ENVIRONMENT_PREFIX = "FLATOUT__"
 ActionKind = Literal["trade", "weights", "direction_amount"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+# Strict: `true` is no number, and neither is "5".
+Number = Annotated[float, Field(strict=True)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Positive = Annotated[Number, Field(gt=0)]
+NotNegative = Annotated[Number, Field(ge=0)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
+Switchable = BeforeValidator(lambda given: None if given == "off" else given)  # TOML has no null
 
 
 class Model(BaseModel):
@@ -59,24 +66,25 @@ class CostSettings(Model):
 
 
 class LimitSettings(Model):
-    """What orders must respect. `null`-able rules are off when not given."""
+    """What orders must respect. Rules that are off when not given may be switched off again with \"off\"."""
 
     min_notional: NotNegative = Field(1.0, description="smallest order, quote currency")
-    lot_step: NotNegative | dict[str, NotNegative] = Field(
-        0.0, description="order step in units, for all or by symbol; 0 = any"
-    )
+    lot_step: Annotated[
+        Annotated[NotNegative, Tag("one number")] | Annotated[dict[str, NotNegative], Tag("by symbol")],
+        Discriminator(lambda given: "by symbol" if isinstance(given, dict) else "one number"),
+    ] = Field(0.0, description="order step in units, for all or by symbol; 0 = any")
     max_weight: Positive = Field(1.0, description="largest long weight of one asset")
     max_short_weight: NotNegative = Field(0.0, description="largest short weight of one asset; 0 = no shorts")
     gross_limit: Positive = Field(1.0, description="largest sum of absolute weights")
     reserve: Share = Field(0.0, description="share of equity that buying leaves in cash")
     participation: Positive = Field(0.05, description="largest share of a bar's volume")
-    trailing_stop: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    trailing_stop: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, Switchable] = Field(
         None, description="distance from the best price; off"
     )
-    cooldown_bars: Annotated[int, Field(ge=0)] = Field(
-        0, description="bars after a stop in which a position may not grow"
+    cooldown_bars: Count = Field(0, description="bars after a stop in which a position may not grow")
+    max_held_bars: Annotated[AtLeastOne | None, Switchable] = Field(
+        None, description="bars until a forced reduction; off"
     )
-    max_held_bars: Annotated[int, Field(ge=1)] | None = Field(None, description="bars until a forced reduction; off")
     forced_share: Share = Field(0.05, description="share of the position sold by a forced reduction")
     trade_size: Positive = Field(1.0, description="share of the equity that a `trade` action of 1 asks for")
     ruin: Share = Field(0.1, description="equity, as a share of the capital, at which an episode terminates")
@@ -85,14 +93,14 @@ class LimitSettings(Model):
 class RewardSettings(Model):
     """Weights of the reward terms, per bar; see market/rewards.py."""
 
-    log_return: float = 1.0
-    excess: float = 0.0
-    differential_sharpe: float = 0.0
-    drawdown: float = 0.0
-    turnover: float = 0.0
-    concentration: float = 0.0
+    log_return: Number = 1.0
+    excess: Number = 0.0
+    differential_sharpe: Number = 0.0
+    drawdown: Number = 0.0
+    turnover: Number = 0.0
+    concentration: Number = 0.0
     scale: Positive = 100.0
-    sharpe_bars: Annotated[float, Field(gt=1)] = Field(100.0, description="memory of the differential Sharpe ratio")
+    sharpe_bars: Annotated[Number, Field(gt=1)] = Field(100.0, description="memory of the differential Sharpe ratio")
 
 
 class MarketSettings(Model):
@@ -101,7 +109,7 @@ class MarketSettings(Model):
     capital: Positive = Field(10_000.0, description="starting capital, quote currency")
     action: ActionKind = "weights"
     fill: Fill = "next_open"
-    episode_bars: Annotated[int, Field(ge=1)] | None = Field(
+    episode_bars: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="longest episode; not given = to the last bar"
     )
     costs: CostSettings = CostSettings()
@@ -113,7 +121,7 @@ class FeatureSettings(Model):
     """What the agent sees of the market."""
 
     indicators: tuple[str, ...] | None = Field(None, description="names, in order; not given = the default fourteen")
-    lookback: Annotated[int, Field(ge=1)] = Field(1, description="bars in the observation")
+    lookback: AtLeastOne = Field(1, description="bars in the observation")
     scaler: ScalerName = "quantile"
 
 
@@ -157,6 +165,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"{path}: there is no such settings file") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}; give a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
 
@@ -184,8 +194,13 @@ def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dic
             below = base.setdefault(key, {})
             if not isinstance(below, dict):
                 below = base[key] = {}
+                del origin[name]
+            if not value:
+                origin[name] = source
             merge(below, value, source, origin, f"{name}.")
         else:
+            for below in [old for old in origin if old.startswith(f"{name}.")]:
+                del origin[below]
             base[key] = value
             origin[name] = source
 
@@ -200,7 +215,7 @@ def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
 
 def explain(problem: Any, origin: Mapping[str, str]) -> str:
     """One sentence for one validation problem."""
-    key = ".".join(str(part) for part in problem["loc"])
+    key = ".".join(str(part) for part in problem["loc"] if part not in LOT_STEP_KINDS)
     sources = [
         source
         for name, source in origin.items()
@@ -208,8 +223,12 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
     ]
     where = f" (from {sources[0]})" if sources else ""
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, known_keys(Settings), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(re.sub(r"\.\d+\b", "", key), known_keys(Settings), n=1, cutoff=0.5)
         return f"{key}{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+    if problem["type"] == "model_type":
+        return f"{key}{where}: a table of settings is wanted; given {problem['input']!r}"
+    if problem["type"] == "value_error":  # raised here, and complete
+        return f"{key}{where}: {problem['msg'].removeprefix('Value error, ')}"
     return f"{key}{where}: {problem['msg']}; given {problem['input']!r}"
 
 
@@ -218,6 +237,7 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     keys = []
     for name, field in model.model_fields.items():
         keys.append(f"{prefix}{name}")
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            keys += known_keys(field.annotation, f"{prefix}{name}.")
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                keys += known_keys(inner, f"{prefix}{name}.")
     return keys

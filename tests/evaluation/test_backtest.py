@@ -125,7 +125,7 @@ def test_a_backtest_is_what_the_scalar_ledger_says(policy: Policy, fill: str) ->
     tape, rules = market.arrays(np.float64)
     rows = tape.columns[:-1].T.reshape(market.panel.n_bars, -1, 3).tolist()
     stated = plain(rules.costs, rules.limits)
-    ledger, equity = Ledger(3, stated, stated, fill), [1.0]
+    ledger, equity = Ledger(3, stated, fill), [1.0]
     for t, order in enumerate(given, start=1):
         money = (np.clip(order, -1, 1) * equity[-1]).tolist()
         equity.append(ledger.step(money, rows[t][0], rows[t][1:]))

@@ -55,11 +55,12 @@ def test_cash_never_orders() -> None:
     assert not Cash()(moment([[1.0, 2.0]], [[0.5, 0.2]])).any()
 
 
-def test_buy_and_hold_orders_once_and_only_what_exists() -> None:
+def test_buy_and_hold_buys_what_exists_and_never_sells() -> None:
     policy = BuyAndHold()
     np.testing.assert_array_equal(policy(moment([[1.0, np.nan, 3.0]])), [[0.5, 0.0, 0.5]])
-    assert not policy(moment([[1.0, 2.0, 3.0]], [[0.5, 0.0, 0.5]], age=1)).any()
-    assert not policy(moment([[1.0, 2.0, 3.0]], [[0.5, 0.0, 0.5]], age=24)).any()
+    partly = moment([[1.0, np.nan, 3.0]], [[0.6, 0.0, 0.3]], age=1)
+    np.testing.assert_allclose(policy(partly), [[0.0, 0.0, 0.2]])  # the volume did not suffice: bought later that day
+    assert not policy(partly._replace(age=24)).any()
 
 
 @pytest.mark.parametrize(("age", "due"), [(0, True), (1, False), (23, False), (24, True), (25, False), (48, True)])

@@ -88,18 +88,17 @@ def test_the_scalar_yardstick_sees_what_an_agent_sees() -> None:
     given, n, first = plain(rules.costs, rules.limits), market().shape.n_assets, int(rules.segments.first[0])
     rows = tape.columns[:-1].T.reshape(len(tape.features), -1, n).tolist()
     state = episode.reset(np.zeros(1), market().shape, rules, np)
-    ledger, worth, peak = Ledger(n, given, given), 1.0, 1.0
+    ledger, marks = Ledger(n, given), speed.ScalarMarks(rules.reward.sharpe_memory.item())
     seen = []
     for k, action in enumerate(np.random.default_rng(0).uniform(-1, 1, (400, n))):
         row = rows[first + k]
-        worth = ledger.step((action * given["trade_size"] * worth).tolist(), row[0], row[1:])
-        peak = max(peak, worth)
+        marks.update(ledger.step((action * given["trade_size"] * marks.equity).tolist(), row[0], row[1:]))
         state, _ = episode.step(state, action[:, None], tape, market().shape, rules, np)
-        scalar = speed.ledger_observation(ledger, tape.features[first + k + 1].tolist(), row[4], worth, peak, given)
+        scalar = speed.ledger_observation(ledger, marks, tape.features[first + k + 1].tolist(), row[4])
         seen.append(episode.observe(state, tape, market().shape, rules, np)[0])
         np.testing.assert_allclose(scalar, seen[-1], rtol=0, atol=1e-5)
     assert len(seen[-1]) == market().observation_size
-    own = np.array(seen)[:, -(3 + 4 * n) :]
+    own = np.array(seen)[:, -(7 + 4 * n) :]
     assert (np.ptp(own, axis=0) > 0).all()  # fee tier, stops, cooldowns and holding times all took effect
 
 

@@ -1,5 +1,6 @@
 """Where episodes start and end, and what the agent sees of them."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -194,13 +195,19 @@ def observed(market: Market, state: Episode) -> np.ndarray:
 
 
 def test_private_part_of_the_observation() -> None:
-    """Three numbers of the account, then weight, distance from the best price, holding and cooldown per asset."""
+    """The account's numbers, then weight, distance from the best price, holding and cooldown per asset."""
     market = biting_market()
-    private = observed(market, hand_made(market))[2 * 3 * 2 :]
-    cash_weight, drawdown, fee = private[:3]
-    assert (cash_weight, drawdown) == near((1 - 0.4 + 0.2, 1.25 / 2 - 1))
-    assert fee == near(0.2 * 0.04 + 0.8 * 0.08)  # percent; the second tier begins at 5
-    weights, drop, held, cooldown = private[3:].reshape(4, 3)
+    state = hand_made(market)
+    state = state._replace(marks=state.marks._replace(mean=np.array([0.002]), mean_square=np.array([0.0009])))
+    private = observed(market, state)[2 * 3 * 2 :]
+    account = dict(zip(episode.ACCOUNT_FEATURES, private, strict=False))
+    assert account["cash"] == near(1 - 0.4 + 0.2)
+    assert account["log_equity"] == near(math.log(1.25))
+    assert account["drawdown"] == near(1.25 / 2 - 1)
+    assert (account["mean_return"], account["rms_return"]) == near((0.2, 3.0))  # percent
+    assert account["fee"] == near(0.2 * 0.04 + 0.8 * 0.08)  # percent; the second tier begins at 5
+    assert account["log_volume"] == near(math.log(1 + state.account.volume[0]))
+    weights, drop, held, cooldown = private[len(account) :].reshape(4, 3)
     assert weights == near([0.4, -0.2, 0])
     assert drop == near([100 / 125 - 1, 50 / 40 - 1, 0])  # nothing owned, nothing to drop
     assert held == near([4 / 8, 6 / 8, 0])
@@ -220,7 +227,7 @@ def test_market_part_of_the_observation_is_newest_first() -> None:
 @pytest.mark.parametrize("assets", [1, 4])
 def test_width_of_the_observation(assets: int) -> None:
     market = biting_market(assets=assets)
-    width = 2 * assets * 2 + 3 + 4 * assets
+    width = 2 * assets * 2 + 7 + 4 * assets
     assert market.observation_size == width
     state = episode.reset(np.zeros(5), market.shape, market.rules, np)
     assert episode.observe(state, market.tape, market.shape, market.rules, np).shape == (5, width)
@@ -257,9 +264,12 @@ def test_what_has_no_meaning_is_not_seen() -> None:
 
 
 def test_money_is_relative() -> None:
-    """Twice the equity in twice the positions is the same situation, but for the fee tier."""
+    """Twice the equity in twice the positions looks the same, but for the level of the equity."""
     market = biting_market()
     state = hand_made(market)
     account = state.account._replace(cash=2 * state.account.cash, units=2 * state.account.units)
     marks = state.marks._replace(equity=2 * state.marks.equity, peak=2 * state.marks.peak)
-    assert observed(market, state._replace(account=account, marks=marks)) == near(observed(market, state))
+    difference = observed(market, state._replace(account=account, marks=marks)) - observed(market, state)
+    level = 2 * 3 * 2 + episode.ACCOUNT_FEATURES.index("log_equity")
+    assert difference[level] == near(math.log(2))
+    assert np.delete(difference, level) == near(0)

@@ -111,7 +111,7 @@ def test_restart_within_the_same_step() -> None:
 
 
 def test_infos_are_those_of_gymnasiums_own_vector() -> None:
-    """FAILS today: beside the first observation of the new episode, `bar` and `equity` are still the old episode's.
+    """Beside the first observation of a new episode, `bar` and `equity` are the new episode's too.
 
     Gymnasium's same-step vector puts the reset's info there and the step's into `final_info`.
     """

@@ -103,7 +103,7 @@ def test_without_a_recipe_all_bars_teach() -> None:
 def test_shape_and_sizes() -> None:
     market = build_market(PANEL, settings(action="direction_amount", fill="next_close"))
     assert market.shape == (2, 2, 2, "direction_amount", "next_close")
-    assert (market.action_size, market.observation_size) == (4, 2 * 2 * 2 + 3 + 4 * 2)
+    assert (market.action_size, market.observation_size) == (4, 2 * 2 * 2 + 7 + 4 * 2)
 
 
 def test_between_changes_the_segment_only() -> None:

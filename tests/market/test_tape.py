@@ -94,7 +94,7 @@ def test_unlisted_asset_has_price_one_and_no_volume() -> None:
 
 
 def test_volatility_of_a_new_listing_averages_its_own_returns() -> None:
-    """FAILS today: bars before the listing count as returns of 0, so impact is nearly free at first."""
+    """Bars before the listing are no returns of 0: impact would be nearly free at first."""
     panel = listed_late(random_panel(2, BARS, ASSETS, gaps=False), asset=1, start=60)
     moves = np.diff(np.log(panel.close[60:70, 1]))
     assert trailing_volatility(panel.close)[69, 1] == pytest.approx(np.sqrt(np.mean(moves**2)), rel=0.1)

@@ -153,7 +153,7 @@ def test_step_never_waits_for_the_device(action: str, fill: str) -> None:
 
 
 def test_step_makes_no_tensor_from_a_python_number() -> None:
-    """FAILS today: `where(..., 1.0)` in `feasible` fills a new tensor on the device, three times a bar.
+    """`where(..., 1.0)` would fill a new tensor on the device in every bar.
 
     That waits for nothing, but each is a kernel launch of its own.
     """

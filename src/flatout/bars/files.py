@@ -93,7 +93,7 @@ def load_csv(path: Path) -> Table:
     if twice := {name for name in header if header.count(name) > 1}:
         raise refusal(path, f"several columns are called {', '.join(sorted(twice))}", "Give each its own name.")
     frame = pl.read_csv(
-        path, has_header=not headerless, skip_rows=int(commented), new_columns=header, infer_schema=False
+        path.read_bytes(), has_header=not headerless, skip_rows=int(commented), new_columns=header, infer_schema=False
     )
     frame = number_rows(frame, first=1 + commented + (not headerless))
     frame = frame.filter(~pl.all_horizontal(pl.exclude(ROW).is_null()))  # blank lines

@@ -1,12 +1,14 @@
 """`flatout backtest`: what a policy would have earned, beside the baselines and beside luck."""
 
 import difflib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flatout.bars.bar_size import bar_name
@@ -14,6 +16,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import RandomWalk
+from flatout.cli.data import split
 from flatout.cli.options import Config, Json, Out, Seed, Set, print_json, progress_bar
 from flatout.errors import RulesError
 from flatout.evaluation.backtest import Comparison, History, compare
@@ -21,7 +24,7 @@ from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
 from flatout.evaluation.ledger import write_ledger
 from flatout.evaluation.picture import draw_equity, write_picture
 from flatout.market.market import build_market
-from flatout.run_directory import create_run, write_json
+from flatout.run_directory import create_run, runs_folder, write_json
 from flatout.settings import MarketSettings, Resolved, load_settings
 
 SHOWN = {
@@ -60,7 +63,7 @@ def backtest_command(
 ) -> None:
     """Backtest a policy; prints its figures and writes a ledger (CSV), metrics (JSON) and an equity picture (HTML)."""
     resolved = load_settings(config, overrides or ())
-    panel = read_bars(bars, symbols=symbols.split(",") if symbols else None) if bars else built_in_market(seed=seed)
+    panel = read_bars(bars, symbols=split(symbols)) if bars else built_in_market(seed=seed)
     if bar:
         panel = resample(panel, bar)
     source = str(bars) if bars else "built-in random walk"
@@ -86,14 +89,24 @@ def find_policy(name: str, seed: int) -> Policy:
 
 def rows_between(panel: Panel, since: str | None, until: str | None, warm: int) -> tuple[int, int]:
     """First decision bar and stop for UTC times, both optional."""
-    moments = []
-    for name, text in (("--since", since), ("--until", until)):
-        try:
-            moments.append(None if text is None else np.datetime64(text, "us"))
-        except ValueError:
-            raise RulesError(f"{name} {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
-    first = warm if moments[0] is None else max(warm, int(np.searchsorted(panel.time, moments[0])))
-    return first, panel.n_bars if moments[1] is None else int(np.searchsorted(panel.time, moments[1]))
+    first = warm if since is None else max(warm, int(np.searchsorted(panel.time, moment("--since", since))))
+    stop = panel.n_bars if until is None else int(np.searchsorted(panel.time, moment("--until", until)))
+    if (since or until) and not first < stop - 1:
+        asked = " ".join(f"{name} {text}" for name, text in (("--since", since), ("--until", until)) if text)
+        raise RulesError(
+            f"{asked} leaves no bar to trade: the features are warm from {panel.time[min(warm, panel.n_bars - 1)]}, "
+            f"the last bar is {panel.time[-1]}"
+        )
+    return first, stop
+
+
+def moment(name: str, text: str) -> np.datetime64:
+    """The time an option names; without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise RulesError(f"{name} {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
+    return np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time, "us")
 
 
 def run_backtest(
@@ -101,6 +114,7 @@ def run_backtest(
     period: tuple[str | None, str | None] = (None, None), quiet: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Run the comparison, write the run's files and return the report."""
+    runs_folder(out)
     market = build_market(panel, resolved.settings)
     first, stop = rows_between(panel, *period, market.fitted.recipe.warmup)
     others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
@@ -173,7 +187,8 @@ def luck_of(comparison: Comparison, bars_per_year: float) -> dict[str, float]:
 def show(report: dict[str, Any], console: Console) -> None:
     """The report for people."""
     period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
-    console.print(f"[bold]{report['policy']}[/] on {report['source']}: {', '.join(report['symbols'])}; {period}")
+    symbols = escape(", ".join(report["symbols"]))
+    console.print(f"[bold]{report['policy']}[/] on {escape(report['source'])}: {symbols}; {period}")
     console.print(report["assumptions"], highlight=False)
     table = Table("")
     for name in report["metrics"]:
@@ -186,7 +201,7 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(
         f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a year returned "
         f"{luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median {luck['return_50']:+.1%}); "
-        f"{luck['p_value']:.0%} of them did as well or better",
+        f"p = {luck['p_value']:.2f} that luck does as well",
         highlight=False,
     )
     console.print(

@@ -39,9 +39,9 @@ def show(result: dict[str, Any]) -> None:
         column.justify = "right"
     bound = result["bound_steps_per_s"]
     table.add_row("scalar ledger", "1", f"{result['scalar']:,}", "1.0", f"{result['scalar'] / bound:.2%}")
-    for engine in ("numpy", "torch", "jax"):
-        for size, speed in result[engine].items():
-            times = result["times_scalar"][engine][size]
+    for engine, ratios in result["times_scalar"].items():
+        for size, times in ratios.items():
+            speed = result[engine][size]
             table.add_row(engine, size, f"{speed:,}", f"{times:,}", f"{speed / bound:.2%}")
     console.print(table)
     console.print(

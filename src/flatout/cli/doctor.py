@@ -6,6 +6,7 @@ import platform
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flatout.cli.options import Json, print_json
@@ -29,7 +30,7 @@ def doctor(as_json: Json = False) -> None:
             table.add_row(f"[bold]{name}[/]", ", ".join(value) if isinstance(value, list) else str(value))
     console.print(table, highlight=False)
     for line in facts["missing"]:
-        console.print(f"[yellow]missing:[/] {line}", highlight=False)
+        console.print(f"[yellow]missing:[/] {escape(line)}", highlight=False)
     if not facts["missing"]:
         console.print("nothing is missing", style="green")
 

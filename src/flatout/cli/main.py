@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from flatout.cli import backtest, bench, config, data, demo, doctor
 from flatout.errors import FlatoutError
@@ -28,7 +29,7 @@ def app() -> None:
     try:
         main()
     except FlatoutError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", markup=True, highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted")

@@ -44,7 +44,8 @@ class History:
     def accounts(self, chosen: slice) -> "History":
         """The history of some accounts."""
         names = ("equity", "turnover", "exposure", "cost")
-        return replace(self, **{name: getattr(self, name)[:, chosen] for name in names})
+        fills = self.fills if chosen.start in (None, 0) else ()  # they are the first account's
+        return replace(self, fills=fills, **{name: getattr(self, name)[:, chosen] for name in names})
 
     def metrics(self, bars_per_year: float) -> dict[str, float | None]:
         """The figures of the first account; None where a figure does not exist (a ratio to no risk)."""

@@ -56,12 +56,12 @@ class Cash:
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Spends everything equally on the assets that exist at the start, and holds."""
+    """Spends everything equally on the assets that exist, and holds; what volume did not allow is bought all day."""
 
     def __call__(self, moment: Moment) -> Floats:
-        if moment.age > 0:
+        if moment.age >= max(DAY // moment.bar_seconds, 1):
             return np.zeros_like(moment.weights)
-        return spread_equally(listed(moment)) - moment.weights
+        return np.maximum(spread_equally(listed(moment)) - moment.weights, 0.0)
 
 
 @dataclass(frozen=True)

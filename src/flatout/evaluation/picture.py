@@ -1,5 +1,6 @@
 """The equity picture: one self-contained HTML page that opens offline."""
 
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def draw_equity(comparison: Comparison, panel: Panel, name: str, subtitle: str) 
     """Equity and drawdown of the policy, the baselines and luck."""
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.05)
     add_luck(figure, comparison.luck, panel)
-    for (other, history), colour in zip(comparison.baselines.items(), COLOURS, strict=False):
+    for (other, history), colour in zip(comparison.baselines.items(), cycle(COLOURS), strict=False):
         if other != name:
             add_curve(figure, history, panel, other, colour, 1.2)
     add_curve(figure, comparison.chosen, panel, name, "#d62728", 2.4)

@@ -5,8 +5,11 @@ several rounds, and the best round counts: other programs on the machine can onl
 in any test.
 """
 
+import importlib.util
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,44 +73,49 @@ def scalar_steps(market: Market) -> Steps:
     given = plain(rules.costs, rules.limits)
     rows, features = tape.columns[:-1].T.reshape(len(tape.features), -1, n).tolist(), tape.features.tolist()
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, n)).tolist()
+    memory = rules.reward.sharpe_memory.item()
 
     def run() -> int:
-        ledger, worth, peak = Ledger(n, given, given), 1.0, 1.0
-        for k, action in enumerate(actions):
-            row = rows[first + k]
-            worth = ledger.step([a * given["trade_size"] * worth for a in action], row[0], row[1:])
-            peak = max(peak, worth)
-            ledger_observation(ledger, features[first + k + 1], row[4], worth, peak, given)
+        ledger, marks = Ledger(n, given), ScalarMarks(memory)
+        for t, action in enumerate(actions, start=first):
+            order = [a * given["trade_size"] * marks.equity for a in action]
+            marks.update(ledger.step(order, rows[t][0], rows[t][1:]))
+            ledger_observation(ledger, marks, features[t + 1], rows[t][4])
         return len(actions)
 
     return run
 
 
-def ledger_observation(
-    ledger: Ledger,
-    features: list[float],
-    closes: list[float],
-    worth: float,
-    peak: float,
-    rules: dict[str, Any],
-) -> list[float]:
+@dataclass
+class ScalarMarks:
+    """What an observation needs to remember of the equity."""
+
+    memory: float
+    equity: float = 1.0
+    peak: float = 1.0
+    mean: float = 0.0
+    mean_square: float = 0.0
+
+    def update(self, equity: float) -> None:
+        """Note the equity at a bar's close."""
+        gain = math.log(equity / self.equity)
+        self.mean = self.memory * self.mean + (1 - self.memory) * gain
+        self.mean_square = self.memory * self.mean_square + (1 - self.memory) * gain * gain
+        self.equity, self.peak = equity, max(self.peak, equity)
+
+
+def ledger_observation(ledger: Ledger, marks: ScalarMarks, features: list[float], closes: list[float]) -> list[float]:
     """What `episode.observe` shows, as a list."""
-    weights, drops, held, cooldown = [], [], [], []
+    worth, rules = marks.equity, ledger.rules
+    weights, from_best, held, cooldown = [], [], [], []
     for i, (position, close) in enumerate(zip(ledger.positions, closes, strict=True)):
         weights.append(position.units * close / worth)
-        drops.append(close / position.best - 1 if position.units else 0.0)
+        from_best.append(close / position.best - 1 if position.units else 0.0)
         held.append(position.held / rules["max_held_bars"][i])
         cooldown.append(position.cooldown / rules["cooldown_bars"][i])
-    return [
-        *features,
-        ledger.cash / worth,
-        worth / peak - 1,
-        100 * ledger.fee(),
-        *weights,
-        *drops,
-        *held,
-        *cooldown,
-    ]
+    account = [ledger.cash / worth, math.log(worth), worth / marks.peak - 1, 100 * marks.mean]
+    account += [100 * math.sqrt(marks.mean_square), 100 * ledger.fee(), math.log(1 + ledger.volume)]
+    return [*features, *account, *weights, *from_best, *held, *cooldown]
 
 
 def drawn_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:
@@ -190,6 +198,8 @@ def measure(
     """Steps per second of every engine at every size, and the bound of memory bandwidth."""
     market = bench_market()
     engines = {"numpy": numpy_steps, "torch": torch_steps, "jax": jax_steps}
+    if importlib.util.find_spec("torch") is None:  # an extra
+        del engines["torch"]
     runs: dict[tuple[str, str], Steps] = {("scalar", ""): scalar_steps(market)}
     for (name, make), size in ((pair, size) for pair in engines.items() for size in sizes):
         progress(f"preparing {name} {size}")

@@ -9,18 +9,16 @@ from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace, first_axis_last, take_rows
 from flatout.market.account import Account, equity, open_account
-from flatout.market.execute import Executed, execute, fee_rate
+from flatout.market.execute import Executed, execute, fee_rate, gate
 from flatout.market.orders import order_from
 from flatout.market.rewards import LEAST_EQUITY, Marks, RewardTerms, first_marks, reward_terms, weighted
 from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Tape, meet
 from flatout.settings import ActionKind, Fill
 
-ACCOUNT_FEATURES = 3  # cash weight, drawdown, fee in percent
-POSITION_FEATURES = (
-    4  # per asset: weight, distance from the best price, share of the longest holding, share of the cooldown
-)
-
+# What the agent sees of its own account: all that the rules and rewards depend on, so that the state is Markov.
+ACCOUNT_FEATURES = ("cash", "log_equity", "drawdown", "mean_return", "rms_return", "fee", "log_volume")
+POSITION_FEATURES = ("weight", "from_best", "held", "cooldown")  # per asset; the last two as shares of their limits
 OBSERVATION_LIMIT = 10.0  # no component is larger: scalers clip features there, `observe` clips the rest
 
 
@@ -37,7 +35,7 @@ class Shape(NamedTuple):
     def observation_size(self) -> int:
         """Width of an observation."""
         market = self.lookback * self.n_assets * self.n_features
-        return market + ACCOUNT_FEATURES + POSITION_FEATURES * self.n_assets
+        return market + len(ACCOUNT_FEATURES) + len(POSITION_FEATURES) * self.n_assets
 
 
 class Episode(NamedTuple):
@@ -149,15 +147,20 @@ def observation_parts(
 
 
 def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
-    """The account as the agent sees it, all that the rules and rewards depend on, so that the state is Markov:
-    (feature, ...).
-    """
-    account, worth = state.account, state.marks.equity
-    weights = account.units * (state.close / xp.clip(worth, LEAST_EQUITY, None)[None])
-    owned = xp.astype(account.units != 0, worth.dtype)
-    fee = 100 * fee_rate(account, rules.costs, xp)
-    single = xp.stack([1 - xp.sum(weights, axis=0), worth / state.marks.peak - 1, fee], axis=0)
-    drop = owned * (state.close / account.best - 1)
+    """The account's features, then each position feature of all assets: (feature, ...)."""
+    account, marks = state.account, state.marks
+    worth = xp.clip(marks.equity, LEAST_EQUITY, None)
+    weights = account.units * (state.close / worth[None])
+    single = [
+        1 - xp.sum(weights, axis=0),
+        xp.log(worth),
+        marks.equity / marks.peak - 1,
+        100 * marks.mean,
+        100 * xp.sqrt(xp.clip(marks.mean_square, 0.0, None)),
+        100 * fee_rate(account, rules.costs, xp),
+        xp.log(1 + account.volume),
+    ]
+    from_best = gate(state.close / account.best - 1, account.units != 0, xp)
     held = account.held / rules.limits.max_held_bars
     cooldown = account.cooldown / xp.clip(rules.limits.cooldown_bars, 1.0, None)
-    return xp.concat([single, weights, drop, held, cooldown], axis=0)
+    return xp.concat([xp.stack(single, axis=0), weights, from_best, held, cooldown], axis=0)

@@ -101,7 +101,7 @@ def cost_rate(size: Array, rates: Rates, xp: Namespace) -> Array:
 def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
     """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum notional."""
     stepped = limits.lot_step > 0
-    step = xp.where(stepped, limits.lot_step, 1.0)
+    step = limits.lot_step + xp.astype(~stepped, size.dtype)
     lots = xp.floor(size / step + LOT_SLACK)
     rounded = xp.where(stepped, xp.minimum(lots * step, size), size)
     return gate(rounded, rounded * price >= xp.clip(limits.min_notional, DUST, None), xp)

@@ -57,10 +57,15 @@ def checked_action(action: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
     return array
 
 
+def start_info(state: Episode) -> dict[str, Any]:
+    """Where accounts stand; copies, because callers may write into them."""
+    return {"equity": state.marks.equity.copy(), "bar": state.t.copy()}
+
+
 def info_of(state: Episode, outcome: Outcome) -> dict[str, Any]:
     """What a step tells beside the reward: equity, bar and the unweighted reward terms."""
     terms = {f"reward/{name}": value for name, value in outcome.terms._asdict().items()}
-    return {"equity": state.marks.equity, "bar": state.t, **terms}
+    return {**start_info(state), **terms}
 
 
 class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
@@ -103,7 +108,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         if mask is not None and self.state is not None:
             fresh = select(np.asarray(mask, bool), fresh, self.state, np)
         self.state = fresh
-        return self._observe(fresh), {"equity": fresh.marks.equity, "bar": fresh.t}
+        return self._observe(fresh), start_info(fresh)
 
     def step(
         self, actions: NDArray[np.float32]
@@ -136,6 +141,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         noise = self.np_random.random(self.num_envs, dtype=np.float32)
         state = episode.restart(arrived, ended, noise, self.rules, np)
         observation[ended] = self._observe(map_leaves(lambda leaf: leaf[..., ended], state))
+        info |= start_info(state)
         info |= {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended}
         return state
 

@@ -34,6 +34,7 @@ def upload(market: Market) -> tuple[Tape, Rules]:
 
 def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
     """Fresh episodes, one for each element of the (account,) uniform noise."""
+    noise = jnp.asarray(noise, dtype=noise.dtype)  # a weakly typed state would be compiled a second time
     return episode.reset(noise, shape, rules, jnp)
 
 

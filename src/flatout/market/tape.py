@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.arrays import Array, Namespace
-from flatout.bars.panel import FloatArray, Panel
+from flatout.bars.panel import BoolArray, FloatArray, Panel
 from flatout.errors import RulesError
 from flatout.market.execute import Bar
 
@@ -64,24 +64,29 @@ def shift_back(column: FloatArray) -> FloatArray:
 
 
 def log_returns(close: FloatArray) -> FloatArray:
-    """Close to close, 0 for the first bar and where there is no price yet."""
-    moves = np.diff(np.log(close), axis=0, prepend=np.nan)
-    return np.where(np.isfinite(moves), moves, 0.0)
+    """Close to close: (time, asset); NaN for a symbol's first bar and before."""
+    return np.diff(np.log(close), axis=0, prepend=np.nan)
 
 
 def trailing_volatility(close: FloatArray) -> FloatArray:
-    """Root mean square of the log returns of up to the last 48 bars, known at the close of each bar: (time, asset)."""
-    squares = np.cumsum(log_returns(close) ** 2, axis=0)
-    earlier = np.concatenate([np.zeros((VOLATILITY_BARS, close.shape[1])), squares])[: len(close)]
-    bars = np.minimum(np.arange(1, len(close) + 1), VOLATILITY_BARS)[:, None]
-    return np.sqrt(np.maximum(squares - earlier, 0.0) / bars)
+    """Root mean square of the log returns that the last 48 bars hold, known at the close of each bar: (time, asset)."""
+    moves = log_returns(close)
+    squares = trailing_sum(np.where(np.isfinite(moves), moves, 0.0) ** 2)
+    return np.sqrt(np.maximum(squares, 0.0) / np.maximum(trailing_sum(np.isfinite(moves)), 1))
+
+
+def trailing_sum(values: FloatArray | BoolArray) -> FloatArray:
+    """Sum over the last 48 bars, fewer at the start."""
+    sums = np.cumsum(values, axis=0, dtype=np.float64)
+    earlier = np.concatenate([np.zeros((VOLATILITY_BARS, values.shape[1])), sums])[: len(sums)]
+    return sums - earlier
 
 
 def equal_weight_log_return(panel: Panel) -> FloatArray:
-    """Log of the mean simple return of the assets that have a price: (time,)."""
-    listed = np.isfinite(panel.close)
-    simple = np.expm1(log_returns(panel.close))
-    return np.log1p(simple.sum(axis=1) / np.maximum(listed.sum(axis=1), 1))
+    """Log of the mean simple return of the assets that could be held over the bar: (time,)."""
+    moves = log_returns(panel.close)
+    simple = np.expm1(np.where(np.isfinite(moves), moves, 0.0))
+    return np.log1p(simple.sum(axis=1) / np.maximum(np.isfinite(moves).sum(axis=1), 1))
 
 
 def meet(tape: Tape, t: Array, xp: Namespace) -> Meeting:
