@@ -82,10 +82,12 @@ def test_upload_keeps_precision_and_whole_numbers() -> None:
         assert jax_market.upload(market)[0].columns.dtype == jnp.float64
 
 
-def test_transposition_is_exact() -> None:
-    """It is written as a product with the identity on CPUs."""
-    values = np.random.default_rng(0).normal(size=(15, 7)).astype(np.float32) * 1e3
-    np.testing.assert_array_equal(jax.jit(jax_market.account_axis_first)(values), values.T)
+def test_the_timed_scan_counts_and_goes_on() -> None:
+    """What the bench times: each call goes on where the last one ended, in one compilation."""
+    market = biting_market(60, episode_bars=15)
+    actions = np.random.default_rng(0).uniform(-1, 1, (4, 5, market.action_size)).astype(np.float32)
+    run = jax_market.timed_scan(market, actions)
+    assert [run(), run()] == [20, 20]
 
 
 def test_populations_of_rules_by_vmap() -> None:

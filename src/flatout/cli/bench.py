@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flatout.cli.options import Json, print_json
-from flatout.evaluation.speed import measure
+from flatout.evaluation.speed import measure, profile
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
 
@@ -20,9 +20,13 @@ def verbs() -> None:
 @app.command()
 def env(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
+    parts: Annotated[bool, typer.Option("--profile", help="Where the time of a NumPy step goes, instead.")] = False,
     as_json: Json = False,
 ) -> None:
     """Steps per second of the market: scalar ledger, NumPy, PyTorch, JAX, and the bound of the memory."""
+    if parts:
+        show_profile(profile(rounds=rounds), as_json)
+        return
     console = Console(stderr=True)
     with console.status("measuring") as status:
         result = measure(rounds, progress=status.update)
@@ -49,3 +53,14 @@ def show(result: dict[str, Any]) -> None:
         f"over {result['bytes_per_step']} bytes a step = at most {bound:,} steps/s",
         highlight=False,
     )
+
+
+def show_profile(times: dict[str, float], as_json: bool) -> None:
+    """Microseconds per part for 4096 accounts."""
+    if as_json:
+        print_json(times)
+        return
+    table = Table("NumPy, 4096 accounts", "microseconds")
+    for name, value in times.items():
+        table.add_row(name, f"{value:,.1f}")
+    Console().print(table)

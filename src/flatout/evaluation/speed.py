@@ -14,10 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from flatout.arrays import take_rows
 from flatout.bars.synthetic import RandomWalk
+from flatout.market.episode import observe, private_features, step
+from flatout.market.execute import fill_order, rates_of, stop_out
 from flatout.market.gymnasium_env import MarketVectorEnv
 from flatout.market.market import Market, build_market
+from flatout.market.orders import order_from
 from flatout.market.scalar_ledger import Ledger, plain
+from flatout.market.tape import meet
 from flatout.settings import Settings
 
 SIZES = (1, 64, 4096)
@@ -190,6 +195,43 @@ def bytes_per_step(market: Market) -> int:
     state = 4 * n + 2 + 4 + n + 2  # account, marks, closes, two counters
     floats = market.tape.columns.shape[0] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
     return 4 * floats
+
+
+def profile(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
+    """Microseconds that the parts of a NumPy step take, each alone; the best of several rounds."""
+    market = bench_market()
+    env = MarketVectorEnv(market, n_envs)
+    env.reset(seed=0)
+    for action in drawn_actions(market, n_envs, 64):
+        env.step(action)
+    state, (tape, rules), shape = env.state, market.arrays(np.float32), market.shape
+    assert state is not None
+    account, limits = state.account, rules.limits
+    met, action = meet(tape, state.t, np), drawn_actions(market, n_envs, 1)[0].T.copy()
+    wanted = order_from(shape.action, action, account, state.marks.equity, met.mark, limits, np) / met.mark
+    rates, room = rates_of(account, met.bar, rules.costs, np), limits.participation * met.bar.volume
+    parts: dict[str, Callable[[], object]] = {
+        "step": lambda: step(state, action, tape, shape, rules, np),
+        "step: read the tape": lambda: meet(tape, state.t, np),
+        "step: fill orders": lambda: fill_order(account, wanted, met.bar.open, room, rates, limits, np),
+        "step: stops": lambda: stop_out(account, room, met.bar, rates, limits, np),
+        "observe": lambda: observe(state, tape, shape, rules, np),
+        "observe: market features": lambda: take_rows(tape.features, state.t, np),
+        "observe: account features": lambda: private_features(state, rules, np),
+        "one `where` over all positions": lambda: np.where(account.units > 0, met.mark, met.bar.close),
+        "one product over all positions": lambda: account.units * met.mark,
+    }
+    return {name: round(1e6 * min(duration(part) for _ in range(rounds)), 1) for name, part in parts.items()}
+
+
+def duration(part: Callable[[], object], seconds: float = 0.05) -> float:
+    """Seconds that one call takes."""
+
+    def once() -> int:
+        part()
+        return 1
+
+    return 1 / rate(once, seconds)
 
 
 def measure(

@@ -129,21 +129,14 @@ def step(
 
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
-    """What the agent sees: market features of the last `lookback` bars, newest first, then its own account: (...,
-    feature).
-    """
-    market, private = observation_parts(state, tape, shape, rules, xp)
-    return xp.concat([*market, first_axis_last(private, xp)], axis=-1)
+    """What the agent sees, (..., feature): the market of the last `lookback` bars, newest first, then itself."""
+    return join(state, private_features(state, rules, xp), tape, shape, xp)
 
 
-def observation_parts(
-    state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
-) -> tuple[list[Array], Array]:
-    """The market's (..., feature) rows and the account's (feature, ...) columns, for drivers that join them in their
-    own way.
-    """
+def join(state: Episode, private: Array, tape: Tape, shape: Shape, xp: Namespace) -> Array:
+    """The observation of a state whose (feature, ...) private features are known already."""
     market = [take_rows(tape.features, xp.clip(state.t - lag, 0, None), xp) for lag in range(shape.lookback)]
-    return market, xp.clip(private_features(state, rules, xp), -OBSERVATION_LIMIT, OBSERVATION_LIMIT)
+    return xp.concat([*market, first_axis_last(private, xp)], axis=-1)
 
 
 def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
@@ -163,4 +156,5 @@ def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
     from_best = gate(state.close / account.best - 1, account.units != 0, xp)
     held = account.held / rules.limits.max_held_bars
     cooldown = account.cooldown / xp.clip(rules.limits.cooldown_bars, 1.0, None)
-    return xp.concat([xp.stack(single, axis=0), weights, from_best, held, cooldown], axis=0)
+    private = xp.concat([xp.stack(single, axis=0), weights, from_best, held, cooldown], axis=0)
+    return xp.clip(private, -OBSERVATION_LIMIT, OBSERVATION_LIMIT)

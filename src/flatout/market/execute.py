@@ -48,6 +48,7 @@ class Trade(NamedTuple):
 
     units: Array  # signed
     price: Array  # before costs
+    notional: Array  # |units| * price
     cash: Array  # signed cash flow, costs included
 
 
@@ -121,7 +122,7 @@ def reduce(
     cash = side * notional - notional * cost_rate(closing, rates, xp)
     units = -side * closing
     after = account._replace(cash=account.cash + xp.sum(cash, axis=0), units=account.units + units)
-    return after, Trade(units, price, cash)
+    return after, Trade(units, price, notional, cash)
 
 
 def affordable(
@@ -145,14 +146,15 @@ def affordable(
     notional = xp.minimum(opening * price, cap * worth[None] - sizes)
     notional = gate(above_zero(notional, xp), account.cooldown <= 0, xp)
 
+    opening = notional / price
     # A buy needs its price and its costs; a short sale brings cash, which stays locked, and needs its costs only.
-    needed = notional * ((1 + heading) / 2 + cost_rate(closed + notional / price, rates, xp))
+    needed = notional * ((1 + heading) / 2 + cost_rate(closed + opening, rates, xp))
     locked = xp.sum(sizes - values, axis=0) / 2
     cash_share = share_of(account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=0), xp)
     gross_room = limits.gross_limit * worth - xp.sum(sizes, axis=0)
     gross_share = share_of(gross_room, xp.sum(notional, axis=0), xp)
     # Impact falls with size, so the cut order never costs more than its share of `needed`.
-    return feasible(notional / price * xp.minimum(cash_share, gross_share)[None], price, limits, xp)
+    return feasible(opening * xp.minimum(cash_share, gross_share)[None], price, limits, xp)
 
 
 def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
@@ -181,7 +183,7 @@ def grow(
     cash = -heading * notional - notional * cost_rate(closed + opening, rates, xp)
     units = heading * opening
     after = account._replace(cash=account.cash + xp.sum(cash, axis=0), units=account.units + units)
-    return after, Trade(units, price, cash)
+    return after, Trade(units, price, notional, cash)
 
 
 def fill_order(
@@ -208,7 +210,8 @@ def fill_order(
     heading = side * sides(along, xp)
     opening = xp.maximum(along, -along - size)  # at most one of the two is positive
     after, opened = grow(after, opening, heading, closing, price, rates, limits, xp)
-    return after, Trade(closed.units + opened.units, price, closed.cash + opened.cash)
+    both = Trade(closed.units + opened.units, price, closed.notional + opened.notional, closed.cash + opened.cash)
+    return after, both
 
 
 def stop_out(
@@ -223,7 +226,7 @@ def stop_out(
     side = sides(account.units, xp)
     long = side > 0
     level = account.best * (1 - side * limits.trailing_stop)
-    hit = ((xp.where(long, bar.low, bar.high) - level) * side <= 0) & (size > 0)
+    hit = (xp.where(long, bar.low, bar.high) - level) * side <= 0
     price = xp.where((bar.open - level) * side <= 0, bar.open, level)
     closing = gate(reduction(size, room, price, limits, xp), hit, xp)
     after, stopped = reduce(account, side, closing, price, rates, xp)
@@ -267,6 +270,6 @@ def execute(
         account, traded = fill_order(account, wanted, price, room, rates, limits, xp)
         room = room - xp.abs(traded.units)
         account, stopped = stop_out(account, room, bar, rates, limits, xp)
-    notional = xp.sum(xp.abs(traded.units) * traded.price + xp.abs(stopped.units) * stopped.price, axis=0)
+    notional = xp.sum(traded.notional + stopped.notional, axis=0)
     account = account._replace(volume=account.volume * costs.volume_memory + notional)
     return pay_borrow(account, bar.close, costs, xp), Executed(traded, stopped, notional)

@@ -47,48 +47,39 @@ def step(state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, 
 
 def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
     """(account, feature) observations."""
-    market, private = episode.observation_parts(state, tape, shape, rules, jnp)
-    return jnp.concatenate([*market, account_axis_first(private)], axis=-1)
-
-
-def account_axis_first(private: Array) -> Array:
-    """(feature, account) to (account, feature), exactly.
-
-    XLA for CPUs fuses a transposition with all that comes before it and then computes element by element, down the
-    columns; a product with the identity keeps the two apart and saves a quarter of the whole step.
-    """
-    if jax.default_backend() != "cpu":
-        return private.T
-    identity = jnp.eye(private.shape[0], dtype=private.dtype)
-    return jax.lax.dot_general(private, identity, (((0,), (0,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
+    return episode.observe(state, tape, shape, rules, jnp)
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
-    """A function that runs (step, account, action) actions in one compiled scan, waits, and says how many steps that
-    was.
+    """A function that runs (step, account, action) actions in one scan, waits, and says how many steps that was.
 
-    The observation is carried from step to step, so that it must be written each time, as for a policy.
+    Every observation is written, as for a policy that reads it. Its private part is computed at the end of the step
+    before: XLA for CPUs would otherwise fuse its transposition with all that leads to it, and compute that element by
+    element, down the columns.
     """
     tape, rules = upload(market)
-    n_steps, n_envs = actions.shape[:2]
+    shape, (n_steps, n_envs) = market.shape, actions.shape[:2]
     noise = jax.random.uniform(jax.random.key(0), (n_steps, n_envs))
+
+    def start(noise: Array, tape: Tape, rules: Rules) -> Any:
+        state = reset(noise, rules, shape)
+        return state, episode.private_features(state, rules, jnp), observe(state, tape, rules, shape)
 
     @partial(jax.jit, donate_argnums=0)
     def run(carry: Any, inputs: Any, tape: Tape, rules: Rules) -> Any:
         def body(carry: Any, inputs: Any) -> Any:
-            action, noise = inputs
-            state, result = step(carry[0], action, noise, tape, rules, market.shape)
+            (state, private, _), (action, noise) = carry, inputs
+            observation = episode.join(state, private, tape, shape, jnp)
+            state, result = step(state, action, noise, tape, rules, shape)
             outcome = result.outcome
-            return (state, observe(state, tape, rules, market.shape)), (
-                outcome.reward,
-                outcome.terminated,
-                outcome.truncated,
-            )
+            ends = outcome.reward, outcome.terminated, outcome.truncated
+            return (state, episode.private_features(state, rules, jnp), observation), ends
 
         return jax.lax.scan(body, carry, inputs)
 
-    state = jax.jit(reset, static_argnums=2)(noise[0], rules, market.shape)  # eager arrays may share a buffer
-    carry = [(state, observe(state, tape, rules, market.shape))]
+    carry = [
+        jax.jit(start)(noise[0], tape, rules)
+    ]  # compiled: eager arrays may share a buffer, which cannot be donated
     inputs = (jnp.asarray(actions), noise)
 
     def once() -> int:
