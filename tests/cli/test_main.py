@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,8 @@ def test_an_error_that_is_no_refusal_is_not_hidden(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("flatout.cli.main.main", broken)
     with pytest.raises(ZeroDivisionError):
         app()
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert (result.exit_code, result.output.strip()) == (0, f"flatout {version('flatout')}")

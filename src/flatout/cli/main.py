@@ -1,6 +1,7 @@
 """The `flatout` command: puts the verbs together and turns errors into sentences."""
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.markup import escape
 
 from flatout.cli import backtest, bench, config, data, demo, doctor
 from flatout.errors import FlatoutError
+from flatout.run_directory import installed
 
 main = typer.Typer(
     name="flatout",
@@ -16,6 +18,24 @@ main = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def tell_version(asked: bool) -> None:
+    """Print the version and stop."""
+    if asked:
+        typer.echo(f"flatout {installed('flatout')}")
+        raise typer.Exit
+
+
+@main.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Train trading agents flat out, and refuse those that were only lucky."""
+
+
 main.command("demo")(demo.demo)
 main.command("doctor")(doctor.doctor)
 main.command("backtest")(backtest.backtest_command)
