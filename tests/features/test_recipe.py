@@ -153,7 +153,7 @@ def test_saved_recipe_comes_back_bit_for_bit(tmp_path, scaler):
     assert loaded.scaler.statistics.tobytes() == fitted.scaler.statistics.tobytes()
     assert loaded.schema_hash == fitted.schema_hash
     assert loaded.transform(late).tobytes() == fitted.transform(late).tobytes()
-    assert sorted(p.name for p in (tmp_path / "policy").iterdir()) == ["recipe.json", "recipe.safetensors"]
+    assert sorted(p.suffix for p in (tmp_path / "policy").iterdir()) == [".json", ".safetensors"]
 
 
 def test_saving_again_replaces_and_repeats(tmp_path, fitted):
@@ -178,30 +178,47 @@ def test_failed_save_leaves_the_old_files(tmp_path, fitted, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", ["recipe.json", "recipe.safetensors"])
-def test_every_truncation_is_refused(tmp_path, fitted, name):
+def test_killed_between_the_two_files_the_old_recipe_is_still_there(tmp_path, fitted, monkeypatch):
     fitted.save(tmp_path)
-    whole = (tmp_path / name).read_bytes()
+
+    def killed(path, facts):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flatout.features.recipe.write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fit(fitted.recipe, PANEL, np.arange(160, 300)).save(tmp_path)
+    assert FittedRecipe.load(tmp_path).training == fitted.training
+    monkeypatch.undo()
+    fitted.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("which", ["recipe.json", "*.safetensors"])
+def test_every_truncation_is_refused(tmp_path, fitted, which):
+    fitted.save(tmp_path)
+    (path,) = tmp_path.glob(which)
+    whole = path.read_bytes()
     for keep in np.unique(np.linspace(0, len(whole) - 2, 60, dtype=int)):
-        (tmp_path / name).write_bytes(whole[:keep])
+        path.write_bytes(whole[:keep])
         with pytest.raises(RecipeError, match="recipe"):
             FittedRecipe.load(tmp_path)
 
 
 def test_flipped_byte_missing_file_and_foreign_pair_are_refused(tmp_path, fitted):
     fitted.save(tmp_path)
-    tensors = tmp_path / "recipe.safetensors"
+    (tensors,) = tmp_path.glob("*.safetensors")
     damaged = bytearray(tensors.read_bytes())
     damaged[-1] ^= 1
     tensors.write_bytes(damaged)
     with pytest.raises(RecipeError, match=r"damaged or belongs to another recipe\.json"):
         FittedRecipe.load(tmp_path)
     fit(fitted.recipe, PANEL, np.arange(160, 300)).save(tmp_path / "other")
-    tensors.write_bytes((tmp_path / "other" / "recipe.safetensors").read_bytes())
+    (foreign,) = (tmp_path / "other").glob("*.safetensors")
+    tensors.write_bytes(foreign.read_bytes())
     with pytest.raises(RecipeError, match=r"damaged or belongs to another recipe\.json"):
         FittedRecipe.load(tmp_path)
     tensors.unlink()
-    with pytest.raises(RecipeError, match=r"cannot read .*recipe.safetensors: No such file"):
+    with pytest.raises(RecipeError, match=r"cannot read .*safetensors: No such file"):
         FittedRecipe.load(tmp_path)
 
 
@@ -218,7 +235,7 @@ def test_flipped_byte_missing_file_and_foreign_pair_are_refused(tmp_path, fitted
         ({"recipe": {"indicators": ["rsj"]}}, "did you mean 'rsi'"),
         ({"recipe": 3}, "lacks or misstates a field"),
         ({"training": {}}, "lacks or misstates a field"),
-        ({"tensors_sha256": "0" * 64}, "damaged or belongs to another"),
+        ({"tensors_sha256": "0" * 64}, "cannot read"),
     ],
 )
 def test_changed_description_is_refused(tmp_path, fitted, change, message):
@@ -244,6 +261,7 @@ def test_missing_field_and_wrong_json_are_refused(tmp_path, fitted):
 
 def test_tensor_file_is_plain_safetensors(tmp_path, fitted):
     fitted.save(tmp_path)
-    tensors = safetensors.numpy.load_file(tmp_path / "recipe.safetensors")
+    (path,) = tmp_path.glob("*.safetensors")
+    tensors = safetensors.numpy.load_file(path)
     assert list(tensors) == ["statistics"]
     assert tensors["statistics"].shape == (200, 3, 3)

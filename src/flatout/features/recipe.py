@@ -2,7 +2,7 @@
 
 A fitted recipe travels with the policy. It turns bars into features in training, testing and live alike, and
 refuses bars that mean something else: other symbols, another order, another bar size. On disk it is
-`recipe.json` beside `recipe.safetensors`. This file knows nothing about accounts, actions or networks, and it
+`recipe.json` beside `recipe-<hash>.safetensors`. This file knows nothing about accounts, actions or networks, and it
 does not stack the lookback: whoever builds observations gathers rows t, t-1, ...
 """
 
@@ -28,7 +28,7 @@ from flatout.run_directory import write_bytes, write_json
 FORMAT = "flatout.recipe"
 VERSION = 1
 JSON_FILE = "recipe.json"
-TENSOR_FILE = "recipe.safetensors"
+TENSOR_FILES = "recipe-*.safetensors"  # the star is the start of the content's sha256
 
 
 @dataclass(frozen=True)
@@ -105,21 +105,27 @@ class FittedRecipe:
         return scale(self.scaler, known.compute(panel, self.recipe.indicators))
 
     def save(self, folder: Path | str) -> None:
-        """Writes `recipe.safetensors`, then `recipe.json`, which vouches for it; each file appears whole."""
+        """Writes the tensors under a name of their own, then `recipe.json`, which names them: killed at any moment, the
+        folder holds the old recipe or the new one.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = safetensors.numpy.save({"statistics": np.ascontiguousarray(self.scaler.statistics)})
-        write_bytes(folder / TENSOR_FILE, tensors)
-        write_json(folder / JSON_FILE, _description(self, tensors))
+        facts = _description(self, tensors)
+        write_bytes(_tensor_path(folder, facts), tensors)
+        write_json(folder / JSON_FILE, facts)
+        for old in set(folder.glob(TENSOR_FILES)) - {_tensor_path(folder, facts)}:
+            old.unlink()
 
     @classmethod
     def load(cls, folder: Path | str) -> "FittedRecipe":
         """Reads what `save` wrote; refuses damaged files, mismatched pairs and unknown versions."""
         folder = Path(folder)
         facts = _read_description(folder / JSON_FILE)
-        tensors = _read_bytes(folder / TENSOR_FILE)
+        path = _tensor_path(folder, facts)
+        tensors = _read_bytes(path)
         if hashlib.sha256(tensors).hexdigest() != facts.get("tensors_sha256"):
-            raise RecipeError(f"{folder / TENSOR_FILE} is damaged or belongs to another {JSON_FILE}")
+            raise RecipeError(f"{path} is damaged or belongs to another {JSON_FILE}")
         try:
             fitted = _assemble(facts, safetensors.numpy.load(tensors)["statistics"])
         except (KeyError, TypeError, safetensors.SafetensorError) as error:
@@ -207,13 +213,18 @@ def _description(fitted: FittedRecipe, tensors: bytes) -> dict[str, Any]:
     }
 
 
+def _tensor_path(folder: Path, facts: Mapping[str, Any]) -> Path:
+    """Where the tensors are that the description names."""
+    return folder / TENSOR_FILES.replace("*", str(facts.get("tensors_sha256"))[:12])
+
+
 def _assemble(facts: Mapping[str, Any], statistics: NDArray[Any]) -> FittedRecipe:
     recipe = Recipe(**facts["recipe"])
     symbols = tuple(facts["symbols"])
     expected = (len(symbols), len(recipe.indicators))
     if statistics.dtype != np.float64 or statistics.ndim != 3 or statistics.shape[1:] != expected:
         raise RecipeError(
-            f"{TENSOR_FILE} holds {statistics.dtype} {statistics.shape}, "
+            f"{TENSOR_FILES} holds {statistics.dtype} {statistics.shape}, "
             f"not float64 (statistic, {expected[0]}, {expected[1]})"
         )
     scaler = Scaler(recipe.scaler, statistics)
