@@ -74,6 +74,5 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(temporary).unlink(missing_ok=True)  # there only if it was not moved

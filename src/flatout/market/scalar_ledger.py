@@ -59,8 +59,7 @@ class Ledger:
 
     def close_some(self, i: int, size: float, price: float, impact_rate: float, fee: float) -> float:
         """Close up to `size` of position i; returns the size closed."""
-        position = self.positions[i]
-        held = abs(position.units)
+        position, held = self.positions[i], abs(self.positions[i].units)
         size = held if size >= held else self.whole(i, size, price)
         slip = self.slip(i, size, impact_rate)
         if position.units >= 0:
@@ -81,8 +80,7 @@ class Ledger:
             side = -1 if position.units < 0 else 1
             size, along = abs(position.units), wanted[i] * side
             overdue = position.held >= self.rules["max_held_bars"][i]
-            if overdue:
-                along = min(along, -self.rules["forced_share"][i] * size)
+            along = min(along, -self.rules["forced_share"][i] * size) if overdue else along
             along = max(-rooms[i], min(rooms[i], along))
             done = self.close_some(i, min(-along, size), prices[i], rates[i], fee) if along < 0 else 0.0
             if position.units == 0 or (overdue and done > 0):
