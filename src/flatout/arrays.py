@@ -29,7 +29,7 @@ def take_rows(table: Array, index: Array, xp: Namespace) -> Array:
 
 def first_axis_last(array: Array, xp: Namespace) -> Array:
     """(a, ...) to (..., a), for finite values."""
-    if array.ndim == 2 and array_api_compat.is_numpy_array(array):
+    if array.ndim == 2 and isinstance(array, np.ndarray):
         return array.T @ np.eye(array.shape[0], dtype=array.dtype)  # exact, and twice as fast as NumPy's strided copy
     return contiguous(xp.moveaxis(array, 0, -1))
 
@@ -41,9 +41,9 @@ def last_axis_first(array: Array, xp: Namespace) -> Array:
 
 def contiguous(array: Array) -> Array:
     """The same values in memory order, where the library lets one choose: what follows reads them faster."""
-    if array_api_compat.is_numpy_array(array):
+    if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array)
-    return array.contiguous() if array_api_compat.is_torch_array(array) else array
+    return array.contiguous() if hasattr(array, "contiguous") else array  # PyTorch has it, JAX does not
 
 
 def map_leaves(function: Any, tree: T) -> T:

@@ -30,7 +30,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rounds that were asked for; nothing is measured."""
     asked: list[int] = []
 
-    def measure(rounds: int, progress: Callable[[str], None]) -> dict[str, Any]:
+    def measure(rounds: int, compiled: bool, progress: Callable[[str], None]) -> dict[str, Any]:
         asked.append(rounds)
         progress("round 1")
         return RESULT

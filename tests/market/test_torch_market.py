@@ -175,3 +175,16 @@ def test_everything_lives_on_the_device_asked_for() -> None:
     result = found.step(torch.empty(3, 3, device="meta"))
     assert {x.device.type for x in (result.obs, result.reward, result.truncated, result.final_obs)} == {"meta"}
     assert {x.device.type for x in found.state.account} == {"meta"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_the_compiled_step_equals_the_eager_one() -> None:
+    """Twenty bars with restarts; fusing may round differently, no more."""
+    market = biting_market(60, episode_bars=7)
+    eager, fused = TorchMarket(market, 5, seed=1), TorchMarket(market, 5, seed=1, compile=True)
+    for action in torch.rand(20, 5, market.action_size, generator=torch.Generator().manual_seed(0)) * 2 - 1:
+        one, other = eager.step(action), fused.step(action)
+        torch.testing.assert_close(other.obs, one.obs, rtol=0, atol=1e-4)
+        torch.testing.assert_close(other.reward, one.reward, rtol=0, atol=1e-4)
+        assert torch.equal(other.truncated, one.truncated)

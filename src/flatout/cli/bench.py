@@ -20,6 +20,7 @@ def verbs() -> None:
 @app.command()
 def env(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
+    compiled: Annotated[bool, typer.Option("--compile", help="Also TorchMarket fused by torch.compile.")] = False,
     parts: Annotated[bool, typer.Option("--profile", help="Where the time of a NumPy step goes, instead.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -29,7 +30,7 @@ def env(
         return
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        result = measure(rounds, progress=status.update)
+        result = measure(rounds, compiled=compiled, progress=status.update)
     if as_json:
         print_json(result)
     else:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,11 +143,11 @@ def numpy_steps(market: Market, n_envs: int) -> Steps:
     return run
 
 
-def torch_steps(market: Market, n_envs: int) -> Steps:
+def torch_steps(market: Market, n_envs: int, compiled: bool = False) -> Steps:
     """TorchMarket on the best device there is."""
     from flatout.market.torch_market import TorchMarket, best_device
 
-    env = TorchMarket(market, n_envs, device=best_device())
+    env = TorchMarket(market, n_envs, device=best_device(), compile=compiled)
     env.reset()
     actions = env.upload(drawn_actions(market, n_envs))
 
@@ -235,13 +236,21 @@ def duration(part: Callable[[], object], seconds: float = 0.05) -> float:
 
 
 def measure(
-    rounds: int = 5, sizes: tuple[int, ...] = SIZES, progress: Callable[[str], None] = lambda text: None
+    rounds: int = 5,
+    sizes: tuple[int, ...] = SIZES,
+    compiled: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Steps per second of every engine at every size, and the bound of memory bandwidth."""
+    """Steps per second of every engine at every size, and the bound of memory bandwidth.
+
+    `compiled` adds TorchMarket fused by torch.compile, which needs a C++ compiler and a minute for each size.
+    """
     market = bench_market()
-    engines = {"numpy": numpy_steps, "torch": torch_steps, "jax": jax_steps}
+    engines: dict[str, Callable[[Market, int], Steps]] = {"numpy": numpy_steps, "torch": torch_steps, "jax": jax_steps}
+    if compiled:
+        engines["torch_compiled"] = partial(torch_steps, compiled=True)
     if importlib.util.find_spec("torch") is None:  # an extra
-        del engines["torch"]
+        engines = {name: make for name, make in engines.items() if "torch" not in name}
     runs: dict[tuple[str, str], Steps] = {("scalar", ""): scalar_steps(market)}
     for (name, make), size in ((pair, size) for pair in engines.items() for size in sizes):
         progress(f"preparing {name} {size}")

@@ -60,19 +60,17 @@ class Outcome(NamedTuple):
 
 def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array, Array]:
     """First and last bar of an episode from uniform noise in [0, 1): every possible start is equally likely."""
-    possible = segments.stop - segments.length - segments.first
-    possible = xp.clip(possible, 1, None)  # a segment shorter than the episode is used whole
-    upto = xp.cumulative_sum(possible)
-    draw = xp.astype(xp.floor(noise * xp.astype(upto[-1], noise.dtype)), upto.dtype)
-    draw = xp.minimum(draw, upto[-1] - 1)
-    segment = sum(xp.astype(draw >= upto[k], upto.dtype) for k in range(upto.shape[0]))
-    flat = xp.reshape(segment, (-1,))
-    stop, offset = (
-        xp.reshape(xp.take(values, flat, axis=0), segment.shape)
-        for values in (segments.stop, segments.first - (upto - possible))
-    )
-    start = draw + offset
-    return start, xp.minimum(start + segments.length, stop - 1)
+    first, stop = segments.first, segments.stop
+    possible = xp.clip(stop - segments.length - first, 1, None)  # a segment shorter than the episode is used whole
+    total = xp.sum(possible)
+    draw = xp.astype(xp.floor(noise * xp.astype(total, noise.dtype)), total.dtype)
+    draw = xp.minimum(draw, total - 1)
+    start, end = first[0] + draw, stop[0] + xp.zeros_like(draw)
+    for k in range(1, first.shape[0]):
+        before = xp.sum(possible[:k])
+        start = xp.where(draw >= before, first[k] + draw - before, start)
+        end = xp.where(draw >= before, stop[k], end)
+    return start, xp.minimum(start + segments.length, end - 1)
 
 
 def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from flatout.arrays import map_leaves
 from flatout.market import episode
-from flatout.market.episode import Episode, Outcome
+from flatout.market.episode import Episode, Outcome, Shape
 from flatout.market.market import Market
+from flatout.market.rules import Rules
+from flatout.market.tape import Tape
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
@@ -38,8 +40,22 @@ class TorchStep:
         return self.observe(self.arrived)
 
 
+def advance(
+    state: Episode, action: Tensor, noise: Tensor, tape: Tape, rules: Rules, shape: Shape
+) -> tuple[Episode, Episode, Outcome, Tensor]:
+    """One bar and the restarts after it: the states before and after them, what happened, and the observation."""
+    arrived, outcome = episode.step(state, action.T.contiguous(), tape, shape, rules, xp)
+    ended = outcome.terminated | outcome.truncated
+    after = episode.restart(arrived, ended, noise, rules, xp)
+    return arrived, after, outcome, episode.observe(after, tape, shape, rules, xp)
+
+
 class TorchMarket:
-    """`n_envs` accounts in one market on one device."""
+    """`n_envs` accounts in one market on one device.
+
+    With `compile` the step is fused by `torch.compile` at its first call: a minute of waiting, then several times the
+    speed. On a CPU that needs a C++ compiler.
+    """
 
     def __init__(
         self,
@@ -48,12 +64,14 @@ class TorchMarket:
         device: str | Any = "cpu",
         dtype: Any = torch.float32,
         seed: int = 0,
+        compile: bool = False,  # noqa: A002 (PyTorch's own word)
     ) -> None:
         self.market, self.n_envs, self.dtype = market, n_envs, dtype
         self.device = torch.device(device)
         tape, rules = market.arrays(DTYPES[dtype])
         self.tape, self.rules = map_leaves(self.upload, tape), map_leaves(self.upload, rules)
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        self._advance = torch.compile(advance, fullgraph=True, dynamic=False) if compile else advance
         self.state = episode.reset(self._noise(), market.shape, self.rules, xp)
 
     def upload(self, array: Any) -> Tensor:
@@ -63,10 +81,10 @@ class TorchMarket:
     def _noise(self) -> Tensor:
         return torch.rand(self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype)
 
-    def _observe(self, state: Episode) -> Any:
+    def _observe(self, state: Episode) -> Tensor:
         return episode.observe(state, self.tape, self.market.shape, self.rules, xp)
 
-    def reset(self, seed: int | None = None) -> Any:
+    def reset(self, seed: int | None = None) -> Tensor:
         """Restart all accounts; returns the (account, feature) observations."""
         if seed is not None:
             self.generator.manual_seed(seed)
@@ -74,12 +92,11 @@ class TorchMarket:
         return self._observe(self.state)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, action: Any) -> TorchStep:
+    def step(self, action: Tensor) -> TorchStep:
         """One bar for all accounts, from an (account, action) tensor on the market's device."""
-        arrived, outcome = episode.step(self.state, action.T.contiguous(), self.tape, self.market.shape, self.rules, xp)
-        ended = outcome.terminated | outcome.truncated
-        self.state = episode.restart(arrived, ended, self._noise(), self.rules, xp)
-        obs = self._observe(self.state)
+        arrived, self.state, outcome, obs = self._advance(
+            self.state, action, self._noise(), self.tape, self.rules, self.market.shape
+        )
         return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe)
 
 
