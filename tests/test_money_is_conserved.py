@@ -116,8 +116,8 @@ def test_limits_hold_when_orders_fill(case: Case) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(cases(), st.randoms(use_true_random=False))
-def test_permuting_assets_permutes_the_result(case: Case, random: object) -> None:
+@given(cases())
+def test_permuting_assets_permutes_the_result(case: Case) -> None:
     path, costs, limits = case.build()
     order = np.random.default_rng(case.seed).permutation(case.assets)
     shuffled = Path(path.mark[:, order], path.bars[:, :, order], path.orders[:, order])

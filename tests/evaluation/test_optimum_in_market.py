@@ -75,10 +75,13 @@ def test_the_best_plan_of_a_known_path_is_reached(process: SyntheticMarket) -> N
 
 
 def test_nothing_can_be_earned_on_a_random_walk() -> None:
-    """Over many walks buying and holding loses its costs and half the variance, in expected log growth."""
+    """Buying and holding earns half the variance less than nothing, and its costs: the kernel adds no drift."""
     growths = []
     for seed in range(12):
-        history = backtest(market_of(RandomWalk(n_bars=800, seed=seed)), BuyAndHold())
-        growths.append(np.log(history.equity[-1, 0]) / 798)
-    error = np.std(growths) / np.sqrt(len(growths))
-    assert np.mean(growths) < 3 * error
+        walk = RandomWalk(n_bars=800, seed=seed, symbols=("WALK",))
+        history = backtest(market_of(walk), BuyAndHold())
+        growths.append(np.log(history.equity[-1, 0]) / len(history.bars))
+    expected = walk.drift - np.log1p(COST_BPS * 1e-4) / len(history.bars)
+    error = walk.sigma / np.sqrt(len(growths) * len(history.bars))
+    assert expected < 0
+    assert abs(np.mean(growths) - expected) < 3 * error
