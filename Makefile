@@ -30,7 +30,7 @@ bench: $(VENV)/.installed
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
 
-# The demo needs the core only; PyTorch and Stable-Baselines3 come with the tests.
+# The demo needs the core only; PyTorch, Stable-Baselines3 and SBX come with the tests.
 $(VENV)/.installed-demo: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
@@ -38,5 +38,5 @@ $(VENV)/.installed-demo: pyproject.toml
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[torch,sb3,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench,test]"
 	touch $@

@@ -22,6 +22,8 @@ ENVIRONMENT_PREFIX = "FLATOUT__"
 ActionKind = Literal["trade", "weights", "direction_amount"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
+Activation = Literal["tanh", "relu", "silu"]
+DistributionName = Literal["gaussian", "squashed_gaussian"]
 # Strict: `true` is no number, and neither is "5".
 Number = Annotated[float, Field(strict=True)]
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -125,11 +127,43 @@ class FeatureSettings(Model):
     scaler: ScalerName = "quantile"
 
 
+class TrainSettings(Model):
+    """How PPO learns. Marked [shape]: another value is another program; all others are data in one."""
+
+    n_envs: Annotated[AtLeastOne | None, Switchable] = Field(
+        None, description="accounts trading at once [shape]; not given = chosen from memory"
+    )
+    n_steps: AtLeastOne = Field(128, description="bars between two updates [shape]")
+    minibatches: AtLeastOne = Field(4, description="into which a rollout is split [shape]")
+    epochs: AtLeastOne = Field(4, description="passes over a rollout")
+    hidden: Annotated[tuple[AtLeastOne, ...], Field(min_length=1)] = Field(
+        (64, 64), description="widths of the hidden layers of actor and critic [shape]"
+    )
+    activation: Activation = Field("tanh", description="[shape]")
+    distribution: DistributionName = Field("gaussian", description="of actions [shape]")
+    learning_rate: Positive = 3e-4
+    final_rate_share: Share = Field(
+        1.0, description="share of the learning rate at the last update, reached in a straight line; 1 = constant"
+    )
+    gamma: Share = Field(0.99, description="discount per bar")
+    gae_lambda: Share = 0.95
+    clip: Positive = Field(0.2, description="of the probability ratio")
+    value_clip: Annotated[Positive | None, Switchable] = Field(None, description="of the critic's change; off")
+    entropy: NotNegative = Field(0.0, description="weight of the entropy bonus")
+    value: NotNegative = Field(0.5, description="weight of the critic's loss")
+    max_grad_norm: Annotated[Positive | None, Switchable] = Field(0.5, description="of all gradients together")
+    target_kl: Annotated[Positive | None, Switchable] = Field(None, description="epochs stop above 1.5 times this; off")
+    log_std: Number = Field(0.0, description="logarithm of the first standard deviation of actions")
+    normalise_advantage: bool = Field(True, description="per minibatch")
+    normalise_reward: bool = Field(False, description="by the running deviation of discounted returns")
+
+
 class Settings(Model):
     """Everything in flatout.toml."""
 
     market: MarketSettings = MarketSettings()
     features: FeatureSettings = FeatureSettings()
+    train: TrainSettings = TrainSettings()
 
 
 class Resolved(Model):

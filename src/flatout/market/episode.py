@@ -128,13 +128,13 @@ def step(
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
     """What the agent sees, (..., feature): the market of the last `lookback` bars, newest first, then itself."""
-    return join(state, private_features(state, rules, xp), tape, shape, xp)
+    return join(state.t, first_axis_last(private_features(state, rules, xp), xp), tape, shape, xp)
 
 
-def join(state: Episode, private: Array, tape: Tape, shape: Shape, xp: Namespace) -> Array:
-    """The observation of a state whose (feature, ...) private features are known already."""
-    market = [take_rows(tape.features, xp.clip(state.t - lag, 0, None), xp) for lag in range(shape.lookback)]
-    return xp.concat([*market, first_axis_last(private, xp)], axis=-1)
+def join(t: Array, private: Array, tape: Tape, shape: Shape, xp: Namespace) -> Array:
+    """The observation at bars t of accounts whose (..., feature) private features are known already."""
+    market = [take_rows(tape.features, xp.clip(t - lag, 0, None), xp) for lag in range(shape.lookback)]
+    return xp.concat([*market, private], axis=-1)
 
 
 def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:

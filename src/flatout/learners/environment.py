@@ -1,0 +1,73 @@
+"""What the learner asks of an environment: pure functions over a batch, data and rates as arguments.
+
+`data` is shared by all lanes (a market's tape), `rates` belong to a lane (its fees, its fold); a state is a pytree
+whose leaves are of the environment's own making. What the agent sees is made in two steps: `view`, small and private
+to a state, and `observe`, which joins a view with the data. A trajectory may then keep views and observe again later.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+from flatout.arrays import Array
+
+
+class Box(NamedTuple):
+    """Actions in bounds."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Numbers in an action."""
+        return len(self.low)
+
+
+class Discrete(NamedTuple):
+    """One of `size` choices."""
+
+    size: int
+
+
+class Step(NamedTuple):
+    """What a step tells; leaves are (env,)."""
+
+    reward: Array
+    terminated: Array
+    truncated: Array
+    terms: tuple[Array, ...]  # parts of the reward, to be logged
+    arrived: Any  # the state before any restart
+
+
+class Environment(Protocol):
+    """A batch of environments that restart by themselves; hashable, and equal when the programs are."""
+
+    @property
+    def observation_size(self) -> int: ...
+
+    @property
+    def actions(self) -> Box | Discrete: ...
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the reward's parts."""
+        ...
+
+    def draw(self, key: Array, n_steps: int, n_envs: int) -> Any:
+        """Noise for this many steps; leaves are (step, env, ...)."""
+        ...
+
+    def reset(self, noise: Any, data: Any, rates: Any) -> Any:
+        """Fresh states from the noise of one step."""
+        ...
+
+    def view(self, state: Any, data: Any, rates: Any) -> Any:
+        """What must be kept of states to observe them later."""
+        ...
+
+    def observe(self, view: Any, data: Any) -> Array:
+        """(..., feature) observations of views."""
+        ...
+
+    def step(self, state: Any, action: Array, noise: Any, data: Any, rates: Any) -> tuple[Any, Step]:
+        """One step of all; those that end restart at once."""
+        ...

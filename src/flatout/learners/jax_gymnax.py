@@ -1,0 +1,78 @@
+"""Environments in gymnax's convention train as they are: pure `reset_env`, `step_env` and `is_truncated`.
+
+Only that convention is used (one environment, a key, parameters), so that gymnax itself need not be installed.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from flatout.arrays import Array
+from flatout.learners.environment import Box, Discrete, Step
+
+
+class Running(NamedTuple):
+    """A batch of states with their observations."""
+
+    state: Any
+    observation: Array  # (env, feature)
+
+
+class GymnaxEnvironment(NamedTuple):
+    """A batch of environments of one kind; `rates` are gymnax's parameters, `data` is not used."""
+
+    env: Any
+    params: Any  # those that fix the spaces
+
+    @property
+    def observation_size(self) -> int:
+        return int(np.prod(self.env.observation_space(self.params).shape))
+
+    @property
+    def actions(self) -> Box | Discrete:
+        space = self.env.action_space(self.params)
+        if hasattr(space, "n"):
+            return Discrete(int(space.n))
+        bounds = (
+            np.broadcast_to(np.asarray(bound, float), space.shape).reshape(-1) for bound in (space.low, space.high)
+        )
+        low, high = (tuple(bound.tolist()) for bound in bounds)
+        return Box(low, high)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return ()
+
+    def draw(self, key: Array, n_steps: int, n_envs: int) -> Array:
+        return jax.random.split(key, (n_steps, n_envs))
+
+    def reset(self, noise: Array, data: Any, rates: Any) -> Running:
+        observation, state = jax.vmap(lambda key: self.env.reset_env(key, rates))(noise)
+        return Running(state, flat(observation))
+
+    def view(self, state: Running, data: Any, rates: Any) -> Array:
+        return state.observation
+
+    def observe(self, view: Array, data: Any) -> Array:
+        return view
+
+    def step(self, state: Running, action: Array, noise: Array, data: Any, rates: Any) -> tuple[Running, Step]:
+        def one(key: Array, state: Any, action: Array) -> Any:
+            step_key, reset_key = jax.random.split(key)
+            observation, arrived, reward, terminated, _ = self.env.step_env(step_key, state, action, rates)
+            truncated = self.env.is_truncated(arrived, rates) & ~terminated
+            fresh = self.env.reset_env(reset_key, rates)
+            ended = terminated | truncated
+            after = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, (observation, arrived))
+            return after, (observation, arrived), jnp.asarray(reward, jnp.float32), terminated, truncated
+
+        after, arrived, reward, terminated, truncated = jax.vmap(one)(noise, state.state, action)
+        step = Step(reward, terminated, truncated, (), Running(arrived[1], flat(arrived[0])))
+        return Running(after[1], flat(after[0])), step
+
+
+def flat(observation: Array) -> Array:
+    """(env, feature) of observations of any shape."""
+    return jnp.reshape(observation, (observation.shape[0], -1))

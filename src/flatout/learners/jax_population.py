@@ -1,0 +1,206 @@
+"""PPO for a population of agents in one compiled program: rollout, advantages and updates, nothing leaves the device.
+
+Every leaf of state and rates has the lane axis first; `data` is shared. On a GPU the lanes are vmapped; on a CPU core
+they run one after another, each within the cache. The program has no callbacks; it returns one row of metrics per lane.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from flatout.arrays import Array
+from flatout.learners import ppo_math, shuffle
+from flatout.learners.jax_agent import actor_of, critic_of, distribution_of, noise_key
+from flatout.learners.jax_rollout import Episodes, Lanes, rollout, scale_rewards, values_of
+from flatout.learners.ppo_math import Moments
+from flatout.learners.rates import Program, Rates
+from flatout.policies.network import Network
+
+ADAM = optax.scale_by_adam(eps=1e-5)
+METRICS = (
+    "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm", "explained_variance",
+    "learning_rate", "std", "epochs", "reward", "episodes", "episode_return", "episode_length",
+)  # fmt: skip
+UPDATE_METRICS = 7  # the first ones are means over minibatches
+EPISODES = METRICS.index("episodes")  # a total; what follows it are means over those episodes
+KL_TOLERANCE = 1.5
+
+
+class Batch(NamedTuple):
+    """What the loss needs of each transition: (transition, ...)."""
+
+    seen: Any
+    raw: Array
+    log_prob: Array
+    value: Array
+    advantage: Array
+    returns: Array
+
+
+def metric_names(program: Program) -> tuple[str, ...]:
+    """Names of the columns of the metrics."""
+    return METRICS + tuple(f"terms/{name}" for name in program.environment.terms)
+
+
+def init(program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]) -> Lanes:
+    """Fresh lanes, one per network and seed; `rates` has as many."""
+    network = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *networks)
+    return jax.jit(_init, static_argnums=0)(program, data, rates, network, jnp.asarray(seeds, jnp.uint32))
+
+
+def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Array) -> Lanes:
+    env, n_envs = program.environment, program.n_envs
+
+    def one(network: Network, rates: Rates, seed: Array) -> Lanes:
+        noise = env.draw(noise_key(seed, 0, 3), 1, n_envs)
+        state = env.reset(jax.tree.map(lambda x: x[0], noise), data, rates.environment)
+        state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)  # weak types would be compiled a second time
+        zeros = jnp.zeros(n_envs)
+        return Lanes(
+            network=network,
+            optimiser=ADAM.init(network),
+            environment=state,
+            view=env.view(state, data, rates.environment),
+            episodes=Episodes(zeros, zeros, zeros, zeros, zeros),
+            discounted=zeros,
+            moments=Moments(jnp.zeros(()), jnp.ones(()), jnp.asarray(1e-4)),
+            seed=seed,
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    return jax.lax.map(lambda x: one(*x), (network, rates, seeds))
+
+
+def lane(tree: Any, k: int) -> Any:
+    """One lane of a state, of rates or of metrics."""
+    return jax.tree.map(lambda leaf: leaf[k], tree)
+
+
+def chunk_runner(
+    program: Program, one_by_one: bool | None = None
+) -> Callable[[Any, Rates, Lanes], tuple[Lanes, Array]]:
+    """`run_chunk(data, rates, state) -> (state, metrics)`: advances every lane to its `rates.until` updates.
+
+    The state is donated. Metrics are (lane, metric): means over the updates made, 0 where none was; episodes are
+    counted, and their returns and lengths are means over those that ended.
+    """
+    one_by_one = jax.default_backend() == "cpu" if one_by_one is None else one_by_one
+
+    def run_chunk(data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+        advance = partial(_advance, program, data)
+        if one_by_one:
+            return jax.lax.map(lambda x: advance(*x), (rates, state))
+        return jax.vmap(advance)(rates, state)
+
+    return jax.jit(run_chunk, donate_argnums=2)
+
+
+def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+    """One lane to its `until`."""
+    start = state.updates
+    total = jnp.zeros(len(metric_names(program)))
+
+    def going(carry: tuple[Lanes, Array]) -> Array:
+        return carry[0].updates < rates.until
+
+    def body(carry: tuple[Lanes, Array]) -> tuple[Lanes, Array]:
+        state, metrics = _update(program, data, rates, carry[0])
+        return state, carry[1] + metrics
+
+    state, total = jax.lax.while_loop(going, body, (state, total))
+    means = total / jnp.maximum(state.updates - start, 1)
+    episodes = total[EPISODES]
+    per_episode = total[EPISODES + 1 : EPISODES + 3] / jnp.maximum(episodes, 1)
+    return state, jnp.concatenate([means[:EPISODES], episodes[None], per_episode, means[EPISODES + 3 :]])
+
+
+def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+    """One rollout and what is learned from it."""
+    state, steps, terms = rollout(program, data, rates, state)
+    value = values_of(program, data, rates, state.network, steps.seen)
+    log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
+    last = critic_of(program, rates, state.network, program.environment.observe(state.view, data))
+    discounted, moments, reward = scale_rewards(rates, state, steps)
+    after = ppo_math.following_values(value, last, steps.final, steps.terminated, steps.truncated, jnp)
+    ended = steps.terminated | steps.truncated
+    advantage, returns = ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, jnp)
+    batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
+    batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
+    progress = state.updates / jnp.maximum(rates.updates - 1, 1)
+    rate = rates.learning_rate * (1 + progress * (rates.final_rate_share - 1))
+    key = noise_key(state.seed, state.updates, 2)
+    network, optimiser, learned, epochs = _learn(program, data, rates, rate, key, state.network, state.optimiser, batch)
+    finished = state.episodes
+    count = jnp.sum(finished.ended)
+    rest = [
+        ppo_math.explained_variance(batch.value, batch.returns, jnp),
+        rate,
+        jnp.mean(jnp.exp(network.log_std)) if network.log_std.size else 0.0,
+        epochs,
+        jnp.mean(steps.reward),
+        count,
+        jnp.sum(finished.ended_earned),
+        jnp.sum(finished.ended_length),
+    ]
+    metrics = jnp.concatenate([learned, jnp.stack([jnp.asarray(x, jnp.float32) for x in rest]), terms])
+    state = state._replace(
+        network=network, optimiser=optimiser, discounted=discounted, moments=moments, updates=state.updates + 1
+    )
+    return state, metrics
+
+
+def _learn(
+    program: Program, data: Any, rates: Rates, rate: Array, key: Array, network: Network, optimiser: Any, batch: Batch
+) -> tuple[Network, Any, Array, Array]:
+    """Epochs of minibatches until they are done or the policy has moved too far."""
+    count, size = program.minibatches, program.minibatch
+    grad = jax.value_and_grad(partial(_loss, program, data, rates), has_aux=True)
+
+    def minibatch(carry: Any, rows: Array) -> Any:
+        network, optimiser, going, totals, count = carry
+        (loss, figures), gradient = grad(network, _rows(batch, rows))
+        norm = optax.tree.norm(gradient)
+        going = going & (figures[3] <= KL_TOLERANCE * rates.target_kl)
+        gradient = jax.tree.map(lambda g: g * jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6)), gradient)
+        change, moved = ADAM.update(gradient, optimiser)
+        stride = jnp.where(going, -rate, 0.0)
+        network = jax.tree.map(lambda p, c: p + stride * c, network, change)
+        optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
+        return (network, optimiser, going, totals + jnp.stack([*figures, loss, norm]), count + 1), None
+
+    def epoch(carry: Any) -> Any:
+        k, inner = carry
+        noise = jax.random.uniform(jax.random.fold_in(key, k), shuffle.noise_shape(program.rollout))
+        order = shuffle.permutation(noise, program.rollout, jnp.int32, jnp)
+        inner, _ = jax.lax.scan(minibatch, inner, jnp.reshape(order, (count, size)))
+        return k + 1, inner
+
+    def more(carry: Any) -> Array:
+        return (carry[0] < rates.epochs) & carry[1][2]
+
+    start = (network, optimiser, jnp.asarray(True), jnp.zeros(UPDATE_METRICS), jnp.zeros(()))
+    epochs, inner = jax.lax.while_loop(more, epoch, (jnp.zeros((), jnp.int32), start))
+    network, optimiser, _, totals, made = inner
+    return network, optimiser, totals / jnp.maximum(made, 1), epochs
+
+
+def _rows(batch: Batch, rows: Array) -> Batch:
+    """Some transitions of a batch; the rows are known to exist."""
+    return jax.tree.map(lambda x: x.at[rows].get(mode="promise_in_bounds"), batch)
+
+
+def _loss(program: Program, data: Any, rates: Rates, network: Network, batch: Batch) -> tuple[Array, list[Array]]:
+    observation = program.environment.observe(batch.seen, data) if program.index_only else batch.seen
+    policy = actor_of(program, rates, network, observation)
+    value = critic_of(program, rates, network, observation)
+    advantage = jnp.where(rates.normalise_advantage, ppo_math.normalise(batch.advantage, jnp), batch.advantage)
+    surrogate = ppo_math.policy_loss(policy.log_prob(batch.raw, jnp), batch.log_prob, advantage, rates.clip, jnp)
+    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, jnp)
+    entropy = jnp.mean(policy.entropy(batch.raw, jnp))
+    loss = surrogate.loss + rates.value * error - rates.entropy * entropy
+    return loss, [surrogate.loss, error, entropy, surrogate.approx_kl, surrogate.clip_fraction]

@@ -1,0 +1,141 @@
+"""Trajectories: the policy acts in the environment for some steps, and what it earned is counted.
+
+All noise is drawn before the scan. What can be computed for all steps at once (values, log-probabilities) is left to
+the end, where it is one wide product instead of many narrow ones.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from flatout.arrays import Array
+from flatout.learners import ppo_math
+from flatout.learners.environment import Box
+from flatout.learners.jax_agent import actor_of, bounded, critic_of, noise_key, normal
+from flatout.learners.ppo_math import Moments
+from flatout.learners.rates import Program, Rates
+from flatout.policies.network import Network
+
+
+class Episodes(NamedTuple):
+    """What the running episodes have earned so far, and those that ended in this rollout: (env,) each."""
+
+    earned: Array
+    length: Array
+    ended: Array
+    ended_earned: Array
+    ended_length: Array
+
+
+class Transition(NamedTuple):
+    """One step of the rollout; stacked (step, env, ...)."""
+
+    seen: Any  # observation, or the view it can be made from
+    raw: Array
+    head: Array  # the actor's output
+    reward: Array
+    terminated: Array
+    truncated: Array
+    final: Array  # value of the last observation where truncated
+
+
+class Lanes(NamedTuple):
+    """All that changes during training."""
+
+    network: Network
+    optimiser: Any
+    environment: Any
+    view: Any
+    episodes: Episodes
+    discounted: Array  # (env,) running discounted returns, for the scale of rewards
+    moments: Moments  # of those
+    seed: Array
+    updates: Array  # done; with the seed it fixes all noise to come
+
+
+def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Transition, Array]:
+    """`n_steps` steps of all environments; also the mean of each reward term."""
+    env, n_steps, n_envs = program.environment, program.n_steps, program.n_envs
+    network, zeros = state.network, jnp.zeros(n_envs)
+    key = noise_key(state.seed, state.updates, 0)
+    size = (n_steps, n_envs, env.actions.size)
+    noise = normal(key, size) if isinstance(env.actions, Box) else jax.random.uniform(key, size)
+    luck = env.draw(noise_key(state.seed, state.updates, 1), n_steps, n_envs)
+
+    def body(carry: Any, inputs: Any) -> Any:
+        environment, view, episodes, sums = carry
+        noise, luck = inputs
+        observation = env.observe(view, data)
+        policy = actor_of(program, rates, network, observation)
+        raw = policy.sample(noise, jnp)
+        environment, step = env.step(environment, bounded(program, policy, raw), luck, data, rates.environment)
+        transition = Transition(
+            seen=view if program.index_only else observation,
+            raw=raw,
+            head=policy[0],
+            reward=step.reward,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            final=_final_values(program, data, rates, network, step),
+        )
+        sums = tuple(total + term for total, term in zip(sums, step.terms, strict=True))
+        view = env.view(environment, data, rates.environment)
+        return (environment, view, _count(episodes, step), sums), transition
+
+    fresh = state.episodes._replace(ended=zeros, ended_earned=zeros, ended_length=zeros)
+    carry = (state.environment, state.view, fresh, (zeros,) * len(env.terms))
+    (environment, view, episodes, sums), steps = jax.lax.scan(body, carry, (noise, luck))
+    means = jnp.stack([jnp.mean(x) for x in sums]) / n_steps if sums else jnp.zeros(0)
+    return state._replace(environment=environment, view=view, episodes=episodes), steps, means
+
+
+def values_of(program: Program, data: Any, rates: Rates, network: Network, seen: Any) -> Array:
+    """(step, env): what the critic expected; all at once where the observations are there, else step by step."""
+    if not program.index_only:
+        return critic_of(program, rates, network, seen)
+    env = program.environment
+    return jax.lax.map(lambda view: critic_of(program, rates, network, env.observe(view, data)), seen)
+
+
+def _final_values(program: Program, data: Any, rates: Rates, network: Network, step: Any) -> Array:
+    """The critic's view of the last observations; computed only when an episode was truncated."""
+    env = program.environment
+
+    def look(arrived: Any) -> Array:
+        return critic_of(program, rates, network, env.observe(env.view(arrived, data, rates.environment), data))
+
+    return jax.lax.cond(jnp.any(step.truncated), look, lambda _: jnp.zeros_like(step.reward), step.arrived)
+
+
+def _count(episodes: Episodes, step: Any) -> Episodes:
+    ended = jnp.asarray(step.terminated | step.truncated, jnp.float32)
+    earned, length = episodes.earned + step.reward, episodes.length + 1
+    return Episodes(
+        earned * (1 - ended),
+        length * (1 - ended),
+        episodes.ended + ended,
+        episodes.ended_earned + ended * earned,
+        episodes.ended_length + ended * length,
+    )
+
+
+def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array, Moments, Array]:
+    """Rewards in units of the running deviation of discounted returns, if asked for."""
+
+    def body(carry: Any, step: Any) -> Any:
+        discounted, moments = carry
+        reward, ended = step
+        discounted = discounted * rates.gamma + reward
+        moments = ppo_math.merge_moments(moments, discounted, jnp)
+        return (jnp.where(ended, 0.0, discounted), moments), ppo_math.scaled_reward(reward, moments, jnp)
+
+    def scaled(_: None) -> Any:
+        ends = steps.terminated | steps.truncated
+        (discounted, moments), reward = jax.lax.scan(body, (state.discounted, state.moments), (steps.reward, ends))
+        return discounted, moments, reward
+
+    def plain(_: None) -> Any:
+        return state.discounted, state.moments, steps.reward
+
+    return jax.lax.cond(rates.normalise_reward, scaled, plain, None)

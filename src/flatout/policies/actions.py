@@ -1,0 +1,107 @@
+"""Distributions over actions: sample from given noise, log-probability, entropy, mode.
+
+An action here is what the distribution drew (`raw`), before it is brought into the environment's bounds: PPO needs the
+probability of what was drawn. `bounded` turns it into what the environment gets. Noise is an argument: standard normal
+for Gaussians, uniform in (0, 1) for categoricals.
+"""
+
+import math
+from typing import NamedTuple
+
+from flatout.arrays import Array, Namespace
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+MASKED = -1e9  # a logit that is never drawn, yet finite: -inf would make NaN gradients
+LEAST_NOISE = 1e-7
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions; the environment clips what leaves its bounds."""
+
+    mean: Array  # (..., action)
+    log_std: Array  # (action,)
+
+    def sample(self, noise: Array, xp: Namespace) -> Array:
+        return self.mean + xp.exp(self.log_std) * noise
+
+    def log_prob(self, raw: Array, xp: Namespace) -> Array:
+        scaled = (raw - self.mean) * xp.exp(-self.log_std)
+        return -xp.sum(0.5 * scaled * scaled + self.log_std + HALF_LOG_TWO_PI, axis=-1)
+
+    def entropy(self, raw: Array, xp: Namespace) -> Array:
+        one = xp.sum(self.log_std + (0.5 + HALF_LOG_TWO_PI))
+        return one + xp.zeros_like(self.mean[..., 0])
+
+    def mode(self, xp: Namespace) -> Array:
+        return self.mean
+
+    @staticmethod
+    def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
+        return xp.minimum(xp.maximum(raw, low), high)
+
+
+class SquashedGaussian(NamedTuple):
+    """A normal variable through tanh, stretched over the bounds."""
+
+    mean: Array
+    log_std: Array
+
+    def sample(self, noise: Array, xp: Namespace) -> Array:
+        return Gaussian(*self).sample(noise, xp)
+
+    def log_prob(self, raw: Array, xp: Namespace) -> Array:
+        """Of tanh(raw); its derivative is 1 - tanh^2 = 4 / (e^x + e^-x)^2, here without overflow."""
+        size = xp.abs(raw)
+        log_slope = 2 * (math.log(2) - size - xp.log1p(xp.exp(-2 * size)))
+        return Gaussian(*self).log_prob(raw, xp) - xp.sum(log_slope, axis=-1)
+
+    def entropy(self, raw: Array, xp: Namespace) -> Array:
+        """There is no closed form: the estimate from what was drawn."""
+        return -self.log_prob(raw, xp)
+
+    def mode(self, xp: Namespace) -> Array:
+        return self.mean
+
+    @staticmethod
+    def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
+        return low + (high - low) * (0.5 * xp.tanh(raw) + 0.5)
+
+
+class Categorical(NamedTuple):
+    """One of several choices; `raw` is its index."""
+
+    logits: Array  # (..., choice)
+
+    def sample(self, noise: Array, xp: Namespace) -> Array:
+        """The largest of the logits plus Gumbel noise."""
+        uniform = xp.clip(noise, LEAST_NOISE, 1 - LEAST_NOISE)
+        return xp.argmax(self.logits - xp.log(-xp.log(uniform)), axis=-1)
+
+    def log_probs(self, xp: Namespace) -> Array:
+        """Of every choice: (..., choice)."""
+        shifted = self.logits - xp.max(self.logits, axis=-1, keepdims=True)
+        return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+    def log_prob(self, raw: Array, xp: Namespace) -> Array:
+        choices = xp.arange(self.logits.shape[-1], dtype=raw.dtype)
+        chosen = xp.astype(raw[..., None] == choices, self.logits.dtype)
+        return xp.sum(self.log_probs(xp) * chosen, axis=-1)
+
+    def entropy(self, raw: Array, xp: Namespace) -> Array:
+        log_probs = self.log_probs(xp)
+        return -xp.sum(xp.exp(log_probs) * log_probs, axis=-1)
+
+    def mode(self, xp: Namespace) -> Array:
+        return xp.argmax(self.logits, axis=-1)
+
+    @staticmethod
+    def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
+        return raw
+
+
+def masked(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
+    """The categorical over the allowed choices, at least one of which there must be."""
+    return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))
+
+
+Distribution = Gaussian | SquashedGaussian | Categorical
