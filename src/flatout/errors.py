@@ -3,6 +3,7 @@
 FlatoutError (ValueError)
 ├── BarsError        a file or table of bars was refused: file, symbol, row, reason
 ├── RecipeError      features that cannot be computed, fitted, saved or loaded as asked
+├── BundleError      a saved policy that is damaged, or made for other bars, features, actions or fills
 ├── RulesError       costs, limits, rewards or episodes that contradict each other
 ├── SettingsError    an unknown key or a bad value in flatout.toml, the environment or --set
 └── RunError         a run directory that cannot be written or read
@@ -19,6 +20,10 @@ class BarsError(FlatoutError):
 
 class RecipeError(FlatoutError):
     """Features cannot be computed, fitted, saved or loaded as asked."""
+
+
+class BundleError(FlatoutError):
+    """A policy cannot be saved, loaded or used as asked."""
 
 
 class RulesError(FlatoutError):

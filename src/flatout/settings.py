@@ -174,11 +174,18 @@ class Resolved(Model):
 
 
 def load_settings(
-    path: Path | None = None, overrides: Iterable[str] = (), environment: Mapping[str, str] | None = None
+    path: Path | None = None,
+    overrides: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+    base: Mapping[str, Any] | None = None,
+    base_source: str = "base",
 ) -> Resolved:
-    """Read and merge all sources; `overrides` are `a.b=c` texts."""
+    """Read and merge all sources; `overrides` are `a.b=c` texts. `base` stands over the defaults and under all else: a
+    saved policy brings its own market.
+    """
     origin: dict[str, str] = {}
     merged: dict[str, Any] = {}
+    merge(merged, base or {}, base_source, origin)
     if path is not None:
         merge(merged, read_toml(path), str(path), origin)
     for name, text in sorted((os.environ if environment is None else environment).items()):

@@ -21,6 +21,7 @@ from flatout.cli.options import Config, Json, Out, Seed, Set, print_json, progre
 from flatout.errors import RulesError
 from flatout.evaluation.backtest import Comparison, History, compare
 from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
+from flatout.evaluation.learned import Learned, bars_of_training, load_policy
 from flatout.evaluation.ledger import write_ledger
 from flatout.evaluation.picture import draw_equity, write_picture
 from flatout.market.market import build_market
@@ -41,13 +42,19 @@ SHOWN = {
 }
 
 
+POLICY_HELP = (
+    f"One of: {', '.join(BASELINES)}; or the folder of a saved policy. A saved policy brings its own features and its "
+    "own market settings; --config, FLATOUT__ variables and --set change the latter, but neither action nor fill."
+)
+
+
 def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
     """The market of the demo: a random walk of five assets, on which nothing can be earned."""
     return RandomWalk(n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")).panel()
 
 
 def backtest_command(
-    policy: Annotated[str, typer.Option("--policy", help="One of: " + ", ".join(BASELINES))] = "equal_weight",
+    policy: Annotated[str, typer.Option("--policy", help=POLICY_HELP)] = "equal_weight",
     bars: Annotated[
         Path | None, typer.Option("--bars", help="Bars: CSV, Parquet, Feather or a folder; else built in.")
     ] = None,
@@ -62,14 +69,15 @@ def backtest_command(
     as_json: Json = False,
 ) -> None:
     """Backtest a policy; prints its figures and writes a ledger (CSV), metrics (JSON) and an equity picture (HTML)."""
-    resolved = load_settings(config, overrides or ())
+    chosen = find_policy(policy, seed)
+    own = chosen.bundle.as_settings() if isinstance(chosen, Learned) else {}
+    resolved = load_settings(config, overrides or (), base=own, base_source=f"the policy {policy}")
     panel = read_bars(bars, symbols=split(symbols)) if bars else built_in_market(seed=seed)
     if bar:
         panel = resample(panel, bar)
     source = str(bars) if bars else "built-in random walk"
-    report = run_backtest(
-        find_policy(policy, seed), policy, panel, source, resolved, out, seed, (since, until), quiet=as_json
-    )
+    name = chosen.name if isinstance(chosen, Learned) else policy
+    report = run_backtest(chosen, name, panel, source, resolved, out, seed, (since, until), quiet=as_json)
     if as_json:
         print_json(report)
     else:
@@ -77,14 +85,17 @@ def backtest_command(
 
 
 def find_policy(name: str, seed: int) -> Policy:
-    """The baseline of this name."""
+    """The baseline of this name, or the policy saved in this folder."""
     if name == "random":
         return RandomTrader(seed=seed)
-    if name not in BASELINES:
-        near = difflib.get_close_matches(name, BASELINES, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise RulesError(f"there is no policy {name!r}: choose one of {', '.join(BASELINES)}{hint}")
-    return BASELINES[name]
+    if name in BASELINES:
+        return BASELINES[name]
+    if Path(name).is_dir():
+        return load_policy(name)
+    near = difflib.get_close_matches(name, BASELINES, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(BASELINES)
+    raise RulesError(f"there is no policy {name!r}: choose one of {known}, or give the folder of a saved one{hint}")
 
 
 def rows_between(panel: Panel, since: str | None, until: str | None, warm: int) -> tuple[int, int]:
@@ -115,13 +126,16 @@ def run_backtest(
 ) -> dict[str, Any]:  # fmt: skip
     """Run the comparison, write the run's files and return the report."""
     runs_folder(out)
-    market = build_market(panel, resolved.settings)
+    settings = resolved.settings.market
+    if isinstance(policy, Learned):
+        market = policy.bundle.market(panel, settings, resolved.settings.features)
+    else:
+        market = build_market(panel, resolved.settings)
     first, stop = rows_between(panel, *period, market.fitted.recipe.warmup)
     others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
     with progress_bar(quiet) as progress:
         task = progress.add_task("backtest", total=2 * max(stop - first - 1, 0))
         comparison = compare(market, policy, others, first, stop, seed=seed, progress=lambda _: progress.advance(task))
-    settings = resolved.settings.market
     run = create_run(
         out, f"backtest-{name}", resolved, {"source": source, "fingerprint": panel.fingerprint, "seed": seed}
     )
@@ -142,9 +156,24 @@ def run_backtest(
         "fills": rows,
         "run": str(run),
     }
+    if isinstance(policy, Learned):
+        report["bundle"] = about_bundle(policy, panel, first, stop)
     write_json(run / "metrics.json", report)
     write_picture(run / "equity.html", draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}"))
     return report
+
+
+def about_bundle(policy: Learned, panel: Panel, first: int, stop: int) -> dict[str, Any]:
+    """Where a learned policy comes from, and how many of the bars traded here it may have learnt by heart."""
+    training = policy.bundle.recipe.training
+    return {
+        "folder": str(policy.folder),
+        "schema_hash": policy.bundle.schema_hash,
+        "notes": dict(policy.bundle.notes),
+        "trained_from": training.first_time,
+        "trained_to": training.last_time,
+        "bars_of_training": bars_of_training(policy.bundle, panel, first, stop),
+    }
 
 
 def assumptions(settings: MarketSettings) -> str:
@@ -188,11 +217,17 @@ def show(report: dict[str, Any], console: Console) -> None:
     """The report for people."""
     period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
     symbols = escape(", ".join(report["symbols"]))
-    console.print(f"[bold]{report['policy']}[/] on {escape(report['source'])}: {symbols}; {period}")
+    console.print(f"[bold]{escape(report['policy'])}[/] on {escape(report['source'])}: {symbols}; {period}")
     console.print(report["assumptions"], highlight=False)
+    if learned := report.get("bundle"):
+        console.print(
+            f"trained on {learned['trained_from'][:16]} to {learned['trained_to'][:16]}; "
+            f"{learned['bars_of_training']} of the bars traded here lie between",
+            highlight=False,
+        )
     table = Table("")
     for name in report["metrics"]:
-        table.add_column(name, justify="right", style="bold" if name == report["policy"] else None)
+        table.add_column(escape(name), justify="right", style="bold" if name == report["policy"] else None)
     for key, (title, form) in SHOWN.items():
         figures = [metrics[key] for metrics in report["metrics"].values()]
         table.add_row(title, *("–" if figure is None else form.format(figure) for figure in figures))

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from flatout.cli.options import Json, print_json
 from flatout.evaluation.speed import measure, profile
+from flatout.evaluation.training_speed import WIDTHS, measure_training
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
 
@@ -35,6 +36,51 @@ def env(
         print_json(result)
     else:
         show(result)
+
+
+@app.command("train")
+def train_speed(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 3,
+    widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="Only this width of the networks.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Steps per second of training, learning included: one agent, 24 agents, Stable-Baselines3, SBX; share of the
+    machine's peak.
+    """
+    console = Console(stderr=True)
+    with console.status("measuring") as status:
+        result = measure_training(rounds, tuple(widths or WIDTHS), progress=status.update)
+    if as_json:
+        print_json(result)
+    else:
+        show_training(result)
+
+
+def show_training(result: dict[str, Any]) -> None:
+    """The figures of training as a table."""
+    widths = list(result["flatout_single"])
+    table = Table("steps/s, learning included", *(f"width {width}" for width in widths))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in (
+        "flatout_single",
+        "flatout_population",
+        "flatout_one_worker",
+        "sb3_loop12",
+        "sb3_fast64",
+        "sbx_fast64",
+    ):
+        if name in result:
+            table.add_row(name, *(f"{result[name][width]:,}" for width in widths))
+        else:
+            table.add_row(name, *("not installed: pip install flatout[bench]" for _ in widths))
+    table.add_section()
+    for name, row in result.items():
+        if "_over_" in name or name in ("mfu", "workers_speedup"):
+            table.add_row(name, *(f"{row[width]}" for width in widths))
+    console = Console()
+    console.print(table)
+    console.print(f"peak {result['peak_gflops']} GFLOP/s; {result['workload']}", highlight=False)
 
 
 def show(result: dict[str, Any]) -> None:

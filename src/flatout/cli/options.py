@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typer.core import TyperCommand
 
 Config = Annotated[Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")]
@@ -25,3 +26,21 @@ def progress_bar(quiet: bool = False) -> Progress:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+
+
+class SpaceSeparated(TyperCommand):
+    """A command whose list options take several values at once: `--symbols A B` for `--symbols A --symbols B`."""
+
+    lists: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option's name before each of its values."""
+        spread: list[str] = []
+        current: str | None = None
+        for arg in args:
+            if arg.startswith("-"):
+                current = arg if arg in self.lists else None
+                spread += [] if current else [arg]
+            else:
+                spread += [current, arg] if current else [arg]
+        return super().parse_args(ctx, spread)

@@ -1,24 +1,26 @@
 """What policies would have earned: the market kernel, bar by bar, in double precision, for many accounts at once.
 
-The same `episode.step` that trains an agent runs the backtest. Flat at the first bar; the last bar's equity is
-marked, not sold.
+The same functions of `market/episode.py` that train an agent run the backtest. Flat at the first bar; the last bar's
+equity is marked, not sold.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flatout.errors import RulesError
-from flatout.evaluation.baselines import Floats, Moment, Policy, RandomTrader
+from flatout.evaluation.accounts import Accounts, Floats, known_tape
+from flatout.evaluation.baselines import Moment, Policy, RandomTrader
 from flatout.evaluation.metrics import summarise
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome
 from flatout.market.execute import trade_cost
 from flatout.market.market import Market
 from flatout.market.rewards import LEAST_EQUITY
+from flatout.market.tape import meet
 
 Progress = Callable[[int], None]
 CALIBRATION_PACES = np.linspace(0.0, 1.0, 17)
@@ -70,16 +72,20 @@ class Fills(NamedTuple):
     equity: float
 
 
-def trading_market(market: Market) -> Market:
-    """The same market with orders given as shares of the equity, as baselines give them."""
-    limits = market.rules.limits._replace(trade_size=np.asarray(1.0))
-    return Market(
-        market.panel,
-        market.fitted,
-        market.tape,
-        market.rules._replace(limits=limits),
-        market.shape._replace(action="trade"),
-    )
+@runtime_checkable
+class InMoney(Protocol):
+    """A policy that says itself which money it orders: as shares of the equity its orders would lose their last digit,
+    and that digit may decide whether a position is closed whole.
+    """
+
+    def money(self, moment: Moment) -> Floats: ...
+
+
+def in_money(policy: Policy, moment: Moment) -> Floats:
+    """A policy's (account, asset) order in money."""
+    if isinstance(policy, InMoney):
+        return policy.money(moment)
+    return moment.driven().order_shares(policy(moment))
 
 
 def backtest(
@@ -96,15 +102,15 @@ def backtest(
     A ruined account stops trading and keeps what it has. `record_fills` keeps the trades of the first account.
     """
     first, stop = decision_range(market, first, stop)
-    trading = trading_market(market).between(first, stop)
-    tape, rules = trading.arrays(np.float64)
-    state = episode.reset(np.zeros(accounts), trading.shape, rules, np)
+    tape, rules = market.between(first, stop).arrays(np.float64)
+    state = episode.reset(np.zeros(accounts), market.shape, rules, np)
     alive = np.ones(accounts, bool)
     equity, bars, fills = [state.marks.equity], [], []
     for t in range(first, stop - 1):
-        order = policy(moment_of(market, state, t, t - first))
-        before = state
-        state, outcome = episode.step(state, order.T, tape, trading.shape, rules, np)
+        met, before = meet(tape, state.t, np), state
+        seen = Accounts(state, met.mark, known_tape(tape, t), rules, market.shape, market.fitted)
+        order = in_money(policy, moment_of(market, seen, t, t - first))
+        state, outcome = episode.trade(state, order.T, met, market.shape.fill, rules, np)
         equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
         bars.append(np.where(alive, per_bar(before, state, outcome), 0.0))
         if record_fills and alive[0]:
@@ -134,11 +140,11 @@ def decision_range(market: Market, first: int | None, stop: int | None) -> tuple
     return first, stop
 
 
-def moment_of(market: Market, state: Episode, t: int, age: int) -> Moment:
+def moment_of(market: Market, accounts: Accounts, t: int, age: int) -> Moment:
     """What is known at the close of bar t; later bars are not in it."""
-    panel = market.panel
+    panel, state = market.panel, accounts.state
     weights = state.account.units * state.close / state.marks.equity
-    return Moment(age, panel.close[: t + 1], weights.T, panel.bar_seconds)
+    return Moment(age, panel.close[: t + 1], weights.T, panel.bar_seconds, accounts)
 
 
 def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
@@ -160,9 +166,23 @@ class SideBySide:
     sizes: tuple[int, ...]  # accounts per policy
 
     def __call__(self, moment: Moment) -> Floats:
-        ends = np.cumsum(self.sizes)[:-1]
-        shares = np.split(moment.weights, ends)
-        return np.concatenate([p(moment._replace(weights=w)) for p, w in zip(self.policies, shares, strict=True)])
+        return np.concatenate([policy(own) for policy, own in self.split(moment)])
+
+    def money(self, moment: Moment) -> Floats:
+        """The orders of all, in money."""
+        return np.concatenate([in_money(policy, own) for policy, own in self.split(moment)])
+
+    def split(self, moment: Moment) -> list[tuple[Policy, Moment]]:
+        """Each policy with the moment of its own accounts."""
+        ends = np.cumsum(self.sizes)
+        parts = [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
+        return [(policy, part_of(moment, part)) for policy, part in zip(self.policies, parts, strict=True)]
+
+
+def part_of(moment: Moment, chosen: slice) -> Moment:
+    """The same moment for some of the accounts."""
+    accounts = moment.accounts and moment.accounts.part(chosen)
+    return moment._replace(weights=moment.weights[chosen], accounts=accounts)
 
 
 class Comparison(NamedTuple):

@@ -12,17 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.bars.panel import DAY
-
-Floats = NDArray[np.float64]
+from flatout.errors import RulesError
+from flatout.evaluation.accounts import Accounts, Floats
 
 
 class Moment(NamedTuple):
-    """What a baseline may know when it decides."""
+    """What a policy may know when it decides."""
 
     age: int  # bars since the backtest's first decision
     closes: Floats  # (time, asset) up to and including now; NaN before a symbol's first bar
     weights: Floats  # (account, asset) current weights
     bar_seconds: int
+    accounts: Accounts | None = None  # the same accounts as the market keeps them; every backtest gives them
+
+    def driven(self) -> Accounts:
+        """The accounts, by policies that cannot do without."""
+        if self.accounts is None:
+            raise RulesError(
+                "this policy must see the accounts it drives: run it by backtest(), or set Moment.accounts"
+            )
+        return self.accounts
 
 
 class Policy(Protocol):

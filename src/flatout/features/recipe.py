@@ -94,14 +94,18 @@ class FittedRecipe:
         }
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
-    def transform(self, panel: Panel) -> NDArray[np.float32]:
-        """Scaled features of a panel, (time, asset, feature); 0 where an indicator has no value."""
+    def check(self, panel: Panel) -> None:
+        """Refuse bars of other symbols, in another order or of another size."""
         _check_symbols(self.symbols, panel.symbols)
         if panel.bar_seconds != self.bar_seconds:
             raise RecipeError(
                 f"fitted on bars of {self.bar_seconds} s, given bars of {panel.bar_seconds} s; "
                 "resample the bars or fit a recipe on the new size"
             )
+
+    def transform(self, panel: Panel) -> NDArray[np.float32]:
+        """Scaled features of a panel, (time, asset, feature); 0 where an indicator has no value."""
+        self.check(panel)
         return scale(self.scaler, known.compute(panel, self.recipe.indicators))
 
     def save(self, folder: Path | str) -> None:

@@ -45,6 +45,11 @@ class Environment(Protocol):
     def observation_size(self) -> int: ...
 
     @property
+    def view_size(self) -> int:
+        """Numbers in a view."""
+        ...
+
+    @property
     def actions(self) -> Box | Discrete: ...
 
     @property

@@ -31,6 +31,10 @@ class GymnaxEnvironment(NamedTuple):
         return int(np.prod(self.env.observation_space(self.params).shape))
 
     @property
+    def view_size(self) -> int:
+        return self.observation_size
+
+    @property
     def actions(self) -> Box | Discrete:
         space = self.env.action_space(self.params)
         if hasattr(space, "n"):

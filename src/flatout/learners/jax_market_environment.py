@@ -31,6 +31,11 @@ class MarketEnvironment(NamedTuple):
         return self.shape.observation_size
 
     @property
+    def view_size(self) -> int:
+        shape = self.shape
+        return 1 + shape.observation_size - shape.lookback * shape.n_assets * shape.n_features
+
+    @property
     def actions(self) -> Box:
         size = action_size(self.shape.action, self.shape.n_assets)
         return Box((-1.0,) * size, (1.0,) * size)

@@ -4,7 +4,7 @@ Every leaf of state and rates has the lane axis first; `data` is shared. On a GP
 they run one after another, each within the cache. The program has no callbacks; it returns one row of metrics per lane.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,16 +18,10 @@ from flatout.learners import ppo_math, shuffle
 from flatout.learners.jax_agent import actor_of, critic_of, distribution_of, noise_key
 from flatout.learners.jax_rollout import Episodes, Lanes, rollout, scale_rewards, values_of
 from flatout.learners.ppo_math import Moments
-from flatout.learners.rates import Program, Rates
+from flatout.learners.rates import EPISODES, UPDATE_METRICS, Program, Rates, metric_names
 from flatout.policies.network import Network
 
 ADAM = optax.scale_by_adam(eps=1e-5)
-METRICS = (
-    "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm", "explained_variance",
-    "learning_rate", "std", "epochs", "reward", "episodes", "episode_return", "episode_length",
-)  # fmt: skip
-UPDATE_METRICS = 7  # the first ones are means over minibatches
-EPISODES = METRICS.index("episodes")  # a total; what follows it are means over those episodes
 KL_TOLERANCE = 1.5
 
 
@@ -40,11 +34,6 @@ class Batch(NamedTuple):
     value: Array
     advantage: Array
     returns: Array
-
-
-def metric_names(program: Program) -> tuple[str, ...]:
-    """Names of the columns of the metrics."""
-    return METRICS + tuple(f"terms/{name}" for name in program.environment.terms)
 
 
 def init(program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]) -> Lanes:
@@ -81,10 +70,8 @@ def lane(tree: Any, k: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[k], tree)
 
 
-def chunk_runner(
-    program: Program, one_by_one: bool | None = None
-) -> Callable[[Any, Rates, Lanes], tuple[Lanes, Array]]:
-    """`run_chunk(data, rates, state) -> (state, metrics)`: advances every lane to its `rates.until` updates.
+def chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
+    """`run_chunk(data, rates, state) -> (state, metrics)`, jitted: advances every lane to its `rates.until` updates.
 
     The state is donated. Metrics are (lane, metric): means over the updates made, 0 where none was; episodes are
     counted, and their returns and lengths are means over those that ended.

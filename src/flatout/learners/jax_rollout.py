@@ -91,11 +91,14 @@ def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
 
 
 def values_of(program: Program, data: Any, rates: Rates, network: Network, seen: Any) -> Array:
-    """(step, env): what the critic expected; all at once where the observations are there, else step by step."""
-    if not program.index_only:
-        return critic_of(program, rates, network, seen)
-    env = program.environment
-    return jax.lax.map(lambda view: critic_of(program, rates, network, env.observe(view, data)), seen)
+    """(step, env): what the critic expected, in blocks of a minibatch, which bounds the memory that it takes."""
+    blocks = jax.tree.map(lambda x: jnp.reshape(x, (program.minibatches, program.minibatch, *x.shape[2:])), seen)
+
+    def one(seen: Any) -> Array:
+        observation = program.environment.observe(seen, data) if program.index_only else seen
+        return critic_of(program, rates, network, observation)
+
+    return jnp.reshape(jax.lax.map(one, blocks), (program.n_steps, program.n_envs))
 
 
 def _final_values(program: Program, data: Any, rates: Rates, network: Network, step: Any) -> Array:

@@ -14,7 +14,12 @@ from flatout.market.rules import OFF
 from flatout.policies.network import Sizes
 from flatout.settings import Activation, DistributionName, TrainSettings
 
-Distribution = DistributionName  # of continuous actions; discrete ones are categorical
+METRICS = (
+    "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm", "explained_variance",
+    "learning_rate", "std", "epochs", "reward", "episodes", "episode_return", "episode_length",
+)  # fmt: skip
+UPDATE_METRICS = 7  # the first ones are means over minibatches
+EPISODES = METRICS.index("episodes")  # a total; what follows it are means over those episodes
 
 
 class Program(NamedTuple):
@@ -26,7 +31,7 @@ class Program(NamedTuple):
     minibatches: int
     hidden: tuple[int, ...]
     activation: Activation
-    distribution: Distribution
+    distribution: DistributionName  # of continuous actions; discrete ones are categorical
     gated: bool = False  # lanes differ in depth
     index_only: bool = False  # trajectories keep views and observe again, which saves memory and costs time
 
@@ -109,3 +114,8 @@ def rates_of(settings: TrainSettings, updates: int, environment: Any, gates: Arr
         until=np.asarray(updates, np.int32),
         environment=environment,
     )
+
+
+def metric_names(program: Program) -> tuple[str, ...]:
+    """Names of the columns of the metrics."""
+    return METRICS + tuple(f"terms/{name}" for name in program.environment.terms)

@@ -13,7 +13,7 @@ from flatout.market.execute import Executed, execute, fee_rate, gate
 from flatout.market.orders import order_from
 from flatout.market.rewards import LEAST_EQUITY, Marks, RewardTerms, first_marks, reward_terms, weighted
 from flatout.market.rules import Rules, Segments
-from flatout.market.tape import Tape, meet
+from flatout.market.tape import Meeting, Tape, meet
 from flatout.settings import ActionKind, Fill
 
 # What the agent sees of its own account: all that the rules and rewards depend on, so that the state is Markov.
@@ -115,9 +115,17 @@ def step(
     state: Episode, action: Array, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
 ) -> tuple[Episode, Outcome]:
     """One bar: the (action, ...) order made at the close of bar t meets bar t + 1. No restart happens here."""
-    mark, bar, benchmark = meet(tape, state.t, xp)
-    order = order_from(shape.action, action, state.account, state.marks.equity, mark, rules.limits, xp)
-    account, executed = execute(state.account, order, mark, bar, rules.costs, rules.limits, shape.fill, xp)
+    met = meet(tape, state.t, xp)
+    order = order_from(shape.action, action, state.account, state.marks.equity, met.mark, rules.limits, xp)
+    return trade(state, order, met, shape.fill, rules, xp)
+
+
+def trade(
+    state: Episode, order: Array, met: Meeting, fill: Fill, rules: Rules, xp: Namespace
+) -> tuple[Episode, Outcome]:
+    """The same bar for an (asset, ...) order in money, whatever it was made from."""
+    mark, bar, benchmark = met
+    account, executed = execute(state.account, order, mark, bar, rules.costs, rules.limits, fill, xp)
     worth, values = equity(account, bar.close, xp), account.units * bar.close
     marks, terms = reward_terms(state.marks, worth, values, executed.notional, benchmark, rules.reward, xp)
     arrived = Episode(account, marks, bar.close, state.t + 1, state.last)

@@ -5,6 +5,7 @@ meet. The last one has no next bar and is never traded. Prices before a symbol's
 writes 1 there, and zero volume keeps the account from ever owning such an asset.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,18 @@ def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Ta
     benchmark = shift_back(equal_weight_log_return(panel))[:, None]
     columns = np.ascontiguousarray(np.concatenate([prices[3], *following, impact, benchmark], axis=1).T)
     return Tape(columns, features.reshape(panel.n_bars, -1))
+
+
+def join_tapes(tapes: Sequence[Tape]) -> tuple[Tape, list[int]]:
+    """Tapes one after another as one, and the bar at which each begins: accounts on different tapes share an array.
+
+    Segments keep episodes on their own tape.
+    """
+    lengths = [len(tape.features) for tape in tapes]
+    columns, features = (
+        np.concatenate(parts, axis=axis) for parts, axis in zip(zip(*tapes, strict=True), (1, 0), strict=True)
+    )
+    return Tape(columns, features), [sum(lengths[:k]) for k in range(len(tapes))]
 
 
 def shift_back(column: FloatArray) -> FloatArray:

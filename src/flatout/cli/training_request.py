@@ -1,0 +1,120 @@
+"""What was asked of `flatout train`, kept in the run's folder so that the run can go on after any interruption."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flatout.bars.panel import Panel
+from flatout.bars.read import read_bars
+from flatout.bars.resample import resample
+from flatout.cli.backtest import built_in_market
+from flatout.errors import RulesError, RunError
+from flatout.learners.market_training import Agent, MarketTraining, make_agent, make_training
+from flatout.learners.training import finished_lanes
+from flatout.learners.workers import Slot, slots_for
+from flatout.policies.bundle import Bundle
+from flatout.run_directory import create_run, runs_folder, versions
+from flatout.settings import Resolved
+
+PORTFOLIO = "portfolio"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command's options that decide what is trained."""
+
+    bars: str | None
+    symbols: list[str] | None
+    portfolio: bool
+    bar: str | None
+    timesteps: int
+    updates: int | None  # instead of timesteps
+    seed: int
+    seeds: int
+    held_out: float
+    evaluations: int
+    workers: int | None
+    fingerprints: dict[str, str] | None = None  # of the bars of each agent
+
+
+def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, list[Slot], Request]:
+    """Bars, lanes and workers; the request with what was chosen, so that it can be repeated."""
+    agents = make_agents(request, resolved)
+    found = {agent.name: agent.market.panel.fingerprint for agent in agents}
+    if request.fingerprints is not None and request.fingerprints != found:
+        raise RunError(
+            f"the bars have changed since the run was started ({request.bars or 'built in'}): put the old ones back, "
+            "or start a new run"
+        )
+    lanes = len(agents) * request.seeds
+    slots = slots_for(lanes, request.workers)
+    seeds = range(request.seed, request.seed + request.seeds)
+    made = make_training(agents, resolved.settings, seeds, request.timesteps, len(slots), request.evaluations)
+    if request.updates is not None:
+        made = made.shortened(request.updates)
+    return made, slots, replace(request, workers=len(slots), fingerprints=found)
+
+
+def make_agents(request: Request, resolved: Resolved) -> list[Agent]:
+    """One agent per symbol, or one for all."""
+    if request.symbols is None or request.portfolio:
+        panel = panel_of(request, request.symbols)
+        return [make_agent(PORTFOLIO, panel, resolved.settings, request.held_out)]
+    twice = sorted({name for name in request.symbols if request.symbols.count(name) > 1})
+    if twice:
+        raise RulesError(f"--symbols names {', '.join(twice)} twice")
+    return [
+        make_agent(name, panel_of(request, [name]), resolved.settings, request.held_out) for name in request.symbols
+    ]
+
+
+def panel_of(request: Request, symbols: list[str] | None) -> Panel:
+    """The bars of some symbols."""
+    if request.bars is None:
+        if symbols is not None:
+            raise RulesError("--symbols needs --bars: the built-in market has symbols of its own")
+        return built_in_market(seed=request.seed)
+    panel = read_bars(Path(request.bars), symbols=symbols)
+    return resample(panel, request.bar) if request.bar else panel
+
+
+def start_run(out: Path, request: Request, resolved: Resolved, made: MarketTraining) -> Path:
+    """A new run folder that knows what was asked. Memory decides `n_envs` once: a resumed run must not choose anew."""
+    runs_folder(out)
+    chosen = resolved.settings.train.model_copy(update={"n_envs": made.training.program.n_envs})
+    settled = resolved.model_copy(update={"settings": resolved.settings.model_copy(update={"train": chosen})})
+    name = "-".join(agent.name for agent in made.agents[:3])
+    return create_run(out, f"train-{name}", settled, {"verb": "train", "request": asdict(request)})
+
+
+def read_request(run: Path) -> tuple[Request, Resolved]:
+    """What a run was asked to do."""
+    try:
+        about = json.loads((run / "about.json").read_text(encoding="utf-8"))
+        settings = json.loads((run / "settings.json").read_text(encoding="utf-8"))
+        return Request(**about["request"]), Resolved.model_validate(settings)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{run} is not the folder of a `flatout train` run that can go on: {error}") from None
+
+
+def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: Request) -> None:
+    """The best and the last policy of every lane that has a checkpoint."""
+    program = made.training.program
+    for result in finished_lanes(made.training, run, request.workers or 1):
+        market = made.agent_of[result.lane.name].market
+        for name, network, updates in (
+            ("best", result.best, result.best_updates),
+            ("last", result.last, result.updates),
+        ):
+            notes: dict[str, Any] = {
+                "lane": result.lane.name,
+                "seed": result.lane.seed,
+                "updates": updates,
+                "timesteps": updates * program.rollout,
+                "best_held_out_reward": result.best_score if updates else None,
+                "versions": versions(),
+            }
+            Bundle(
+                network, program.activation, program.distribution, market.fitted, resolved.settings.market, notes=notes
+            ).save(run / result.lane.name / name)

@@ -1,0 +1,32 @@
+"""How trained policies do on the bars that were held out, beside the baselines, in one backtest."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flatout.evaluation.backtest import SideBySide, backtest
+from flatout.evaluation.baselines import BASELINES
+from flatout.evaluation.learned import Learned
+from flatout.market.market import Market
+from flatout.policies.bundle import Bundle
+
+BESIDE = ("cash", "buy_and_hold", "equal_weight", "momentum")
+
+
+def judge(
+    market: Market, policies: dict[str, Bundle], cut: int, progress: Callable[[int], None] = lambda bar: None
+) -> dict[str, Any]:
+    """The figures of some policies of one market, and of the baselines, from bar `cut` to the end."""
+    crowd = {**{name: Learned(bundle) for name, bundle in policies.items()}, **{n: BASELINES[n] for n in BESIDE}}
+    side_by_side = SideBySide(tuple(crowd.values()), (1,) * len(crowd))
+    history = backtest(market, side_by_side, len(crowd), cut, progress=progress)
+    panel = market.panel
+    return {
+        "symbols": list(panel.symbols),
+        "from": str(panel.time[cut + 1]),
+        "to": str(panel.time[-1]),
+        "bars": panel.n_bars - cut - 1,
+        "policies": list(policies),
+        "metrics": {
+            name: history.accounts(slice(k, k + 1)).metrics(panel.bars_per_year) for k, name in enumerate(crowd)
+        },
+    }

@@ -1,0 +1,111 @@
+"""The forecast of a training: memory from its arrays, time from two updates that are really made."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flatout.learners.forecast import Forecast, forecast, free_bytes
+from flatout.learners.jobs import Chunk
+from flatout.learners.training import Training, make_jobs
+from flatout.learners.workers import Slot, Worker, drive
+
+TRIAL_UPDATES = 2
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training will take."""
+
+    training: Training
+    workers: int
+    memory: Forecast  # of the largest worker
+    steps_per_s: float | None = None  # of all workers together
+    compile_seconds: float | None = None
+    measured_bytes: int | None = None  # peak of one worker in the trial
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all workers."""
+        return self.memory.total * self.workers
+
+    @property
+    def seconds(self) -> float | None:
+        """From start to end."""
+        if self.steps_per_s is None or self.compile_seconds is None:
+            return None
+        return self.compile_seconds + self.training.steps / self.steps_per_s
+
+    def measured(self, slots: Sequence[Slot]) -> "Plan":
+        """The same with the time that a short trial on all workers forecasts."""
+        trial = replace(self.training, updates=TRIAL_UPDATES, chunk=TRIAL_UPDATES)
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = make_jobs(trial, Path(folder), len(slots))
+            workers = [
+                Worker(slot, job, Path(folder) / f"{k}.log")
+                for k, (slot, job) in enumerate(zip(slots, jobs, strict=True))
+            ]
+            last: dict[int, Chunk] = {}
+            try:
+                drive(workers, lambda k, chunk: until(trial, chunk), last.__setitem__)
+            finally:
+                for worker in workers:
+                    worker.stop()
+            compiled = max((w.ready.compile_seconds for w in workers if w.ready), default=0.0)
+        return replace(
+            self,
+            steps_per_s=sum(float(chunk.steps) / float(chunk.seconds) for chunk in last.values()),
+            compile_seconds=compiled,
+            measured_bytes=max(int(chunk.peak_bytes) for chunk in last.values()),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        program = self.training.program
+        return {
+            "agents": len(self.training.lanes),
+            "workers": self.workers,
+            "n_envs": program.n_envs,
+            "n_steps": program.n_steps,
+            "updates": self.training.updates,
+            "steps": self.training.steps,
+            "trajectories": "index only" if program.index_only else "whole",
+            "memory_bytes": {**self.memory._asdict(), "worker": self.memory.total, "all": self.total_bytes},
+            "free_bytes": free_bytes(),
+            "trial_peak_bytes": self.measured_bytes,
+            "compile_seconds": self.compile_seconds,
+            "steps_per_s": self.steps_per_s,
+            "seconds": self.seconds,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        f = self.facts()
+        memory = ", ".join(f"{name} {size / MIB:,.0f}" for name, size in self.memory._asdict().items())
+        lines = [
+            f"{f['agents']} agents on {f['workers']} workers, {f['n_envs']} accounts x {f['n_steps']} bars per update, "
+            f"{f['updates']} updates each, {f['steps']:,} steps in all; trajectories {f['trajectories']}",
+            f"memory: {self.memory.total / MIB:,.0f} MiB per worker ({memory}), {self.total_bytes / MIB:,.0f} MiB in "
+            f"all; free {f['free_bytes'] / MIB:,.0f} MiB",
+        ]
+        if self.seconds is not None:
+            lines.append(
+                f"time: about {self.seconds:,.0f} s ({self.steps_per_s:,.0f} steps/s measured in a trial, evaluation "
+                f"included, after {self.compile_seconds:.0f} s of compiling)"
+            )
+        return lines
+
+
+def make_plan(training: Training, slots: Sequence[Slot]) -> Plan:
+    """The forecast without a trial."""
+    data = 0 if training.data is None else sum(array.nbytes for array in training.data)
+    one_by_one = all(slot.name.startswith("cpu") for slot in slots)
+    per_worker = -(-len(training.lanes) // len(slots))
+    return Plan(training, len(slots), forecast(training.program, per_worker, data, one_by_one))
+
+
+def until(training: Training, chunk: Chunk) -> tuple[int, ...] | None:
+    """One chunk and no more."""
+    return None if min(chunk.updates) >= training.updates else (training.updates,) * len(chunk.updates)

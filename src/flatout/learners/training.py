@@ -1,0 +1,166 @@
+"""A training: lanes handed to workers, what they report written down, checkpoints on disk at every chunk.
+
+It knows nothing about markets: an environment, its data and each lane's rates come from outside.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flatout.arrays import map_leaves
+from flatout.learners.checkpoint import read_checkpoint, rebuilt
+from flatout.learners.jobs import Chunk, EvaluationPlan, Job
+from flatout.learners.journal import Journal, Row
+from flatout.learners.rates import Program, Rates
+from flatout.learners.workers import Slot, Until, Worker, drive, shares
+from flatout.policies.network import Network, new_network
+
+
+class Lane(NamedTuple):
+    """One agent."""
+
+    name: str
+    seed: int
+    rates: Rates
+    judged: Any  # the environment's rates for its evaluation
+    hidden: tuple[int, ...]
+    log_std: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """What shall be trained."""
+
+    program: Program
+    data: Any  # NamedTuples of NumPy arrays that all lanes share, or None
+    lanes: tuple[Lane, ...]
+    updates: int  # of every lane
+    chunk: int  # updates between two evaluations, reports and checkpoints
+    eval_envs: int
+    eval_steps: int
+
+    @property
+    def steps(self) -> int:
+        """Transitions in all."""
+        return self.updates * self.program.rollout * len(self.lanes)
+
+
+class Result(NamedTuple):
+    """A lane's networks at the end."""
+
+    lane: Lane
+    last: Network
+    best: Network
+    best_score: float  # -inf before the first evaluation
+    best_updates: int
+    updates: int
+
+
+def train(training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]) -> list[Result]:
+    """Train all lanes, from their checkpoints if there are any; `heard` is told of each chunk's rows."""
+    jobs = make_jobs(training, folder, len(slots))
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    journal = Journal(training.program, folder)
+    workers: list[Worker] = []
+    try:
+        for k, (slot, job) in enumerate(zip(slots, jobs, strict=True)):
+            workers.append(Worker(slot, job, logs / f"worker-{k}.log"))
+        drive(
+            workers, lambda k, chunk: next_until(training, chunk), lambda k, chunk: heard(journal.note(jobs[k], chunk))
+        )
+    finally:
+        for worker in workers:
+            worker.stop()
+        journal.close()
+    shutil.rmtree(folder / "scratch", ignore_errors=True)
+    return finished_lanes(training, folder, len(slots))
+
+
+def make_jobs(training: Training, folder: Path, workers: int) -> list[Job]:
+    """One job per worker; the shared arrays go into files that all workers map."""
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True)
+    files = iter(range(1000))
+
+    def shared(array: Any) -> Path:
+        path = scratch / f"data-{next(files)}.npy"
+        np.save(path, array)
+        return path
+
+    data = None if training.data is None else map_leaves(shared, training.data)
+    jobs = []
+    for k, share in enumerate(shares(len(training.lanes), workers)):
+        lanes = [training.lanes[n] for n in share]
+        jobs.append(
+            Job(
+                program=training.program,
+                names=[lane.name for lane in lanes],
+                rates=stacked([lane.rates for lane in lanes]),
+                data=data,
+                seeds=[lane.seed for lane in lanes],
+                log_std=[lane.log_std for lane in lanes],
+                hidden=[lane.hidden for lane in lanes],
+                checkpoint=checkpoint_path(folder, k),
+                evaluation=EvaluationPlan(
+                    stacked([lane.judged for lane in lanes]), training.eval_envs, training.eval_steps
+                ),
+            )
+        )
+    return jobs
+
+
+def stacked(trees: Sequence[Any]) -> Any:
+    """Equal trees of arrays as one, with a new first axis."""
+    first = trees[0]
+    if not isinstance(first, tuple):
+        return np.stack(trees)
+    leaves = [stacked([tree[k] for tree in trees]) for k in range(len(first))]
+    return type(first)(*leaves) if hasattr(first, "_fields") else tuple(leaves)
+
+
+def next_until(training: Training, chunk: Chunk) -> Until | None:
+    """The next multiple of the chunk, whatever a lane has done so far; None at the end."""
+    done = int(np.min(chunk.updates))
+    if done >= training.updates:
+        return None
+    until = min((done // training.chunk + 1) * training.chunk, training.updates)
+    return (until,) * len(chunk.updates)
+
+
+def finished_lanes(training: Training, folder: Path, workers: int) -> list[Result]:
+    """The networks in the checkpoints, as far as there are any."""
+    template = new_network(training.program.sizes, 0)
+    results = []
+    for k, share in enumerate(shares(len(training.lanes), workers)):
+        path = checkpoint_path(folder, k)
+        if not path.exists():
+            continue
+        arrays, _ = read_checkpoint(path)
+        last, best = (rebuilt(template, arrays, name) for name in ("lanes/network", "best/network"))
+        for n, lane in enumerate(share):
+            results.append(
+                Result(
+                    training.lanes[lane], pick(last, n), pick(best, n), float(arrays["best/score"][n]),
+                    int(arrays["best/updates"][n]), int(arrays["lanes/updates"][n]),
+                )
+            )  # fmt: skip
+    return results
+
+
+def checkpoint_path(folder: Path, worker: int) -> Path:
+    """Where a worker keeps its lanes."""
+    return folder / "checkpoints" / f"worker-{worker}.safetensors"
+
+
+def pick(tree: Any, lane: int) -> Any:
+    """One lane of nested tuples of arrays."""
+    if not isinstance(tree, tuple):
+        return np.array(tree[lane])
+    leaves = [pick(value, lane) for value in tree]
+    return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)

@@ -1,0 +1,201 @@
+"""The driver's side of the workers: one process per device, started, fed, replaced when it dies, ended with the run.
+
+On a CPU a worker is pinned to one core and its XLA uses one thread: several XLA devices in one process may hang, and
+one program on all cores is slower than one on each. A single agent is the exception: it has all cores for itself.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from socket import socketpair
+from typing import Any
+
+from flatout.errors import RunError
+from flatout.learners.jobs import Chunk, Failure, Job, Ready
+
+MOST_RESTARTS = 3  # in a row without a finished chunk
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+# Compiled programs are kept between runs; a user's own choice of folder wins.
+CACHE_FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flatout" / "xla"
+CACHE = {
+    "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(CACHE_FOLDER)),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1",
+}
+Until = Sequence[int]  # per lane: advance to this many updates
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a worker runs."""
+
+    name: str
+    cores: tuple[int, ...] = ()  # pinned to these; () = anywhere
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def slots_for(lanes: int, workers: int | None = None) -> list[Slot]:
+    """Where to run so many lanes: on all accelerators, else on the cores; `workers` may ask for fewer or more."""
+    accelerators = count_accelerators()
+    if not accelerators:
+        return cpu_slots(lanes, workers)
+    count = min(workers or accelerators, lanes)
+    visible = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+    return [
+        Slot(f"gpu {k % accelerators}", (), {**CACHE, **dict.fromkeys(visible, str(k % accelerators))})
+        for k in range(count)
+    ]
+
+
+def count_accelerators() -> int:
+    """How many GPUs JAX can use; asked of another process, so that this one holds none."""
+    if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd")):
+        return 0
+    probe = "import jax; print(sum(d.platform != 'cpu' for d in jax.devices()))"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    return int(found.stdout) if found.stdout.strip().isdigit() else 0
+
+
+def cpu_slots(lanes: int, workers: int | None = None) -> list[Slot]:
+    """One slot per core, but not more than lanes; a single lane gets all cores."""
+    cores = available_cores()
+    count = min(lanes, workers or len(cores))
+    environment = {"JAX_PLATFORMS": "cpu", **CACHE}
+    if count == 1:
+        return [Slot("cpu", tuple(cores), environment)]
+    environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
+    pinned = [cores[k % len(cores)] for k in range(count)]
+    return [Slot(f"cpu core {core}", (core,), environment) for core in pinned]
+
+
+def available_cores() -> list[int]:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def shares(lanes: int, slots: int) -> list[range]:
+    """Which lanes each slot gets, as evenly as possible."""
+    bounds = [k * lanes // slots for k in range(slots + 1)]
+    return [range(first, stop) for first, stop in pairwise(bounds)]
+
+
+class Worker:
+    """One process and the connection to it."""
+
+    def __init__(self, slot: Slot, job: Job, log: Path) -> None:
+        self.slot, self.job, self.log = slot, job, log
+        self.restarts = 0
+        self.ready: Ready | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start the process and give it its job."""
+        ours, theirs = socketpair()
+        with self.log.open("ab") as log, theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flatout.learners.jax_worker", str(theirs.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, **self.slot.environment},
+            )
+        pin(self.process.pid, self.slot.cores)
+        self.connection = Connection(ours.detach())
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a dead worker shows when it is asked
+            self.connection.send(self.job)
+
+    def answer(self) -> Chunk | None:
+        """What the worker sent, or None if it died and was started again."""
+        try:
+            told = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.replace()
+            return None
+        if isinstance(told, Failure):
+            raise RunError(self.explain(told))
+        if isinstance(told, Ready):
+            self.ready = told
+            return told.last
+        self.restarts = 0
+        return told
+
+    def ask(self, until: Until) -> None:
+        """Order a chunk."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(tuple(until))
+
+    def replace(self) -> None:
+        """Start a new process after a death; its lanes go on from their last checkpoint."""
+        code = self.process.wait()
+        self.restarts += 1
+        if self.restarts > MOST_RESTARTS:
+            raise RunError(
+                f"the worker on {self.slot.name} died {self.restarts} times in a row without finishing a chunk "
+                f"(last: {cause(code)}); its messages are in {self.log}"
+            )
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """End the process at once; what matters is on disk."""
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdin:
+            self.process.stdin.close()
+
+    def explain(self, failure: Failure) -> str:
+        """A failure as a sentence."""
+        if "RESOURCE_EXHAUSTED" in failure.message or failure.kind == "MemoryError":
+            return (
+                f"out of memory on {self.slot.name}: lower train.n_envs ({self.job.program.n_envs}), train.n_steps "
+                f"({self.job.program.n_steps}) or the number of lanes ({len(self.job.seeds)}); "
+                "`--plan` forecasts what fits"
+            )
+        return f"the worker on {self.slot.name} failed: {failure.kind}: {failure.message}"
+
+
+def cause(code: int) -> str:
+    """Why a process ended."""
+    if code == -9:
+        return "killed, perhaps for want of memory: lower train.n_envs, train.n_steps or the number of lanes"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def pin(pid: int, cores: Sequence[int]) -> None:
+    """Keep a process on these cores, where the system can."""
+    if cores and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cores)
+
+
+def drive(
+    workers: Sequence[Worker],
+    next_until: Callable[[int, Chunk], Until | None],
+    heard: Callable[[int, Chunk], None],
+) -> None:
+    """Feed the workers until none has more to do.
+
+    `heard(worker, chunk)` is told of every chunk, also of the one that a checkpoint ended with; `next_until` says how
+    far the worker shall go next, None if it is done.
+    """
+    open_workers: dict[Any, int] = {worker.connection: k for k, worker in enumerate(workers)}
+    while open_workers:
+        for connection in wait(list(open_workers)):
+            k = open_workers.pop(connection)
+            chunk = workers[k].answer()
+            if chunk is not None:
+                heard(k, chunk)
+                until = next_until(k, chunk)
+                if until is None:
+                    continue
+                workers[k].ask(until)
+            open_workers[workers[k].connection] = k

@@ -1,0 +1,251 @@
+"""`Bundle`: a policy with all it needs to trade: network, fitted recipe, market settings, notes.
+
+It acts on NumPy alone: whoever backtests or trades a policy needs neither JAX nor PyTorch. It refuses to act in a
+market that means something else than the one it learnt in: other symbols, features, actions or fills. Other costs are
+an experiment, and allowed. How it lies on disk is `bundle_files.py`'s business.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.arrays import Array, to_numpy
+from flatout.bars.panel import Panel
+from flatout.errors import BundleError
+from flatout.features.recipe import FittedRecipe
+from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
+from flatout.market.market import Market, build_market, recipe_of
+from flatout.market.orders import action_size
+from flatout.policies import bundle_files
+from flatout.policies.actions import Gaussian, SquashedGaussian
+from flatout.policies.network import Network, Perceptron, actor
+from flatout.settings import Activation, DistributionName, FeatureSettings, MarketSettings, Settings
+
+Floats = NDArray[np.float32]
+DISTRIBUTIONS: dict[str, type[Gaussian] | type[SquashedGaussian]] = {
+    "gaussian": Gaussian,
+    "squashed_gaussian": SquashedGaussian,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """One policy. Its arrays are its own copies, in single precision, as they will be on disk."""
+
+    network: Network
+    activation: Activation
+    distribution: DistributionName
+    recipe: FittedRecipe
+    settings: MarketSettings  # the market it was trained in
+    gates: Floats | None = None  # (hidden layer,) of a network that skips some of its layers
+    notes: Mapping[str, Any] = field(default_factory=dict)  # seed, timesteps, figures, versions: plain JSON values
+
+    def __post_init__(self) -> None:
+        _check_name("activation", self.activation, get_args(Activation))
+        _check_name("distribution", self.distribution, tuple(DISTRIBUTIONS))
+        tensors = {name: own_copy(array) for name, array in bundle_files.flatten(self.network).items()}
+        object.__setattr__(self, "network", bundle_files.assemble(tensors))
+        if self.gates is not None:
+            gates = own_copy(self.gates)
+            object.__setattr__(self, "gates", None if (gates == 1).all() else gates)  # ones skip nothing
+        object.__setattr__(self, "notes", plain_notes(self.notes))
+        self._check_network(tensors)
+
+    @property
+    def shape(self) -> Shape:
+        """What fixes its observations and actions."""
+        recipe, n_assets = self.recipe.recipe, len(self.recipe.symbols)
+        return Shape(n_assets, len(self.recipe.names), recipe.lookback, self.settings.action, self.settings.fill)
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in an observation."""
+        return self.shape.observation_size
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action."""
+        return action_size(self.settings.action, len(self.recipe.symbols))
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the actor's hidden layers."""
+        return tuple(layer.weight.shape[1] for layer in self.network.actor.hidden)
+
+    @cached_property
+    def schema_hash(self) -> str:
+        """sha256 of what goes in and what comes out, and in which order; two trainings of one kind share it."""
+        meaning = {
+            "recipe": self.recipe.schema_hash,
+            "account": ACCOUNT_FEATURES,
+            "position": POSITION_FEATURES,
+            "lookback": self.recipe.recipe.lookback,
+            "observation_size": self.observation_size,
+            "action": self.settings.action,
+            "action_size": self.action_size,
+        }
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
+
+    def act(self, observation: Array) -> Floats:
+        """The action, (..., action) in [-1, 1], for (..., observation): the mode of the policy, without noise."""
+        seen = np.asarray(observation, np.float32)
+        if seen.ndim == 0 or seen.shape[-1] != self.observation_size:
+            raise BundleError(
+                f"the observation has shape {seen.shape}, this policy reads (..., {self.observation_size}): "
+                "make it with the market of `Bundle.market`"
+            )
+        if not np.isfinite(seen).all():
+            raise BundleError("the observation holds NaN or infinite values: check the bars it was made from")
+        kind = DISTRIBUTIONS[self.distribution]
+        policy = kind(actor(self.network, seen, self.activation, np, self.gates), self.network.log_std)
+        return kind.bounded(policy.mode(np), -1.0, 1.0, np)
+
+    def market(
+        self, panel: Panel, settings: MarketSettings | None = None, features: FeatureSettings | None = None
+    ) -> Market:
+        """The market of a panel as this policy knows it, with its own rules or with others that it may meet."""
+        self.check(panel, settings, features)
+        return build_market(panel, Settings(market=settings or self.settings), self.recipe)
+
+    def as_settings(self) -> dict[str, Any]:
+        """What it brings along, as `load_settings` takes it: other sources may stand over it."""
+        return {"market": self.settings.model_dump(mode="json"), "features": asdict(self.recipe.recipe)}
+
+    def check(
+        self, panel: Panel, settings: MarketSettings | None = None, features: FeatureSettings | None = None
+    ) -> None:
+        """Refuse bars and settings in which observations or actions would mean something else, by name."""
+        self.recipe.check(panel)
+        if features is not None:
+            asked, own = recipe_of(features), self.recipe.recipe
+            for name in ("indicators", "lookback", "scaler"):
+                _check_setting(f"features.{name}", getattr(asked, name), getattr(own, name))
+        if settings is None:
+            return
+        _check_setting("market.action", settings.action, self.settings.action)
+        _check_setting("market.fill", settings.fill, self.settings.fill)
+        shorts, own_shorts = (s.limits.max_short_weight for s in (settings, self.settings))
+        if self.settings.action != "trade" and (shorts > 0) != (own_shorts > 0):
+            # shares become (a + 1) / 2 of the long side without shorts, a with them: market/orders.py
+            _check_setting("market.limits.max_short_weight", shorts, own_shorts)
+
+    def check_shown(self, fitted: FittedRecipe, shape: Shape) -> None:
+        """Refuse the observations and actions of a market that was built otherwise, by name."""
+        if fitted is not self.recipe and not same_recipe(fitted, self.recipe):
+            raise BundleError(
+                "the market's features are not this policy's: another recipe, or one fitted on other rows; "
+                "build the market with `Bundle.market`"
+            )
+        for name, given, own in zip(Shape._fields, shape, self.shape, strict=True):
+            _check_setting(f"the market's {name}", given, own)
+
+    def _check_network(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Refuse a network that has diverged or does not fit the market."""
+        for name, array in tensors.items():
+            if not np.isfinite(array).all():
+                raise BundleError(f"{name} holds NaN or infinite values: the training has diverged")
+        check_widths("actor", self.network.actor, self.observation_size, self.action_size)
+        check_widths("critic", self.network.critic, self.observation_size, 1)
+        _check_array("log_std", self.network.log_std, (self.action_size,))
+        if self.gates is not None:
+            _check_array("gates", self.gates, (len(self.hidden),))
+            if len(set(self.hidden)) > 1:
+                widths = ", ".join(map(str, self.hidden))
+                raise BundleError(f"gates skip layers of one width; the actor's are {widths} wide: leave them out")
+
+    def save(self, folder: Path | str) -> None:
+        """Write the policy into a folder, in place of the one it may hold; killed at any moment, the folder holds the
+        old policy or the new one.
+        """
+        facts = {
+            "activation": self.activation,
+            "distribution": self.distribution,
+            "hidden": self.hidden,
+            "observation_size": self.observation_size,
+            "action_size": self.action_size,
+            "market": self.settings.model_dump(mode="json"),
+            "notes": self.notes,
+            "schema_hash": self.schema_hash,
+        }
+        gates = {} if self.gates is None else {"gates": self.gates}
+        bundle_files.write(Path(folder), facts, bundle_files.flatten(self.network) | gates, self.recipe)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Bundle":
+        """Read what `save` wrote; refuses what is missing, damaged, mixed up or of another version."""
+        path = Path(folder) / bundle_files.JSON_FILE
+        facts, tensors, recipe = bundle_files.read(Path(folder))
+        try:
+            market = bundle_files.market_settings(facts["market"], path)
+            gates, network = tensors.pop("gates", None), bundle_files.assemble(tensors)
+            bundle = cls(network, facts["activation"], facts["distribution"], recipe, market, gates, facts["notes"])
+        except KeyError as error:
+            raise BundleError(f"{path} or its tensors lack {error}; save the policy anew") from error
+        if bundle.schema_hash != facts.get("schema_hash"):
+            raise BundleError(
+                f"{path} was saved by a flatout whose observations or actions mean something else; train it anew"
+            )
+        return bundle
+
+
+def own_copy(array: Array) -> Floats:
+    """A copy in single precision, which no later update reaches."""
+    return np.array(to_numpy(array), np.float32, order="C")
+
+
+def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """The notes as JSON gives them back."""
+    try:
+        plain = json.loads(json.dumps(notes, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise BundleError(f"notes must be plain JSON values, None for what is not finite: {error}") from None
+    if not isinstance(plain, dict):
+        raise BundleError(f"notes must be a dict of names and values, got {notes!r}")
+    return plain
+
+
+def same_recipe(one: FittedRecipe, other: FittedRecipe) -> bool:
+    """Whether two fitted recipes make the same features of the same bars."""
+    same = np.array_equal(one.scaler.statistics, other.scaler.statistics, equal_nan=True)
+    return same and one.schema_hash == other.schema_hash
+
+
+def check_widths(name: str, perceptron: Perceptron, inputs: int, outputs: int) -> None:
+    """Refuse layers that do not follow from each other or from the observation and the action."""
+    if not perceptron.hidden:
+        raise BundleError(f"the {name} has no hidden layer; a network has at least one")
+    width = inputs
+    for k, layer in enumerate(perceptron.hidden):
+        wide = np.shape(layer.weight)[-1] if np.ndim(layer.weight) else 0
+        _check_array(f"{name}.hidden.{k}.weight", layer.weight, (width, wide))
+        _check_array(f"{name}.hidden.{k}.bias", layer.bias, (wide,))
+        width = wide
+    _check_array(f"{name}.head.weight", perceptron.head.weight, (outputs, width))
+    _check_array(f"{name}.head.bias", perceptron.head.bias, (outputs,))
+
+
+def _check_array(name: str, array: Floats, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        lanes = "; give the network of one lane, not of a population" if array.ndim > len(shape) else ""
+        raise BundleError(
+            f"{name} has shape {array.shape}, the recipe, the symbols and the action kind ask for {shape}{lanes}"
+        )
+
+
+def _check_name(what: str, given: str, allowed: tuple[str, ...]) -> None:
+    if given not in allowed:
+        raise BundleError(f"there is no {what} {given!r}: choose one of {', '.join(allowed)}")
+
+
+def _check_setting(name: str, given: object, own: object) -> None:
+    if given != own:
+        raise BundleError(
+            f"{name} is {given!r}, this policy was trained with {own!r}: leave it so, or train a policy for the other"
+        )
