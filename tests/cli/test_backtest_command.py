@@ -15,7 +15,10 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.cli.backtest import SHOWN, built_in_market, find_policy, rows_between
 from flatout.cli.main import main
 from flatout.errors import FlatoutError, RulesError, SettingsError
+from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import BASELINES, RandomTrader
+from flatout.evaluation.learned import load_policy
+from small_bundles import bundle_of
 
 N_BARS = 200
 
@@ -243,3 +246,137 @@ def test_the_built_in_market_follows_from_the_seed() -> None:
     assert panel.symbols == ("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")
     np.testing.assert_array_equal(panel.close, built_in_market(n_bars=50, seed=1).close)
     assert not np.array_equal(panel.close, built_in_market(n_bars=50, seed=2).close)
+
+
+# --- saved policies ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def best(bars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy for these bars, trained on the first half."""
+    folder = tmp_path_factory.mktemp("run") / "best"
+    bundle_of(read_bars(bars), seed=3, notes={"seed": 3, "timesteps": 1000}).save(folder)
+    return folder
+
+
+def learned_line(bars: Path, out: Path, best: Path, *words: str) -> Result:
+    line = ["backtest", "--bars", str(bars), "--out", str(out), "--policy", str(best), *words]
+    return CliRunner().invoke(main, line, env={"COLUMNS": "160"})
+
+
+def learned_report(bars: Path, out: Path, best: Path, *words: str) -> dict[str, Any]:
+    result = learned_line(bars, out, best, *words, "--json")
+    assert result.exit_code == 0, result.output
+    said: dict[str, Any] = json.loads(result.stdout)
+    return said
+
+
+def learned_refusal(bars: Path, out: Path, best: Path, *words: str) -> str:
+    result = learned_line(bars, out, best, *words)
+    assert isinstance(result.exception, FlatoutError), result.exception
+    assert not out.exists() or not any(out.iterdir())
+    return str(result.exception)
+
+
+def test_a_saved_policy_stands_beside_the_baselines(bars: Path, best: Path, tmp_path: Path) -> None:
+    said = learned_report(bars, tmp_path, best)
+    assert said["policy"] == next(iter(said["metrics"])) == "best"
+    assert list(said["metrics"]) == ["best", "cash", "buy_and_hold", "equal_weight", "momentum"]
+    run = Path(said["run"])
+    assert run.name.endswith("backtest-best")
+    assert json.loads((run / "metrics.json").read_text()) == said
+    assert said["fills"] > 10
+    policy = load_policy(best)
+    history = backtest(policy.bundle.market(read_bars(bars)), policy)
+    assert said["metrics"]["best"]["total_return"] == pytest.approx(history.equity[-1, 0] - 1, abs=1e-12)
+
+
+def test_it_brings_its_features_and_its_market_along(bars: Path, best: Path, tmp_path: Path) -> None:
+    said = learned_report(bars, tmp_path, best)
+    assert "capital 1e+06" in said["assumptions"]
+    assert said["bars"] == N_BARS - 11 - 1  # the policy's indicators are warm after eleven bars, not after one
+    resolved = json.loads((Path(said["run"]) / "settings.json").read_text())
+    own = load_policy(best).bundle
+    assert resolved["settings"]["market"] == own.settings.model_dump(mode="json")
+    assert resolved["settings"]["features"]["lookback"] == 2
+    assert resolved["origin"]["market.capital"] == f"the policy {best}"
+
+
+def test_it_says_where_it_comes_from_and_which_bars_it_knows(bars: Path, best: Path, tmp_path: Path) -> None:
+    about = learned_report(bars, tmp_path, best)["bundle"]
+    assert about["folder"] == str(best)
+    assert about["notes"] == {"seed": 3, "timesteps": 1000}
+    assert about["schema_hash"] == load_policy(best).bundle.schema_hash
+    assert about["trained_to"] == "2021-01-05T03:00:00Z"
+    assert about["bars_of_training"] == 99 - 11
+    later = learned_report(bars, tmp_path, best, "--since", "2021-01-05T03:00")["bundle"]
+    assert later["bars_of_training"] == 0
+    shown = learned_line(bars, tmp_path, best).output
+    assert "trained on 2021-01-01T00:00 to 2021-01-05T03:00; 88 of the bars traded here lie between" in shown
+    assert "best" in shown
+
+
+def test_the_name_of_a_folder_is_shown_whatever_is_in_it(bars: Path, best: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "best[red]"
+    load_policy(best).bundle.save(odd)
+    assert "best[red]" in learned_line(bars, tmp_path / "runs", odd).output
+
+
+def test_a_baseline_of_the_same_name_comes_first(bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cash").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_policy("cash", 0) is BASELINES["cash"]
+
+
+def test_settings_stand_over_those_of_the_policy(bars: Path, best: Path, tmp_path: Path) -> None:
+    config = tmp_path / "flatout.toml"
+    config.write_text("[market.costs]\nhalf_spread_bps = 50\n")
+    own = learned_report(bars, tmp_path / "runs", best)
+    dear = learned_report(bars, tmp_path / "runs", best, "--config", str(config), "--set", "market.capital=777")
+    assert "half spread 50 bps" in dear["assumptions"]
+    assert "capital 777" in dear["assumptions"]
+    assert "half spread 2 bps" in own["assumptions"]
+    settings = json.loads((Path(dear["run"]) / "settings.json").read_text())
+    assert settings["settings"]["market"]["limits"]["trailing_stop"] == 0.03  # the policy's own still
+    assert settings["origin"]["market.costs.half_spread_bps"] == str(config)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "market.action=trade"], "market.action is 'trade', this policy was trained with 'weights'"),
+        (["--set", "market.fill=same_close"], "market.fill is 'same_close', this policy was trained with 'next_open'"),
+        (["--set", "features.lookback=5"], "features.lookback is 5, this policy was trained with 2"),
+        (["--set", "market.limits.max_short_weight=0"], "market.limits.max_short_weight is 0"),
+        (["--symbols", "BBB,AAA"], "another order: fitted on AAA, BBB; given BBB, AAA"),
+        (["--symbols", "BBB"], "missing AAA; unknown none"),
+        (["--bar", "4h"], "fitted on bars of 3600 s, given bars of 14400 s"),
+    ],
+)
+def test_what_the_policy_cannot_trade_is_refused(
+    bars: Path, best: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    assert message in learned_refusal(bars, tmp_path / "runs", best, *words)
+
+
+def test_the_settings_it_was_trained_with_may_be_given_again(bars: Path, best: Path, tmp_path: Path) -> None:
+    words = ["--set", "market.action=weights", "--set", "market.fill=next_open", "--set", "features.lookback=2"]
+    own, again = learned_report(bars, tmp_path, best), learned_report(bars, tmp_path, best, *words)
+    assert own["metrics"] == again["metrics"]
+
+
+def test_a_folder_without_a_policy_is_refused(bars: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    said = learned_refusal(bars, tmp_path / "runs", tmp_path / "empty")
+    assert "policy.json: No such file or directory; give a folder that a training saved a policy in" in said
+
+
+def test_a_folder_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:
+    said = learned_refusal(bars, tmp_path / "runs", tmp_path / "nowhere")
+    assert "there is no policy" in said
+    assert "or give the folder of a saved one" in said
+
+
+def test_the_help_says_whose_settings_hold() -> None:
+    shown = " ".join(CliRunner().invoke(main, ["backtest", "--help"], env={"COLUMNS": "200"}).output.split())
+    assert "the folder of a saved policy" in shown

@@ -17,7 +17,6 @@ from flatout.evaluation.backtest import (
     backtest,
     compare,
     decision_range,
-    trading_market,
 )
 from flatout.evaluation.baselines import (
     BASELINES,
@@ -214,7 +213,6 @@ def test_orders_are_shares_of_the_equity_whatever_the_agents_actions_are() -> No
     panel = RandomWalk(n_bars=60).panel()
     small = market_of(panel, action="direction_amount", limits={"trade_size": 0.1})
     np.testing.assert_array_equal(backtest(small, noisy).equity, backtest(market_of(panel), noisy).equity)
-    assert trading_market(small).shape.action == "trade"
     assert small.rules.limits.trade_size == 0.1
 
 
