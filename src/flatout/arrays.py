@@ -47,8 +47,9 @@ def contiguous(array: Array) -> Array:
 
 
 def map_leaves(function: Any, tree: T) -> T:
-    """Apply a function to every leaf of nested NamedTuples, returning the same structure."""
-    return type(tree)(*(map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree))
+    """Apply a function to every leaf of nested tuples, named or not, returning the same structure."""
+    leaves = [map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree]
+    return type(tree)(*leaves) if hasattr(tree, "_fields") else type(tree)(leaves)
 
 
 def select(mask: Array, chosen: T, other: T, xp: Namespace) -> T:

@@ -37,7 +37,9 @@ class SpaceSeparated(TyperCommand):
         """Repeat the option's name before each of its values."""
         spread: list[str] = []
         current: str | None = None
-        for arg in args:
+        for arg, following in zip(args, [*args[1:], "--"], strict=True):
+            if arg in self.lists and following.startswith("-"):
+                raise typer.BadParameter(f"{arg} needs at least one value", ctx)
             if arg.startswith("-"):
                 current = arg if arg in self.lists else None
                 spread += [] if current else [arg]

@@ -43,19 +43,19 @@ def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> A
 
 def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Replace the checkpoint."""
-    header = {"format": FORMAT, "version": str(VERSION), "facts": json.dumps(facts, sort_keys=True)}
+    about = json.dumps({"version": VERSION, "facts": facts}, sort_keys=True)
     content = {name: np.require(array, requirements="C") for name, array in arrays.items()}  # 0-d stays 0-d
-    write_bytes(path, safetensors.numpy.save(content, metadata=header))
+    write_bytes(path, safetensors.numpy.save(content, metadata={FORMAT: about}))  # one key: several have no order
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and facts of a checkpoint."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT or header.get("version") != str(VERSION):
+            about = json.loads((file.metadata() or {}).get(FORMAT, "{}"))
+            if about.get("version") != VERSION:
                 raise RunError(f"{path} is not a checkpoint that this flatout reads (version {VERSION})")
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(header["facts"])  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, about["facts"]  # noqa: SIM118
     except FileNotFoundError:
         raise RunError(f"{path}: there is no checkpoint") from None
     except (OSError, safetensors.SafetensorError) as error:

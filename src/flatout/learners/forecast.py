@@ -11,7 +11,7 @@ from typing import NamedTuple
 from flatout.learners.rates import Program
 
 FLOAT = 4
-PROCESS = 560 * 2**20  # Python, JAX and the compiler at work; measured
+PROCESS = 800 * 2**20  # Python, JAX and the compiler at work; measured: 680 to 930, 400 when the program was kept
 BESIDE_SEEN = 14  # numbers per transition beside what is seen and three times the action
 PER_UNIT = 1.6  # arrays per hidden unit of a minibatch: activations and gradients that live together; measured
 BUDGET = 0.6  # share of the free memory that a training may take
@@ -76,6 +76,7 @@ def choose(program: Program, n_envs: int | None, lanes: int, workers: int, data_
         for candidate in (whole, whole._replace(index_only=True)):
             if fits(candidate):
                 return candidate
-        if n_envs is not None or envs <= LEAST_ENVS:
+        divisible = envs // 2 * program.n_steps % program.minibatches == 0
+        if n_envs is not None or envs <= LEAST_ENVS or not divisible:
             return whole._replace(index_only=True)
         envs //= 2

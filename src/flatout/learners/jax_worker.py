@@ -54,7 +54,11 @@ def serve(connection: Connection, job: Job) -> None:
     state = start(job, data, rates)
     began = time.perf_counter()
     run_chunk = jax_population.chunk_runner(job.program).lower(data, rates, state.lanes).compile()
-    evaluate = evaluator(job.program, job.evaluation.n_envs, job.evaluation.n_steps) if job.evaluation else None
+    judged, evaluate = rates, None
+    if job.evaluation:
+        judged = rates._replace(environment=jax.tree.map(jnp.asarray, job.evaluation.environment))
+        judge = jax.jit(evaluator(job.program, job.evaluation.n_envs, job.evaluation.n_steps))
+        evaluate = judge.lower(data, judged, state.lanes.network, job.evaluation.seed).compile()
     working = run_chunk.memory_analysis().temp_size_in_bytes
     connection.send(Ready(state.last, time.perf_counter() - began, working))
     while True:
@@ -67,14 +71,13 @@ def serve(connection: Connection, job: Job) -> None:
         busy = time.perf_counter() - began
         best, scores = state.best, np.full((len(updates), 0), np.nan, np.float32)
         if evaluate is not None and job.evaluation is not None:
-            judged = rates._replace(environment=jax.tree.map(jnp.asarray, job.evaluation.environment))
             result = evaluate(data, judged, lanes.network, job.evaluation.seed)
             figures = [np.mean(np.asarray(x), axis=1) for x in (result.reward, result.length)]
             scores = np.concatenate([np.stack(figures, axis=1), np.mean(np.asarray(result.terms), axis=1)], axis=1)
             best = better(best, scores[:, 0], updates, lanes.network)
         steps = int(np.sum(updates - done)) * job.program.rollout
         chunk = Chunk(updates, np.asarray(metrics), scores, steps, busy, time.perf_counter() - began, peak_bytes())
-        state = Saved(lanes, best, chunk)
+        state = Saved(lanes, best, untimed(chunk))
         save(job, state)
         connection.send(chunk)
 
@@ -116,8 +119,12 @@ def start(job: Job, data: Any, rates: Any) -> Saved:
     check_arrays(job.checkpoint, arrays, {name: np.shape(leaf) for name, leaf in names.items()})
     leaves = [jnp.asarray(arrays[name]) for name in names]
     loaded: Saved = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
-    last = jax.tree.map(np.asarray, loaded.last)
-    return loaded._replace(last=last._replace(steps=0, busy=0.0, seconds=0.0, peak_bytes=0))
+    return loaded._replace(last=untimed(jax.tree.map(np.asarray, loaded.last)))
+
+
+def untimed(chunk: Chunk) -> Chunk:
+    """A chunk without what differs from run to run: equal trainings leave equal checkpoints."""
+    return chunk._replace(steps=0, busy=0.0, seconds=0.0, peak_bytes=0)
 
 
 def array_names(saved: Saved) -> list[tuple[str, Any]]:

@@ -56,10 +56,17 @@ class Plan:
             compiled = max((w.ready.compile_seconds for w in workers if w.ready), default=0.0)
         return replace(
             self,
-            steps_per_s=sum(float(chunk.steps) / float(chunk.seconds) for chunk in last.values()),
+            steps_per_s=sum(self.speed(chunk) for chunk in last.values()),
             compile_seconds=compiled,
             measured_bytes=max(int(chunk.peak_bytes) for chunk in last.values()),
         )
+
+    def speed(self, trial: Chunk) -> float:
+        """Steps per second of a worker whose trial took this long: evaluations come once per chunk, not per trial."""
+        updates, evaluations = self.training.updates, -(-self.training.updates // self.training.chunk)
+        share = updates / TRIAL_UPDATES
+        seconds = share * float(trial.busy) + evaluations * float(trial.seconds - trial.busy)
+        return share * float(trial.steps) / seconds
 
     def facts(self) -> dict[str, Any]:
         """For programs."""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
 
+ROUNDING = 1e-12  # of a variance, relative to the square: what float32 makes of equal numbers
+
 
 class PolicyLoss(NamedTuple):
     """The clipped surrogate and how far the policy has moved; scalars."""
@@ -95,8 +97,9 @@ def value_loss(value: Array, old_value: Array, returns: Array, clip: Array, xp: 
 def explained_variance(value: Array, returns: Array, xp: Namespace) -> Array:
     """1 for a perfect critic, 0 for one that knows the mean only; 0 where the returns do not vary."""
     spread = xp.var(returns)
-    known = 1 - xp.var(returns - value) / xp.where(spread > 0, spread, xp.ones_like(spread))
-    return xp.where(spread > 0, known, xp.zeros_like(known))
+    varies = spread > ROUNDING * xp.mean(returns * returns)
+    known = 1 - xp.var(returns - value) / xp.where(varies, spread, xp.ones_like(spread))
+    return xp.where(varies, known, xp.zeros_like(known))
 
 
 def merge_moments(moments: Moments, batch: Array, xp: Namespace) -> Moments:

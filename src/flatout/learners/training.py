@@ -146,7 +146,7 @@ def finished_lanes(training: Training, folder: Path, workers: int) -> list[Resul
         for n, lane in enumerate(share):
             results.append(
                 Result(
-                    training.lanes[lane], pick(last, n), pick(best, n), float(arrays["best/score"][n]),
+                    training.lanes[lane], lane_of(last, n), lane_of(best, n), float(arrays["best/score"][n]),
                     int(arrays["best/updates"][n]), int(arrays["lanes/updates"][n]),
                 )
             )  # fmt: skip
@@ -158,9 +158,6 @@ def checkpoint_path(folder: Path, worker: int) -> Path:
     return folder / "checkpoints" / f"worker-{worker}.safetensors"
 
 
-def pick(tree: Any, lane: int) -> Any:
-    """One lane of nested tuples of arrays."""
-    if not isinstance(tree, tuple):
-        return np.array(tree[lane])
-    leaves = [pick(value, lane) for value in tree]
-    return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
+def lane_of(network: Network, lane: int) -> Network:
+    """One lane's network."""
+    return map_leaves(lambda leaf: np.array(leaf[lane]), network)

@@ -116,7 +116,7 @@ class Worker:
         """What the worker sent, or None if it died and was started again."""
         try:
             told = self.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # OSError: it died in the middle of a message
             self.replace()
             return None
         if isinstance(told, Failure):

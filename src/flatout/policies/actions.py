@@ -64,7 +64,8 @@ class SquashedGaussian(NamedTuple):
 
     @staticmethod
     def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
-        return low + (high - low) * (0.5 * xp.tanh(raw) + 0.5)
+        stretched = low + (high - low) * (0.5 * xp.tanh(raw) + 0.5)
+        return Gaussian.bounded(stretched, low, high, xp)  # rounding may pass the bounds
 
 
 class Categorical(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.arrays import Array, Namespace
+from flatout.errors import SettingsError
 from flatout.settings import Activation
 
 HIDDEN_GAIN = float(np.sqrt(2))
@@ -95,6 +96,8 @@ def pad(weight: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float3
 
 def gates_of(sizes: Sizes, hidden: Sequence[int]) -> NDArray[np.float32]:
     """1 for the hidden layers that a network of these widths has, 0 for those it skips."""
+    if len(set(sizes.hidden)) > 1:
+        raise SettingsError(f"layers can be skipped only where all are equally wide; these are {sizes.hidden}")
     return (np.arange(len(sizes.hidden)) < len(hidden)).astype(np.float32)
 
 
@@ -120,7 +123,7 @@ def activate(activation: Activation, x: Array, xp: Namespace) -> Array:
     if activation == "tanh":
         return xp.tanh(x)
     if activation == "relu":
-        return xp.clip(x, 0.0, None)
+        return xp.where(x > 0, x, xp.zeros_like(x))  # its slope at 0 is 0 in every library; that of clip is not
     return x * (0.5 * xp.tanh(0.5 * x) + 0.5)  # silu: x times the logistic function
 
 

@@ -1,0 +1,249 @@
+"""Distributions over actions against torch.distributions, at extremes, masked, and what the environment gets."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import distributions as oracle
+
+from array_libraries import DIFFERENTIABLE, LIBRARIES, gradient, run
+from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian, masked
+
+RNG = np.random.default_rng(0)
+MEAN, LOG_STD, RAW = RNG.normal(size=(6, 3)), np.array([-1.0, 0.2, 0.7]), RNG.uniform(-3, 3, (6, 3))
+LOGITS, CHOICES = 2 * RNG.normal(size=(6, 5)), np.array([0, 4, 1, 2, 3, 3])
+ALLOWED = np.array([list(row) for row in ("11111", "10101", "01000", "00110", "10011", "11110")]) == "1"
+
+
+def normal(mean: Any, log_std: Any) -> Any:
+    return oracle.Independent(oracle.Normal(mean, torch.exp(log_std)), 1)
+
+
+def squashed(mean: Any, log_std: Any) -> Any:
+    return oracle.TransformedDistribution(normal(mean, log_std), oracle.TanhTransform())
+
+
+def categorical(logits: Any) -> Any:
+    return oracle.Categorical(logits=logits)
+
+
+CASES = {
+    "gaussian": (Gaussian(MEAN, LOG_STD), RAW, lambda given, raw: normal(*given).log_prob(raw)),
+    "squashed": (SquashedGaussian(MEAN, LOG_STD), RAW, lambda given, raw: squashed(*given).log_prob(torch.tanh(raw))),
+    "categorical": (Categorical(LOGITS), CHOICES, lambda given, raw: categorical(*given).log_prob(raw)),
+}
+ENTROPIES = {
+    "gaussian": lambda given, raw: normal(*given).entropy(),
+    "squashed": lambda given, raw: -squashed(*given).log_prob(torch.tanh(raw)),
+    "categorical": lambda given, raw: categorical(*given).entropy(),
+}
+
+
+def log_prob(policy: Distribution, raw: Any, xp: Any) -> Any:
+    return policy.log_prob(raw, xp)
+
+
+def entropy(policy: Distribution, raw: Any, xp: Any) -> Any:
+    return policy.entropy(raw, xp)
+
+
+def reference(function: Any, policy: Distribution, raw: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Values by torch.distributions, and the gradient of their weighted sum by the policy's parameters."""
+    leaves = [torch.asarray(x).clone().requires_grad_() for x in policy]
+    values = function(leaves, torch.asarray(raw))
+    total = values @ torch.arange(1, 7, dtype=values.dtype)
+    found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+    return values.detach().numpy(), [x.numpy() for x in found]
+
+
+def weighted(function: Any) -> Any:
+    return lambda policy, raw, xp: xp.sum(function(policy, raw, xp) * xp.arange(1, 7, dtype=policy[0].dtype))
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_log_probabilities_and_entropies_equal_those_of_torch(library: str, kind: str) -> None:
+    policy, raw, expected = CASES[kind]
+    for function, exact in ((log_prob, expected), (entropy, ENTROPIES[kind])):
+        np.testing.assert_allclose(run(library, function, policy, raw), reference(exact, policy, raw)[0], rtol=1e-11)
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("library", DIFFERENTIABLE)
+def test_gradients_by_the_parameters_equal_those_of_torch(library: str, kind: str) -> None:
+    policy, raw, expected = CASES[kind]
+    for function, exact in ((log_prob, expected), (entropy, ENTROPIES[kind])):
+        found = gradient(library, weighted(function), policy, raw)
+        for ours, theirs in zip(found, reference(exact, policy, raw)[1], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_float32_stays_float32_and_close(library: str, kind: str) -> None:
+    policy, raw, _ = CASES[kind]
+    single = jax.tree.map(np.float32, policy)
+    action = raw if kind == "categorical" else raw.astype(np.float32)
+    for function in (log_prob, entropy):
+        found = run(library, function, single, action)
+        assert (found.dtype, found.shape) == (np.float32, (6,))
+        np.testing.assert_allclose(found, function(policy, raw, np), rtol=2e-5, atol=2e-5)
+
+
+# --- extremes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("size", [9.0, 50.0, 1000.0])
+def test_squashed_stays_finite_where_tanh_is_one(library: str, size: float) -> None:
+    """There 1 - tanh^2 is 0 in float32; its logarithm is 2 log 2 - 2 |raw|, and the slope of that is -2 or 2."""
+    raw = np.array([[-size, size]], np.float32)
+    policy = SquashedGaussian(np.float32([[0.5, -0.5]]), np.float32([0.0, 1.0]))
+    slope = run(library, lambda p, raw, xp: Gaussian(*p).log_prob(raw, xp) - p.log_prob(raw, xp), policy, raw)
+    np.testing.assert_allclose(slope, [4 * np.log(2) - 4 * size], rtol=2e-4)
+    if library not in DIFFERENTIABLE:
+        return
+    by_raw = gradient(library, lambda raw, p, xp: xp.sum(p.log_prob(raw, xp)), raw, policy)
+    by_policy = gradient(library, lambda p, raw, xp: xp.sum(p.log_prob(raw, xp)), policy, raw)
+    assert all(np.isfinite(x).all() for x in by_policy)
+    pull = -(raw - policy.mean) * np.exp(-2 * policy.log_std)  # of the normal distribution
+    np.testing.assert_allclose(by_raw, pull + np.float32([-2, 2]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("library", DIFFERENTIABLE)
+def test_categorical_stays_finite_with_far_apart_logits(library: str) -> None:
+    policy, worst = Categorical(np.float32([[1e4, 0, -1e4]])), np.array([2])
+    assert run(library, entropy, policy, worst) == 0
+    assert run(library, log_prob, policy, worst) == -2e4
+    (by_logits,) = gradient(library, lambda *given: given[-1].sum(log_prob(*given)), policy, worst)
+    np.testing.assert_array_equal(by_logits, [[-1, 0, 1]])
+    (by_logits,) = gradient(library, lambda *given: given[-1].sum(entropy(*given)), policy, worst)
+    np.testing.assert_array_equal(by_logits, [[0, 0, 0]])
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Gaussian, SquashedGaussian])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_samples_have_the_mean_and_the_deviations_asked_for(library: str, kind: type) -> None:
+    noise = np.random.default_rng(1).normal(size=(100_000, 3))
+    raw = run(library, lambda policy, noise, xp: policy.sample(noise, xp), kind(MEAN[0], LOG_STD), noise)
+    std = np.exp(LOG_STD)
+    assert np.all(np.abs(raw.mean(axis=0) - MEAN[0]) < 4 * std / np.sqrt(len(noise)))
+    np.testing.assert_allclose(raw.std(axis=0), std, rtol=4 / np.sqrt(2 * len(noise)))
+
+
+def test_the_estimate_of_the_squashed_entropy_is_right_on_average() -> None:
+    """The normal's entropy plus the mean of log(1 - tanh^2), by Gauss and Hermite."""
+    policy = SquashedGaussian(np.array([0.3, -1.0]), np.array([-0.5, 0.4]))
+    noise = np.random.default_rng(2).normal(size=(100_000, 2))
+    found = policy.entropy(policy.sample(noise, np), np)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    raw = policy.mean + np.exp(policy.log_std) * nodes[:, None]
+    stretch = weights @ (-2 * np.log(np.cosh(raw))) / np.sqrt(2 * np.pi)
+    exact = np.sum(0.5 * np.log(2 * np.pi * np.e) + policy.log_std + stretch)
+    assert abs(found.mean() - exact) < 4 * found.std() / np.sqrt(len(noise))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_choices_are_drawn_as_often_as_their_probabilities_say(library: str) -> None:
+    noise = np.random.default_rng(3).random((100_000, 5), dtype=np.float32)
+    logits = np.float32([1.0, -1.5, 0.0, 2.0, -0.3])
+    drawn = run(library, lambda policy, noise, xp: policy.sample(noise, xp), Categorical(logits), noise)
+    share = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum()
+    assert chisquare(np.bincount(drawn, minlength=5), share * len(noise)).pvalue > 0.01
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("edge", [0.0, 1.0])
+def test_noise_at_the_edges_draws_as_any_other(library: str, edge: float) -> None:
+    """Equal noise leaves the choice to the logits; a clear favourite wins even against the best noise."""
+
+    def sample(policy: Categorical, noise: Any, xp: Any) -> Any:
+        return policy.sample(noise, xp)
+
+    assert run(library, sample, Categorical(np.float32([0, 2, 1])), np.full(3, edge, np.float32)) == 1
+    assert run(library, sample, Categorical(np.float32([0, 40, 1])), np.float32([1.0, edge, 1.0])) == 1
+
+
+# --- masks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_masked_choices_have_probability_zero_and_the_others_share_the_rest(library: str) -> None:
+    logits = LOGITS.astype(np.float32)
+    found = run(library, lambda *given: masked(*given).log_probs(given[-1]), logits, ALLOWED)
+    expected = oracle.Categorical(logits=torch.asarray(np.where(ALLOWED, LOGITS, -np.inf)))
+    assert found.dtype == np.float32
+    assert not np.exp(found[~ALLOWED]).any()
+    np.testing.assert_allclose(np.exp(found), expected.probs.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_masked_choices_are_never_drawn(library: str) -> None:
+    """Not even the favourites, and not with the best noise against the worst."""
+    noise = np.random.default_rng(4).random((2000, 6, 5), dtype=np.float32)
+    noise[:100] = np.where(ALLOWED, 0.0, 1.0)
+    logits = (LOGITS + np.where(ALLOWED, 0.0, 1e6)).astype(np.float32)
+    drawn = run(library, lambda *x: masked(x[0], x[1], x[3]).sample(x[2], x[3]), logits, ALLOWED, noise)
+    assert ALLOWED[np.arange(6), drawn].all()
+    assert all(set(drawn[:, k]) == set(np.flatnonzero(ALLOWED[k])) for k in range(6))
+
+
+@pytest.mark.parametrize("library", DIFFERENTIABLE)
+def test_gradients_with_masks_are_finite_and_zero_for_masked_choices(library: str) -> None:
+    """Those of each row are as if there were only its allowed choices, of which the first was drawn."""
+    first = ALLOWED.argmax(axis=1)
+    for function in (log_prob, entropy):
+
+        def total(logits: Any, allowed: Any, raw: Any, xp: Any, function: Any = function) -> Any:
+            return xp.sum(function(masked(logits, allowed, xp), raw, xp))
+
+        found = gradient(library, total, LOGITS, ALLOWED, first)
+        assert not found[~ALLOWED].any()
+        for row, logits, allowed in zip(found, LOGITS, ALLOWED, strict=True):
+            alone = torch.asarray(logits[allowed]).requires_grad_()
+            policy = categorical(alone)
+            (policy.entropy() if function is entropy else policy.log_prob(torch.tensor(0))).backward()
+            np.testing.assert_allclose(row[allowed], alone.grad, atol=1e-12)
+
+
+# --- what the environment gets --------------------------------------------------------------------------------------
+
+LOW, HIGH = np.array([-1.0, 0.0, -3.0], np.float32), np.array([1.0, 0.5, 5.0], np.float32)
+
+
+def bounded(kind: Any, library: str, raw: np.ndarray) -> np.ndarray:
+    return run(library, kind.bounded, raw, LOW, HIGH)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_gaussian_actions_are_clipped(library: str) -> None:
+    raw = np.float32([[-0.3, 0.3, 4.9], [2, 2, 9], [-2, -1, -4], [np.inf, -np.inf, 0]])
+    np.testing.assert_array_equal(bounded(Gaussian, library, raw), np.clip(raw, LOW, HIGH))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_squashed_actions_fill_the_bounds_and_zero_is_their_middle(library: str) -> None:
+    raw = np.tile(np.float32([-np.inf, -50, -1, 0, 1, 50, np.inf])[:, None], (1, 3))
+    found = bounded(SquashedGaussian, library, raw)
+    np.testing.assert_array_equal(found[[0, 1, 3, 5, 6]], [LOW, LOW, (LOW + HIGH) / 2, HIGH, HIGH])
+    np.testing.assert_allclose(found[4], LOW + (HIGH - LOW) * (1 + np.tanh(1)) / 2, rtol=1e-6)
+    np.testing.assert_allclose(found[2] + found[4], LOW + HIGH, rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_choices_go_to_the_environment_as_they_are(library: str) -> None:
+    np.testing.assert_array_equal(bounded(Categorical, library, CHOICES), CHOICES)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_mode_is_where_the_density_of_the_drawn_is_highest(library: str) -> None:
+    for kind in (Gaussian, SquashedGaussian):
+        np.testing.assert_array_equal(run(library, lambda policy, xp: policy.mode(xp), kind(MEAN, LOG_STD)), MEAN)
+    best = run(library, lambda policy, xp: policy.mode(xp), Categorical(LOGITS))
+    np.testing.assert_array_equal(best, categorical(torch.asarray(LOGITS)).mode)
