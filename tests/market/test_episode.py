@@ -1,6 +1,5 @@
 """Where episodes start and end, and what the agent sees of them."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -202,11 +201,11 @@ def test_private_part_of_the_observation() -> None:
     private = observed(market, state)[2 * 3 * 2 :]
     account = dict(zip(episode.ACCOUNT_FEATURES, private, strict=False))
     assert account["cash"] == near(1 - 0.4 + 0.2)
-    assert account["log_equity"] == near(math.log(1.25))
+    assert account["ruin_share"] == near(market.rules.limits.ruin / 1.25)
     assert account["drawdown"] == near(1.25 / 2 - 1)
     assert (account["mean_return"], account["rms_return"]) == near((0.2, 3.0))  # percent
     assert account["fee"] == near(0.2 * 0.04 + 0.8 * 0.08)  # percent; the second tier begins at 5
-    assert account["log_volume"] == near(math.log(1 + state.account.volume[0]))
+    assert account["volume_share"] == near(1 - 1 / (1 + state.account.volume[0]))
     weights, drop, held, cooldown = private[len(account) :].reshape(4, 3)
     assert weights == near([0.4, -0.2, 0])
     assert drop == near([100 / 125 - 1, 50 / 40 - 1, 0])  # nothing owned, nothing to drop
@@ -270,6 +269,6 @@ def test_money_is_relative() -> None:
     account = state.account._replace(cash=2 * state.account.cash, units=2 * state.account.units)
     marks = state.marks._replace(equity=2 * state.marks.equity, peak=2 * state.marks.peak)
     difference = observed(market, state._replace(account=account, marks=marks)) - observed(market, state)
-    level = 2 * 3 * 2 + episode.ACCOUNT_FEATURES.index("log_equity")
-    assert difference[level] == near(math.log(2))
+    level = 2 * 3 * 2 + episode.ACCOUNT_FEATURES.index("ruin_share")
+    assert difference[level] == near(-market.rules.limits.ruin / 1.25 / 2)
     assert np.delete(difference, level) == near(0)

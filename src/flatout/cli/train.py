@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from flatout.cli.backtest import assumptions
 from flatout.cli.options import Config, Json, Out, Seed, Set, SpaceSeparated, print_json, progress_bar
 from flatout.cli.training_request import Request, build, read_request, save_bundles, start_run
+from flatout.errors import RunError
 from flatout.evaluation.held_out import judge
 from flatout.learners.journal import Row
 from flatout.learners.market_training import MarketTraining
@@ -85,11 +87,14 @@ def train_command(
     try:
         with Watch(console, made, quiet=as_json) as watch:
             train(made.training, run, slots, watch.heard)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RunError) as stopped:
         save_bundles(run, made, resolved, request)
-        console.print(f"interrupted; go on with: flatout train --resume {run}", highlight=False, soft_wrap=True)
+        console.print(f"go on with: flatout train --resume {run}", highlight=False, soft_wrap=True)
+        if isinstance(stopped, RunError):
+            raise
         sys.exit(130)
-    save_bundles(run, made, resolved, request)
+    for sentence in save_bundles(run, made, resolved, request):
+        console.print(f"[yellow]warning:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     report = report_of(run, made, resolved.settings, quiet=as_json)
     if as_json:
         print_json(report)
@@ -102,7 +107,7 @@ def report_of(run: Path, made: MarketTraining, settings: Settings, quiet: bool) 
     agents = {}
     for agent in made.agents:
         names = [lane.name for lane in made.training.lanes if made.agent_of[lane.name] is agent]
-        policies = {name: Bundle.load(run / name / "best") for name in names}
+        policies = {name: Bundle.load(run / name / "best") for name in names if (run / name / "best").exists()}
         with progress_bar(quiet) as progress:
             task = progress.add_task(f"judging {agent.name}", total=agent.market.panel.n_bars - agent.cut - 1)
             found = judge(agent.market, policies, agent.cut, lambda _, task=task: progress.advance(task))  # type: ignore[misc]

@@ -9,7 +9,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.cli.backtest import built_in_market
-from flatout.errors import RulesError, RunError
+from flatout.errors import BundleError, RulesError, RunError
 from flatout.learners.market_training import Agent, MarketTraining, make_agent, make_training
 from flatout.learners.training import finished_lanes
 from flatout.learners.workers import Slot, slots_for
@@ -35,6 +35,7 @@ class Request:
     held_out: float
     evaluations: int
     workers: int | None
+    index_only: bool | None = None  # trajectories; None = let the memory decide
     fingerprints: dict[str, str] | None = None  # of the bars of each agent
 
 
@@ -50,10 +51,13 @@ def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, list[Sl
     lanes = len(agents) * request.seeds
     slots = slots_for(lanes, request.workers)
     seeds = range(request.seed, request.seed + request.seeds)
-    made = make_training(agents, resolved.settings, seeds, request.timesteps, len(slots), request.evaluations)
+    made = make_training(
+        agents, resolved.settings, seeds, request.timesteps, len(slots), request.evaluations, request.index_only
+    )
     if request.updates is not None:
         made = made.shortened(request.updates)
-    return made, slots, replace(request, workers=len(slots), fingerprints=found)
+    index_only = made.training.program.index_only
+    return made, slots, replace(request, workers=len(slots), index_only=index_only, fingerprints=found)
 
 
 def make_agents(request: Request, resolved: Resolved) -> list[Agent]:
@@ -98,9 +102,9 @@ def read_request(run: Path) -> tuple[Request, Resolved]:
         raise RunError(f"{run} is not the folder of a `flatout train` run that can go on: {error}") from None
 
 
-def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: Request) -> None:
-    """The best and the last policy of every lane that has a checkpoint."""
-    program = made.training.program
+def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: Request) -> list[str]:
+    """The best and the last policy of every lane that has a checkpoint; what could not be saved, in sentences."""
+    program, refused = made.training.program, []
     for result in finished_lanes(made.training, run, request.workers or 1):
         market = made.agent_of[result.lane.name].market
         for name, network, updates in (
@@ -115,6 +119,11 @@ def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: R
                 "best_held_out_reward": result.best_score if updates else None,
                 "versions": versions(),
             }
-            Bundle(
-                network, program.activation, program.distribution, market.fitted, resolved.settings.market, notes=notes
-            ).save(run / result.lane.name / name)
+            try:
+                Bundle(
+                    network, program.activation, program.distribution, market.fitted, resolved.settings.market,
+                    notes=notes,
+                ).save(run / result.lane.name / name)  # fmt: skip
+            except BundleError as error:  # one agent that diverged must not cost the others
+                refused.append(f"{result.lane.name}/{name} is not saved: {error}")
+    return refused

@@ -119,8 +119,8 @@ def ledger_observation(ledger: Ledger, marks: ScalarMarks, features: list[float]
         from_best.append(close / position.best - 1 if position.units else 0.0)
         held.append(position.held / rules["max_held_bars"][i])
         cooldown.append(position.cooldown / rules["cooldown_bars"][i])
-    account = [ledger.cash / worth, math.log(worth), worth / marks.peak - 1, 100 * marks.mean]
-    account += [100 * math.sqrt(marks.mean_square), 100 * ledger.fee(), math.log(1 + ledger.volume)]
+    account = [ledger.cash / worth, rules["ruin"] / worth, worth / marks.peak - 1, 100 * marks.mean]
+    account += [100 * math.sqrt(marks.mean_square), 100 * ledger.fee(), ledger.volume / (1 + ledger.volume)]
     return [*features, *account, *weights, *from_best, *held, *cooldown]
 
 

@@ -72,8 +72,9 @@ def make_training(
     timesteps: int,
     workers: int = 1,
     evaluations: int = 20,
+    index_only: bool | None = None,
 ) -> MarketTraining:
-    """One lane per agent and seed; `timesteps` for each. What the settings leave open is chosen by the memory."""
+    """One lane per agent and seed; `timesteps` for each. What is left open is chosen by the memory."""
     from flatout.learners.jax_market_environment import MarketEnvironment  # loads JAX, which `flatout --help` need not
 
     shapes = {agent.market.shape for agent in agents}
@@ -84,6 +85,8 @@ def make_training(
     program = program_of(settings.train, MarketEnvironment(shapes.pop()), settings.train.n_envs or USUAL_ENVS)
     data_bytes = sum(array.nbytes for array in tape)
     program = choose(program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes)
+    if index_only is not None:
+        program = program._replace(index_only=index_only)
     updates = max(1, -(-timesteps // program.rollout))
     lanes, agent_of = [], {}
     for agent, (_, rules), offset in zip(agents, arrays, offsets, strict=True):

@@ -3,8 +3,10 @@
 It knows nothing about markets: an environment, its data and each lane's rates come from outside.
 """
 
+import fcntl
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flatout.arrays import map_leaves
+from flatout.errors import RunError
 from flatout.learners.checkpoint import read_checkpoint, rebuilt
 from flatout.learners.jobs import Chunk, EvaluationPlan, Job
 from flatout.learners.journal import Journal, Row
@@ -62,6 +65,25 @@ class Result(NamedTuple):
 
 def train(training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]) -> list[Result]:
     """Train all lanes, from their checkpoints if there are any; `heard` is told of each chunk's rows."""
+    with alone(folder):
+        return train_alone(training, folder, slots, heard)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with the process."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{folder} is being trained by another process: wait for it, or end it") from None
+        yield
+
+
+def train_alone(
+    training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]
+) -> list[Result]:
+    """The same, once the folder is held."""
     jobs = make_jobs(training, folder, len(slots))
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)

@@ -16,8 +16,10 @@ from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Meeting, Tape, meet
 from flatout.settings import ActionKind, Fill
 
-# What the agent sees of its own account: all that the rules and rewards depend on, so that the state is Markov.
-ACCOUNT_FEATURES = ("cash", "log_equity", "drawdown", "mean_return", "rms_return", "fee", "log_volume")
+# What the agent sees of its own account: all that the rules and rewards depend on, so that the state is Markov. Equity
+# and volume appear as shares that stay below 1 however long an account trades: a policy that learned in short episodes
+# would otherwise meet numbers it has never seen.
+ACCOUNT_FEATURES = ("cash", "ruin_share", "drawdown", "mean_return", "rms_return", "fee", "volume_share")
 POSITION_FEATURES = ("weight", "from_best", "held", "cooldown")  # per asset; the last two as shares of their limits
 OBSERVATION_LIMIT = 10.0  # no component is larger: scalers clip features there, `observe` clips the rest
 
@@ -152,12 +154,12 @@ def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
     weights = account.units * (state.close / worth[None])
     single = [
         1 - xp.sum(weights, axis=0),
-        xp.log(worth),
+        rules.limits.ruin / worth,
         marks.equity / marks.peak - 1,
         100 * marks.mean,
         100 * xp.sqrt(xp.clip(marks.mean_square, 0.0, None)),
         100 * fee_rate(account, rules.costs, xp),
-        xp.log(1 + account.volume),
+        account.volume / (1 + account.volume),
     ]
     from_best = gate(state.close / account.best - 1, account.units != 0, xp)
     held = account.held / rules.limits.max_held_bars

@@ -1,0 +1,193 @@
+"""One update from equal weights and equal minibatches is Stable-Baselines3's, parameter by parameter."""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from small_learners import difference
+from stable_baselines3 import PPO
+from stable_baselines3.common.logger import configure
+
+from flatout.learners import shuffle
+from flatout.learners.environment import Box, Discrete
+from flatout.learners.jax_population import ADAM, Batch, _learn
+from flatout.learners.rates import METRICS, UPDATE_METRICS, Program, program_of, rates_of
+from flatout.policies.network import Layer, Network, Perceptron
+from flatout.settings import TrainSettings
+
+OBSERVATION, ROWS, MINIBATCHES, EPOCHS, HIDDEN = 5, 96, 4, 2, (12, 10)
+KEY = jax.random.key(3)
+TOLERANCE = 1e-5
+PLAIN = {"learning_rate": 3e-3, "max_grad_norm": 10.0}
+KNOBS = {
+    "plain": {},
+    "unscaled advantages": {"normalise_advantage": False},
+    "value clipping": {"value_clip": 0.1},
+    "entropy bonus": {"entropy": 0.2},
+    "gradient clipping": {"max_grad_norm": 0.05},
+    "all": {"normalise_advantage": False, "value_clip": 0.1, "entropy": 0.2, "max_grad_norm": 0.05, "value": 0.9},
+}
+
+
+class Nothing(gymnasium.Env):
+    """An environment for its spaces only."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (OBSERVATION,), np.float32)
+
+    def __init__(self, actions: Box | Discrete) -> None:
+        low_high = [np.asarray(x, np.float32) for x in (getattr(actions, "low", 0), getattr(actions, "high", 0))]
+        self.action_space = (
+            gymnasium.spaces.Box(*low_high) if isinstance(actions, Box) else gymnasium.spaces.Discrete(actions.size)
+        )
+
+
+class Ours(NamedTuple):
+    """The compiled update of one kind of actions."""
+
+    program: Program
+    learn: Any
+
+
+def ours(actions: Box | Discrete) -> Ours:
+    environment = SimpleNamespace(observation_size=OBSERVATION, actions=actions, terms=())
+    settings = TrainSettings(n_steps=ROWS, minibatches=MINIBATCHES, epochs=EPOCHS, hidden=HIDDEN)
+    program = program_of(settings, environment, 1)
+    return Ours(program, jax.jit(partial(_learn, program, None)))
+
+
+@pytest.fixture(scope="module", params=[Box((-1.0, -1.0), (1.0, 1.0)), Discrete(3)], ids=["box", "discrete"])
+def compiled(request: Any) -> Ours:
+    return ours(request.param)
+
+
+def theirs(settings: TrainSettings, actions: Box | Discrete, moved: float) -> PPO:
+    """Their learner with these settings and a full buffer: a policy that has moved, a critic that errs."""
+    model = PPO(
+        "MlpPolicy", Nothing(actions), settings.learning_rate, ROWS, ROWS // MINIBATCHES, EPOCHS, settings.gamma,
+        settings.gae_lambda, settings.clip, settings.value_clip, settings.normalise_advantage, settings.entropy,
+        settings.value, settings.max_grad_norm, target_kl=settings.target_kl, seed=0, device="cpu",
+        policy_kwargs={"net_arch": {"pi": list(HIDDEN), "vf": list(HIDDEN)}, "activation_fn": torch.nn.Tanh},
+    )  # fmt: skip
+    model.set_logger(configure(None, []))
+    model.policy.action_net.weight.data *= 50  # a policy with opinions
+    rng, buffer = np.random.default_rng(0), model.rollout_buffer
+    buffer.observations[:] = rng.normal(size=buffer.observations.shape)
+    drawn = rng.normal(size=buffer.actions.shape) if isinstance(actions, Box) else rng.integers(0, 3, (ROWS, 1, 1))
+    buffer.actions[:] = drawn
+    with torch.no_grad():
+        chosen = torch.as_tensor(buffer.actions[:, 0] if isinstance(actions, Box) else buffer.actions[:, 0, 0])
+        value, log_prob, _ = model.policy.evaluate_actions(torch.as_tensor(buffer.observations[:, 0]), chosen)
+    buffer.values[:] = value.numpy() + rng.normal(0, 0.1, (ROWS, 1))
+    buffer.log_probs[:, 0] = log_prob.numpy() + rng.normal(0, 0.15, ROWS) - moved
+    buffer.advantages[:] = rng.normal(1, 2, (ROWS, 1))
+    buffer.returns[:] = rng.normal(0, 1, (ROWS, 1))
+    buffer.full = True
+    return model
+
+
+def network_of(model: PPO) -> Network:
+    """Their weights in our layout."""
+
+    def layer(linear: Any, head: bool) -> Layer:
+        weight, bias = (x.detach().numpy().copy() for x in (linear.weight, linear.bias))
+        return Layer(jnp.asarray(weight if head else weight.T), jnp.asarray(bias))
+
+    def perceptron(hidden: Any, head: Any) -> Perceptron:
+        return Perceptron(tuple(layer(hidden[2 * k], False) for k in range(len(HIDDEN))), layer(head, True))
+
+    policy = model.policy
+    deviations = policy.log_std.detach().numpy().copy() if hasattr(policy, "log_std") else np.zeros(0, np.float32)
+    return Network(
+        perceptron(policy.mlp_extractor.policy_net, policy.action_net),
+        perceptron(policy.mlp_extractor.value_net, policy.value_net),
+        jnp.asarray(deviations),
+    )
+
+
+def batch_of(model: PPO, discrete: bool) -> Batch:
+    """Their buffer, copied."""
+    buffer = model.rollout_buffer
+    action = buffer.actions[:, 0, 0].astype(np.int32) if discrete else buffer.actions[:, 0]
+    rest = (x[:, 0] for x in (buffer.log_probs, buffer.values, buffer.advantages, buffer.returns))
+    return Batch(*(jnp.asarray(x.copy()) for x in (buffer.observations[:, 0], action, *rest)))
+
+
+class Both(NamedTuple):
+    """Two results of one update."""
+
+    before: Network
+    after: Network
+    expected: Network
+    steps: int
+    expected_steps: int
+    epochs: int
+    metrics: dict[str, float]
+    log: dict[str, float]
+
+
+def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, **changes: Any) -> Both:
+    """The same update by both; `moved` is by how much the log-probabilities have grown."""
+    settings = TrainSettings(epochs=EPOCHS, hidden=HIDDEN, **PLAIN | changes)
+    actions = compiled.program.environment.actions
+    model = theirs(settings, actions, moved)
+    before, batch = network_of(model), batch_of(model, isinstance(actions, Discrete))
+    noise = [jax.random.uniform(jax.random.fold_in(KEY, k), shuffle.noise_shape(ROWS)) for k in range(EPOCHS)]
+    orders = iter([np.asarray(shuffle.permutation(x, ROWS, jnp.int32, jnp)) for x in noise])
+    monkeypatch.setattr("stable_baselines3.common.buffers.np.random.permutation", lambda rows: next(orders))
+    model.train()
+    rates = rates_of(settings, 1, ())
+    network, optimiser, metrics, epochs = compiled.learn(
+        rates, rates.learning_rate, KEY, before, ADAM.init(before), batch
+    )
+    made = [int(x["step"]) for x in model.policy.optimizer.state.values()]
+    return Both(
+        before, network, network_of(model), int(optimiser.count), max(made, default=0), int(epochs),
+        dict(zip(METRICS[:UPDATE_METRICS], np.asarray(metrics).tolist(), strict=True)),
+        {name.removeprefix("train/"): value for name, value in model.logger.name_to_value.items()},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", KNOBS.values(), ids=KNOBS)
+def test_parameters_and_metrics_are_theirs(
+    compiled: Ours, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = update(compiled, monkeypatch, **changes)
+    assert difference(both.after, both.expected) < TOLERANCE
+    assert difference(both.after, both.before) > 1000 * TOLERANCE
+    assert both.steps == both.expected_steps == EPOCHS * MINIBATCHES
+    names = {"policy_loss": "policy_gradient_loss", "value_loss": "value_loss", "clip_fraction": "clip_fraction"}
+    for name, their_name in names.items():
+        np.testing.assert_allclose(both.metrics[name], both.log[their_name], atol=1e-5)
+    np.testing.assert_allclose(both.metrics["entropy"], -both.log["entropy_loss"], atol=1e-5)
+    assert 0.1 < both.metrics["clip_fraction"] < 0.9
+
+
+@pytest.mark.parametrize("knob", [name for name in KNOBS if name != "plain"])
+def test_each_of_these_knobs_matters(compiled: Ours, knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that their equality says something."""
+    plain, other = (update(compiled, monkeypatch, **KNOBS[name]) for name in ("plain", knob))
+    assert difference(plain.expected, other.expected) > 100 * TOLERANCE
+
+
+def test_both_stop_at_the_same_minibatch(compiled: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the midst of an epoch: the first for the box, the second for discrete actions."""
+    both = update(compiled, monkeypatch, target_kl=0.015, learning_rate=1e-2)
+    assert both.steps == both.expected_steps == (7 if both.epochs == 2 else 3)
+    assert difference(both.after, both.expected) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [0.0, pytest.param(200.0, marks=pytest.mark.xfail(strict=True, reason="0 times an infinite gradient is NaN"))],
+)
+def test_a_policy_that_is_already_too_far_stays(compiled: Ours, moved: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if it is so far that the ratio of probabilities overflows."""
+    both = update(compiled, monkeypatch, moved, target_kl=1e-4)
+    assert both.steps == both.expected_steps == 0 and both.epochs == 1
+    assert difference(both.after, both.before) == difference(both.expected, both.before) == 0
