@@ -16,7 +16,7 @@ from flatout.cli.main import app, main
 
 VERBS = [
     [], ["demo"], ["doctor"], ["backtest"], ["data"], ["data", "check"], ["data", "convert"], ["bench"],
-    ["bench", "env"], ["config"], ["config", "show"],
+    ["bench", "env"], ["bench", "train"], ["config"], ["config", "show"], ["train"],
 ]  # fmt: skip
 Run = Callable[..., tuple[int, str, str]]
 

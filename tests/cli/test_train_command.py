@@ -104,7 +104,8 @@ def test_a_test_run_leaves_everything(tested: dict[str, Any], bars: Path) -> Non
     run = Path(tested["run"])
     assert json.loads((run / "report.json").read_text()) == tested
     assert sorted(path.name for path in run.iterdir()) == sorted([
-        *LANES, "about.json", "checkpoints", "logs", "metrics.jsonl", "report.json", "settings.json", "tensorboard",
+        *LANES, "about.json", "checkpoints", "lock", "logs", "metrics.jsonl", "report.json", "settings.json",
+        "tensorboard",
     ])  # fmt: skip
     assert sorted(path.name for path in (run / "tensorboard").iterdir()) == LANES
     assert sorted((row["lane"], row["updates"]) for row in rows_of(run)) == [

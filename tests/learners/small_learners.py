@@ -123,7 +123,7 @@ def population(
 ) -> Population:  # fmt: skip
     """Fresh lanes; the first one's settings fix the program, others may have smaller networks."""
     shape = program_of(lanes[0], environment, lanes[0].n_envs or N_ENVS, **program)
-    gates = [gates_of(shape.sizes, one.hidden) for one in lanes]
+    gates = [gates_of(shape.sizes, one.hidden) if shape.gated else None for one in lanes]
     rates = stacked([rates_of(one, updates, *rest) for one, *rest in zip(lanes, rules, gates, strict=True)])
     networks = [new_network(shape.sizes, seed, one.log_std, one.hidden) for one, seed in zip(lanes, seeds, strict=True)]
     return Population(shape, data, rates, jax_population.init(shape, data, rates, networks, seeds))

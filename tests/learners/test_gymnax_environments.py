@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_learners import population, train
+from small_learners import population, runner, train
 
 from flatout.learners.environment import Box, Discrete
 from flatout.learners.jax_evaluate import evaluator
@@ -86,8 +86,8 @@ def returns(name: str, steps: int, episode: int, settings: TrainSettings) -> np.
     rules = [jax.tree.map(np.asarray, params)] * 3
     updates = steps // (settings.n_envs * settings.n_steps)
     lanes = population([settings] * 3, rules, updates=updates, environment=GymnaxEnvironment(env, params), data=None)
-    state = train(lanes).state
-    assert np.asarray(state.updates).tolist() == [updates] * 3
+    state = train(lanes._replace(state=train(lanes, until=1).state)).state
+    assert np.asarray(state.updates).tolist() == [updates] * 3 and runner(lanes.program)._cache_size() == 1
     found = evaluator(lanes.program, 256, episode)(None, lanes.rates, state.network, jnp.uint32(7))
     return np.asarray(found.reward).mean(axis=1)
 

@@ -140,7 +140,10 @@ def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, 
     noise = [jax.random.uniform(jax.random.fold_in(KEY, k), shuffle.noise_shape(ROWS)) for k in range(EPOCHS)]
     orders = iter([np.asarray(shuffle.permutation(x, ROWS, jnp.int32, jnp)) for x in noise])
     monkeypatch.setattr("stable_baselines3.common.buffers.np.random.permutation", lambda rows: next(orders))
-    model.train()
+    norms, clip = [], torch.nn.utils.clip_grad_norm_
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.nn.utils.clip_grad_norm_", lambda *inputs: norms.append(float(clip(*inputs))))
+        model.train()
     rates = rates_of(settings, 1, ())
     network, optimiser, metrics, epochs = compiled.learn(
         rates, rates.learning_rate, KEY, before, ADAM.init(before), batch
@@ -149,7 +152,8 @@ def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, 
     return Both(
         before, network, network_of(model), int(optimiser.count), max(made, default=0), int(epochs),
         dict(zip(METRICS[:UPDATE_METRICS], np.asarray(metrics).tolist(), strict=True)),
-        {name.removeprefix("train/"): value for name, value in model.logger.name_to_value.items()},
+        {name.removeprefix("train/"): value for name, value in model.logger.name_to_value.items()}
+        | {"grad_norm": np.mean(norms) if norms else 0.0},
     )  # fmt: skip
 
 
@@ -161,10 +165,12 @@ def test_parameters_and_metrics_are_theirs(
     assert difference(both.after, both.expected) < TOLERANCE
     assert difference(both.after, both.before) > 1000 * TOLERANCE
     assert both.steps == both.expected_steps == EPOCHS * MINIBATCHES
-    names = {"policy_loss": "policy_gradient_loss", "value_loss": "value_loss", "clip_fraction": "clip_fraction"}
-    for name, their_name in names.items():
-        np.testing.assert_allclose(both.metrics[name], both.log[their_name], atol=1e-5)
-    np.testing.assert_allclose(both.metrics["entropy"], -both.log["entropy_loss"], atol=1e-5)
+    expected = both.log | {"policy_loss": both.log["policy_gradient_loss"], "entropy": -both.log["entropy_loss"]}
+    for name in ("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm"):
+        np.testing.assert_allclose(both.metrics[name], expected[name], atol=1e-5, err_msg=name)
+    weights = TrainSettings(**changes)
+    loss = expected["policy_loss"] + weights.value * expected["value_loss"] - weights.entropy * expected["entropy"]
+    np.testing.assert_allclose(both.metrics["loss"], loss, atol=1e-5)
     assert 0.1 < both.metrics["clip_fraction"] < 0.9
 
 

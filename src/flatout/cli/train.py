@@ -89,7 +89,8 @@ def train_command(
             train(made.training, run, slots, watch.heard)
     except (KeyboardInterrupt, RunError) as stopped:
         save_bundles(run, made, resolved, request)
-        console.print(f"go on with: flatout train --resume {run}", highlight=False, soft_wrap=True)
+        why = "" if isinstance(stopped, RunError) else "interrupted; "
+        console.print(f"{why}go on with: flatout train --resume {run}", highlight=False, soft_wrap=True)
         if isinstance(stopped, RunError):
             raise
         sys.exit(130)

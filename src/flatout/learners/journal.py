@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +100,10 @@ class Journal:
             import tensorboardX  # loads PyTorch where it is installed: late, as that takes seconds
 
             self.writers[row.lane] = tensorboardX.SummaryWriter(
-                str(self.folder / row.lane), purge_step=row.steps, flush_secs=10
+                str(self.folder / row.lane),
+                purge_step=row.steps,
+                flush_secs=10,
+                filename_suffix=f".{time.monotonic_ns()}",
             )
         writer = self.writers[row.lane]
         points = {TAGS[name]: value for name, value in row.metrics.items() if name in TAGS}
