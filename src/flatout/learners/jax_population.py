@@ -118,7 +118,7 @@ def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
     advantage, returns = ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, jnp)
     batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
     batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
-    progress = state.updates / jnp.maximum(rates.updates - 1, 1)
+    progress = jnp.minimum(state.updates / jnp.maximum(rates.updates - 1, 1), 1.0)
     rate = rates.learning_rate * (1 + progress * (rates.final_rate_share - 1))
     key = noise_key(state.seed, state.updates, 2)
     network, optimiser, learned, epochs = _learn(program, data, rates, rate, key, state.network, state.optimiser, batch)
@@ -155,8 +155,7 @@ def _learn(
         going = going & (figures[3] <= KL_TOLERANCE * rates.target_kl)
         gradient = jax.tree.map(lambda g: g * jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6)), gradient)
         change, moved = ADAM.update(gradient, optimiser)
-        stride = jnp.where(going, -rate, 0.0)
-        network = jax.tree.map(lambda p, c: p + stride * c, network, change)
+        network = jax.tree.map(lambda p, c: jnp.where(going, p - rate * c, p), network, change)
         optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
         return (network, optimiser, going, totals + jnp.stack([*figures, loss, norm]), count + 1), None
 
