@@ -48,7 +48,6 @@ def die_with_driver() -> None:
 
 def serve(connection: Connection, job: Job) -> None:
     """Answer orders until the connection is closed."""
-    jax.config.update("jax_numpy_rank_promotion", "allow")
     data = None if job.data is None else map_leaves(lambda path: jax.device_put(np.load(path, mmap_mode="r")), job.data)
     rates = jax.tree.map(jnp.asarray, job.rates)
     state = start(job, data, rates)
