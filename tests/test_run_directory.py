@@ -13,7 +13,7 @@ import pytest
 
 from flatout import run_directory
 from flatout.errors import RunError
-from flatout.run_directory import PACKAGES, create_run, installed, versions, write_bytes, write_json
+from flatout.run_directory import PACKAGES, create_run, installed, sweep, versions, write_bytes, write_json
 from flatout.settings import Resolved, load_settings
 
 
@@ -154,3 +154,10 @@ def test_versions_are_those_that_are_installed() -> None:
 
 def test_an_absent_package_has_no_version() -> None:
     assert installed("there-is-no-such-package") is None
+
+
+def test_leftovers_of_killed_writers_are_swept_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / ".worker-0.safetensors.x1y2").write_bytes(b"half")
+    write_bytes(tmp_path / "worker-0.safetensors", b"whole")
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["worker-0.safetensors"]

@@ -76,3 +76,9 @@ def write_bytes(path: Path, content: bytes) -> None:
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)  # there only if it was not moved
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers killed in the middle of a file left in a folder that nobody writes to now."""
+    for temporary in folder.glob(".*"):
+        temporary.unlink(missing_ok=True)

@@ -9,7 +9,8 @@ import safetensors.numpy
 
 from flatout.errors import RunError
 from flatout.learners import checkpoint
-from flatout.learners.checkpoint import check_arrays, named, read_checkpoint, rebuilt, write_checkpoint
+from flatout.learners.checkpoint import check_arrays, read_checkpoint, rebuilt, write_checkpoint
+from flatout.learners.jax_worker import array_names
 from flatout.policies.network import Network, Sizes, new_network
 
 NETWORK = new_network(Sizes(3, (4, 4), 2, 2), 0)
@@ -40,6 +41,11 @@ ODD = {
     "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T,
     "strided": np.arange(10, dtype=np.int32)[::3],
 }
+
+
+def named(tree: Any, prefix: str) -> list[tuple[str, Any]]:
+    """Leaves as a worker names them, below a prefix."""
+    return [(f"{prefix}/{name}" if name else prefix, leaf) for name, leaf in array_names(tree)]
 
 
 def test_leaves_are_named_by_their_place() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from flatout.evaluation.speed import Steps, bench_market
 from flatout.learners.rates import program_of, rates_of
 from flatout.learners.training import Lane, Training, make_jobs
-from flatout.learners.workers import Slot, Worker, cpu_slots, drive
+from flatout.learners.workers import Worker, cpu_slots, drive, hired
 from flatout.market.market import Market
 from flatout.policies.network import multiplications
 from flatout.settings import TrainSettings
@@ -49,13 +49,8 @@ def bench_training(market: Market, width: int, lanes: int) -> Training:
 class Contestant:
     """flatout's workers with some lanes, advanced by so many updates at a time."""
 
-    def __init__(self, training: Training, slots: list[Slot], folder: Path) -> None:
-        folder.mkdir()
-        self.training = training
-        jobs = [replace(job, evaluation=None) for job in make_jobs(training, folder, len(slots))]
-        self.workers = [
-            Worker(slot, job, folder / f"{k}.log") for k, (slot, job) in enumerate(zip(slots, jobs, strict=True))
-        ]
+    def __init__(self, training: Training, workers: list[Worker]) -> None:
+        self.training, self.workers = training, workers
         self.done = 0
         self.advance(1)
         self.compile_seconds = max(w.ready.compile_seconds for w in self.workers if w.ready)
@@ -88,11 +83,6 @@ class Contestant:
     def rate(self) -> float:
         """One round."""
         return self.advance(self.chunk)
-
-    def stop(self) -> None:
-        """End the workers."""
-        for worker in self.workers:
-            worker.stop()
 
 
 def peak_gflops(seconds: float = 0.15) -> float:
@@ -170,12 +160,13 @@ def measure_training(
             teams = {
                 "flatout_single": (bench_training(market, width, 1), cpu_slots(1)),
                 "flatout_population": (lanes, cpu_slots(LANES)),
-                "flatout_one_worker": (lanes, one_core(cpu_slots(LANES))),
+                "flatout_one_worker": (lanes, cpu_slots(LANES)[:1]),
             }
             for name, (training, slots) in teams.items():
                 progress(f"width {width}: compiling {name}")
-                team = Contestant(training, slots, folder / name)
-                stack.callback(team.stop)
+                (folder / name).mkdir()
+                jobs = [replace(job, evaluation=None) for job in make_jobs(training, folder / name, len(slots))]
+                team = Contestant(training, stack.enter_context(hired(slots, jobs, folder / name)))
                 compiling[f"{name}_{width}"] = round(team.compile_seconds, 1)
                 contestants[name] = team.rate
             for peer in find_peers():
@@ -191,11 +182,6 @@ def measure_training(
         for name, value in best.items():
             speeds.setdefault(name, {})[str(width)] = round(value)
     return summary(speeds, compiling, flops, peak)
-
-
-def one_core(slots: list[Slot]) -> list[Slot]:
-    """The first of the slots alone."""
-    return slots[:1]
 
 
 def summary(

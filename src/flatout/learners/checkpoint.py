@@ -5,7 +5,7 @@ header. No pickle is read or written, and nothing here needs JAX: a driver witho
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,6 @@ from flatout.run_directory import write_bytes
 FORMAT = "flatout.checkpoint"
 VERSION = 1
 Arrays = dict[str, NDArray[Any]]
-
-
-def named(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """(name, leaf) of nested tuples, in order; fields of NamedTuples by name, items of other tuples by number."""
-    if not isinstance(tree, tuple):
-        yield prefix, tree
-        return
-    fields = getattr(tree, "_fields", range(len(tree)))
-    for field, value in zip(fields, tree, strict=True):
-        yield from named(value, f"{prefix}/{field}")
 
 
 def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Any:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 from flatout.arrays import Array
 from flatout.learners import ppo_math, shuffle
@@ -52,7 +53,7 @@ def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Ar
         zeros = jnp.zeros(n_envs)
         return Lanes(
             network=network,
-            optimiser=ADAM.init(network),
+            optimiser=ADAM.init(ravel_pytree(network)[0]),
             environment=state,
             view=env.view(state, data, rates.environment),
             episodes=Episodes(zeros, zeros, zeros, zeros, zeros),
@@ -147,17 +148,19 @@ def _learn(
     """Epochs of minibatches until they are done or the policy has moved too far."""
     count, size = program.minibatches, program.minibatch
     grad = jax.value_and_grad(partial(_loss, program, data, rates), has_aux=True)
+    weights, network_of = ravel_pytree(network)  # one long vector: the optimiser is one loop, not one per layer
 
     def minibatch(carry: Any, rows: Array) -> Any:
-        network, optimiser, going, totals, count = carry
-        (loss, figures), gradient = grad(network, _rows(batch, rows))
+        weights, optimiser, going, totals, count = carry
+        (loss, figures), gradient = grad(network_of(weights), _rows(batch, rows))
+        gradient = ravel_pytree(gradient)[0]
         norm = optax.tree.norm(gradient)
         going = going & (figures[3] <= KL_TOLERANCE * rates.target_kl)
-        gradient = jax.tree.map(lambda g: g * jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6)), gradient)
+        gradient = gradient * jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6))
         change, moved = ADAM.update(gradient, optimiser)
-        network = jax.tree.map(lambda p, c: jnp.where(going, p - rate * c, p), network, change)
+        weights = jnp.where(going, weights - rate * change, weights)
         optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
-        return (network, optimiser, going, totals + jnp.stack([*figures, loss, norm]), count + 1), None
+        return (weights, optimiser, going, totals + jnp.stack([*figures, loss, norm]), count + 1), None
 
     def epoch(carry: Any) -> Any:
         k, inner = carry
@@ -169,10 +172,10 @@ def _learn(
     def more(carry: Any) -> Array:
         return (carry[0] < rates.epochs) & carry[1][2]
 
-    start = (network, optimiser, jnp.asarray(True), jnp.zeros(UPDATE_METRICS), jnp.zeros(()))
+    start = (weights, optimiser, jnp.asarray(True), jnp.zeros(UPDATE_METRICS), jnp.zeros(()))
     epochs, inner = jax.lax.while_loop(more, epoch, (jnp.zeros((), jnp.int32), start))
-    network, optimiser, _, totals, made = inner
-    return network, optimiser, totals / jnp.maximum(made, 1), epochs
+    weights, optimiser, _, totals, made = inner
+    return network_of(weights), optimiser, totals / jnp.maximum(made, 1), epochs
 
 
 def _rows(batch: Batch, rows: Array) -> Batch:

@@ -8,8 +8,8 @@ from typing import Any
 
 from flatout.learners.forecast import Forecast, forecast, free_bytes
 from flatout.learners.jobs import Chunk
-from flatout.learners.training import Training, make_jobs
-from flatout.learners.workers import Slot, Worker, drive
+from flatout.learners.training import Training, make_jobs, next_until
+from flatout.learners.workers import Slot, drive, hired
 
 TRIAL_UPDATES = 2
 MIB = 2**20
@@ -43,16 +43,9 @@ class Plan:
         trial = replace(self.training, updates=TRIAL_UPDATES, chunk=TRIAL_UPDATES)
         with tempfile.TemporaryDirectory() as folder:
             jobs = make_jobs(trial, Path(folder), len(slots))
-            workers = [
-                Worker(slot, job, Path(folder) / f"{k}.log")
-                for k, (slot, job) in enumerate(zip(slots, jobs, strict=True))
-            ]
             last: dict[int, Chunk] = {}
-            try:
-                drive(workers, lambda k, chunk: until(trial, chunk), last.__setitem__)
-            finally:
-                for worker in workers:
-                    worker.stop()
+            with hired(slots, jobs, Path(folder)) as workers:
+                drive(workers, lambda k, chunk: next_until(trial, chunk), last.__setitem__)
             compiled = max((w.ready.compile_seconds for w in workers if w.ready), default=0.0)
         return replace(
             self,
@@ -111,8 +104,3 @@ def make_plan(training: Training, slots: Sequence[Slot]) -> Plan:
     one_by_one = all(slot.name.startswith("cpu") for slot in slots)
     per_worker = -(-len(training.lanes) // len(slots))
     return Plan(training, len(slots), forecast(training.program, per_worker, data, one_by_one))
-
-
-def until(training: Training, chunk: Chunk) -> tuple[int, ...] | None:
-    """One chunk and no more."""
-    return None if min(chunk.updates) >= training.updates else (training.updates,) * len(chunk.updates)

@@ -6,7 +6,7 @@ It knows nothing about markets: an environment, its data and each lane's rates c
 import fcntl
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ from flatout.learners.checkpoint import read_checkpoint, rebuilt
 from flatout.learners.jobs import Chunk, EvaluationPlan, Job
 from flatout.learners.journal import Journal, Row
 from flatout.learners.rates import Program, Rates
-from flatout.learners.workers import Slot, Until, Worker, drive, shares
+from flatout.learners.workers import Slot, Until, drive, hired, shares
 from flatout.policies.network import Network, new_network
+from flatout.run_directory import sweep
 
 
 class Lane(NamedTuple):
@@ -87,19 +88,12 @@ def train_alone(
     jobs = make_jobs(training, folder, len(slots))
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
-    journal = Journal(training.program, folder)
-    workers: list[Worker] = []
-    try:
-        for k, (slot, job) in enumerate(zip(slots, jobs, strict=True)):
-            workers.append(Worker(slot, job, logs / f"worker-{k}.log"))
+    with closing(Journal(training.program, folder)) as journal, hired(slots, jobs, logs) as workers:
         drive(
             workers, lambda k, chunk: next_until(training, chunk), lambda k, chunk: heard(journal.note(jobs[k], chunk))
         )
-    finally:
-        for worker in workers:
-            worker.stop()
-        journal.close()
     shutil.rmtree(folder / "scratch", ignore_errors=True)
+    sweep(folder / "checkpoints")
     return finished_lanes(training, folder, len(slots))
 
 

@@ -8,7 +8,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
@@ -162,6 +162,17 @@ class Worker:
                 "`--plan` forecasts what fits"
             )
         return f"the worker on {self.slot.name} failed: {failure.kind}: {failure.message}"
+
+
+@contextlib.contextmanager
+def hired(slots: Sequence[Slot], jobs: Sequence[Job], logs: Path) -> Iterator[list[Worker]]:
+    """One worker per job, ended on the way out; their messages go to `logs/worker-K.log`."""
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for k, (slot, job) in enumerate(zip(slots, jobs, strict=True)):
+            workers.append(Worker(slot, job, logs / f"worker-{k}.log"))
+            stack.callback(workers[-1].stop)
+        yield workers
 
 
 def large_pages(job: Job) -> dict[str, str]:
