@@ -13,9 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
 
 from flatout.errors import SettingsError
+from flatout.settings_model import AtLeastOne, Count, Model, NotNegative, Number, Positive, Share, Switchable
+from flatout.settings_study import FoldSettings, GateSettings, SearchSettings
 
 LOT_STEP_KINDS = ("one number", "by symbol")
 ENVIRONMENT_PREFIX = "FLATOUT__"
@@ -24,20 +26,6 @@ Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Activation = Literal["tanh", "relu", "silu"]
 DistributionName = Literal["gaussian", "squashed_gaussian"]
-# Strict: `true` is no number, and neither is "5".
-Number = Annotated[float, Field(strict=True)]
-Share = Annotated[Number, Field(ge=0, le=1)]
-Positive = Annotated[Number, Field(gt=0)]
-NotNegative = Annotated[Number, Field(ge=0)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
-Switchable = BeforeValidator(lambda given: None if given == "off" else given)  # TOML has no null
-
-
-class Model(BaseModel):
-    """Frozen, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class FeeTier(Model):
@@ -164,6 +152,9 @@ class Settings(Model):
     market: MarketSettings = MarketSettings()
     features: FeatureSettings = FeatureSettings()
     train: TrainSettings = TrainSettings()
+    folds: FoldSettings = FoldSettings()
+    search: SearchSettings = SearchSettings()
+    gates: GateSettings = GateSettings()
 
 
 class Resolved(Model):
