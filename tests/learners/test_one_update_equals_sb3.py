@@ -16,7 +16,7 @@ from stable_baselines3.common.logger import configure
 
 from flatout.learners import shuffle
 from flatout.learners.environment import Box, Discrete
-from flatout.learners.jax_population import ADAM, Batch, _learn
+from flatout.learners.jax_population import Batch, _learn, new_optimiser
 from flatout.learners.rates import METRICS, UPDATE_METRICS, Program, program_of, rates_of
 from flatout.policies.network import Layer, Network, Perceptron
 from flatout.settings import TrainSettings
@@ -146,7 +146,7 @@ def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, 
         model.train()
     rates = rates_of(settings, 1, ())
     network, optimiser, metrics, epochs = compiled.learn(
-        rates, rates.learning_rate, KEY, before, ADAM.init(before), batch
+        rates, rates.learning_rate, KEY, before, new_optimiser(before), batch
     )
     made = [int(x["step"]) for x in model.policy.optimizer.state.values()]
     return Both(

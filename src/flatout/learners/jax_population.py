@@ -53,7 +53,7 @@ def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Ar
         zeros = jnp.zeros(n_envs)
         return Lanes(
             network=network,
-            optimiser=ADAM.init(ravel_pytree(network)[0]),
+            optimiser=new_optimiser(network),
             environment=state,
             view=env.view(state, data, rates.environment),
             episodes=Episodes(zeros, zeros, zeros, zeros, zeros),
@@ -64,6 +64,11 @@ def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Ar
         )
 
     return jax.lax.map(lambda x: one(*x), (network, rates, seeds))
+
+
+def new_optimiser(network: Network) -> Any:
+    """Adam's state for a network's weights as one long vector: one loop on the device, not one per layer."""
+    return ADAM.init(ravel_pytree(network)[0])
 
 
 def lane(tree: Any, k: int) -> Any:
@@ -148,7 +153,7 @@ def _learn(
     """Epochs of minibatches until they are done or the policy has moved too far."""
     count, size = program.minibatches, program.minibatch
     grad = jax.value_and_grad(partial(_loss, program, data, rates), has_aux=True)
-    weights, network_of = ravel_pytree(network)  # one long vector: the optimiser is one loop, not one per layer
+    weights, network_of = ravel_pytree(network)
 
     def minibatch(carry: Any, rows: Array) -> Any:
         weights, optimiser, going, totals, count = carry
