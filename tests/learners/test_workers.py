@@ -156,7 +156,7 @@ def test_the_cause_of_a_death_is_told() -> None:
     ],
 )
 def test_want_of_memory_is_explained(tmp_path: Path, failure: Failure) -> None:
-    worker = SimpleNamespace(slot=Slot("gpu 3"), job=make_jobs(tiny_training(), tmp_path, 1)[0])
+    worker = SimpleNamespace(slot=Slot("gpu 3"), jobs=make_jobs(tiny_training(), tmp_path, 1))
     said = Worker.explain(worker, failure)  # type: ignore[arg-type]
     assert said.startswith("out of memory on gpu 3: lower train.n_envs (4), train.n_steps (8)")
     assert "the number of lanes (2)" in said
@@ -229,13 +229,13 @@ def test_a_message_cut_by_death_is_a_death(tmp_path: Path) -> None:
     job = replace(make_jobs(tiny_training(), tmp_path, 1)[0])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "executable", "/bin/true")
-        worker = Worker(tiny_slots(tmp_path)[0], job, tmp_path / "log")
+        worker = Worker(tiny_slots(tmp_path)[0], [job], tmp_path / "log")
 
         def cut() -> Any:
             raise OSError("got end of file during message")
 
         real, worker.connection = worker.connection, SimpleNamespace(recv=cut, close=lambda: None)  # type: ignore[assignment]
-        assert worker.answer() is None
+        assert worker.answer() == ()
         assert worker.restarts == 1
         real.close()
         worker.stop()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from flatout.evaluation.speed import Steps, bench_market
+from flatout.learners.jobs import Order
 from flatout.learners.rates import program_of, rates_of
 from flatout.learners.training import Lane, Training, make_jobs
 from flatout.learners.workers import Worker, cpu_slots, drive, hired
@@ -71,7 +72,7 @@ class Contestant:
             drive(self.workers, lambda k, chunk: self.order(k, chunk, goal), heard)
         else:
             for worker in self.workers:
-                worker.ask((goal,) * len(worker.job.seeds))
+                worker.ask(Order((goal,) * len(worker.jobs[0].seeds)))
             drive(self.workers, lambda k, chunk: None, heard)
         self.done = goal
         return sum(speeds.values())
@@ -166,7 +167,7 @@ def measure_training(
                 progress(f"width {width}: compiling {name}")
                 (folder / name).mkdir()
                 jobs = [replace(job, evaluation=None) for job in make_jobs(training, folder / name, len(slots))]
-                team = Contestant(training, stack.enter_context(hired(slots, jobs, folder / name)))
+                team = Contestant(training, stack.enter_context(hired(slots, [[job] for job in jobs], folder / name)))
                 compiling[f"{name}_{width}"] = round(team.compile_seconds, 1)
                 contestants[name] = team.rate
             for peer in find_peers():

@@ -1,4 +1,6 @@
-"""What policies earn without noise: each lane's first episode in each of some environments, on the device."""
+"""What policies earn without noise, on the device: sums over an episode in each of some environments, or every bar of
+given stretches.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -57,3 +59,39 @@ def _evaluate(
     carry = (start, env.view(start, data, rates.environment), jnp.ones(n_envs), sums)
     (_, _, _, sums), _ = jax.lax.scan(body, carry, luck)
     return Evaluation(sums[0], sums[1], sums[2:].T)
+
+
+def tracer(
+    program: Program, n_segments: int, n_steps: int, most_delay: int = 0
+) -> Callable[[Any, Rates, Network, Array], Array]:
+    """`trace(data, rates, networks, delay)`: every unweighted term of every bar, (lane, term, segment, bar).
+
+    Each lane runs each of its segments once, from the first bar, flat; bars after the end are 0. An order is carried
+    out `delay` (lane,) bars after it was decided, at most `most_delay`; before there is an old one, the first serves.
+    All lanes advance together: this is one narrow scan, which many lanes make wider.
+    """
+    env = program.environment
+
+    def one(data: Any, rates: Rates, network: Network, delay: Array) -> Array:
+        which = (jnp.arange(n_segments) + 0.5) / n_segments  # whole segments are equally likely starts: one each
+        start = env.reset(which, data, rates.environment)
+        view = env.view(start, data, rates.environment)
+
+        def decide(view: Any) -> Array:
+            policy = actor_of(program, rates, network, env.observe(view, data))
+            return bounded(program, policy, policy.mode(jnp))
+
+        def body(carry: Any, noise: Array) -> Any:
+            state, view, alive, earlier = carry
+            decided = jnp.concatenate([decide(view)[None], earlier])
+            state, step = env.step(state, decided[delay], noise, data, rates.environment)
+            terms = alive * jnp.stack(step.terms)
+            alive = alive * (1 - jnp.asarray(step.terminated | step.truncated, jnp.float32))
+            return (state, env.view(state, data, rates.environment), alive, decided[:most_delay]), terms
+
+        first = jnp.broadcast_to(decide(view), (most_delay, n_segments, env.actions.size))
+        unused = jnp.zeros((n_steps, n_segments))
+        _, terms = jax.lax.scan(body, (start, view, jnp.ones(n_segments), first), unused)
+        return jnp.moveaxis(terms, 0, -1)
+
+    return jax.vmap(one, in_axes=(None, 0, 0, 0))

@@ -17,6 +17,7 @@ class EvaluationPlan:
     n_envs: int
     n_steps: int
     seed: int = 0
+    traced: bool = False  # keep every bar: environment k runs the k-th segment from its start
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,26 @@ class Job:
     evaluation: EvaluationPlan | None = None
 
 
+class Newcomers(NamedTuple):
+    """Agents that take over some lanes, and what holds for all lanes from then on."""
+
+    rates: Rates  # of all lanes
+    judged: Any  # the environment's rates for their evaluation
+    lanes: tuple[int, ...]  # which are taken over; one seed, deviation and shape for each
+    seeds: tuple[int, ...] = ()
+    log_std: tuple[float, ...] = ()
+    hidden: tuple[tuple[int, ...], ...] = ()
+
+
+class Order(NamedTuple):
+    """What a worker shall do next."""
+
+    until: tuple[int, ...]  # per lane: advance to this many updates
+    job: int = 0  # which of the worker's jobs
+    turn: int = 0  # the answer and its checkpoint carry this number
+    newcomers: Newcomers | None = None
+
+
 class Chunk(NamedTuple):
     """What a worker answers; arrays have the lane axis first."""
 
@@ -44,12 +65,15 @@ class Chunk(NamedTuple):
     busy: Any  # seconds of training
     seconds: Any  # seconds in all: training, evaluation
     peak_bytes: Any  # the most memory that the process has taken so far
+    job: Any = 0  # as ordered
+    turn: Any = -1  # as ordered; -1 before the first
+    traces: Any = None  # (lane, figure, segment, bar) where they were asked for, see jax_evaluate
 
 
 class Ready(NamedTuple):
     """What a worker says when its program is compiled."""
 
-    last: Chunk  # what the checkpoint ended with
+    last: tuple[Chunk, ...]  # what each job's checkpoint ended with
     compile_seconds: float
     program_bytes: int  # working memory of the compiled program
 

@@ -44,7 +44,7 @@ class Plan:
         with tempfile.TemporaryDirectory() as folder:
             jobs = make_jobs(trial, Path(folder), len(slots))
             last: dict[int, Chunk] = {}
-            with hired(slots, jobs, Path(folder)) as workers:
+            with hired(slots, [[job] for job in jobs], Path(folder)) as workers:
                 drive(workers, lambda k, chunk: next_until(trial, chunk), last.__setitem__)
             compiled = max((w.ready.compile_seconds for w in workers if w.ready), default=0.0)
         return replace(

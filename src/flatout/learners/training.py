@@ -88,7 +88,7 @@ def train_alone(
     jobs = make_jobs(training, folder, len(slots))
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
-    with closing(Journal(training.program, folder)) as journal, hired(slots, jobs, logs) as workers:
+    with closing(Journal(training.program, folder)) as journal, hired(slots, [[job] for job in jobs], logs) as workers:
         drive(
             workers, lambda k, chunk: next_until(training, chunk), lambda k, chunk: heard(journal.note(jobs[k], chunk))
         )

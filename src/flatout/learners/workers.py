@@ -17,7 +17,7 @@ from socket import socketpair
 from typing import Any
 
 from flatout.errors import RunError
-from flatout.learners.jobs import Chunk, Failure, Job, Ready
+from flatout.learners.jobs import Chunk, Failure, Job, Order, Ready
 
 MOST_RESTARTS = 3  # in a row without a finished chunk
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
@@ -90,14 +90,15 @@ def shares(lanes: int, slots: int) -> list[range]:
 class Worker:
     """One process and the connection to it."""
 
-    def __init__(self, slot: Slot, job: Job, log: Path) -> None:
-        self.slot, self.job, self.log = slot, job, log
+    def __init__(self, slot: Slot, jobs: Sequence[Job], log: Path) -> None:
+        self.slot, self.jobs, self.log = slot, tuple(jobs), log
         self.restarts = 0
         self.ready: Ready | None = None
         self.start()
 
     def start(self) -> None:
-        """Start the process and give it its job."""
+        """Start the process and give it its jobs."""
+        self.ready = None
         ours, theirs = socketpair()
         with self.log.open("ab") as log, theirs:
             self.process = subprocess.Popen(
@@ -106,32 +107,34 @@ class Worker:
                 stdout=log,
                 stderr=log,
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **self.slot.environment, **large_pages(self.job)},
+                env={**os.environ, **self.slot.environment, **large_pages(self.jobs)},
             )
         pin(self.process.pid, self.slot.cores)
         self.connection = Connection(ours.detach())
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a dead worker shows when it is asked
-            self.connection.send(self.job)
+            self.connection.send(self.jobs)
 
-    def answer(self) -> Chunk | None:
-        """What the worker sent, or None if it died and was started again."""
+    def answer(self) -> tuple[Chunk, ...]:
+        """What the worker sent: a chunk; after a start the last of each job; nothing if it died and was started
+        again.
+        """
         try:
             told = self.connection.recv()
         except (EOFError, OSError):  # OSError: it died in the middle of a message
             self.replace()
-            return None
+            return ()
         if isinstance(told, Failure):
             raise RunError(self.explain(told))
         if isinstance(told, Ready):
             self.ready = told
             return told.last
         self.restarts = 0
-        return told
+        return (told,)
 
-    def ask(self, until: Until) -> None:
+    def ask(self, order: Order) -> None:
         """Order a chunk."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(tuple(until))
+            self.connection.send(order)
 
     def replace(self) -> None:
         """Start a new process after a death; its lanes go on from their last checkpoint."""
@@ -156,28 +159,29 @@ class Worker:
     def explain(self, failure: Failure) -> str:
         """A failure as a sentence."""
         if "RESOURCE_EXHAUSTED" in failure.message or failure.kind == "MemoryError":
+            largest = max(self.jobs, key=lambda job: job.program.rollout * len(job.seeds))
             return (
-                f"out of memory on {self.slot.name}: lower train.n_envs ({self.job.program.n_envs}), train.n_steps "
-                f"({self.job.program.n_steps}) or the number of lanes ({len(self.job.seeds)}); "
+                f"out of memory on {self.slot.name}: lower train.n_envs ({largest.program.n_envs}), train.n_steps "
+                f"({largest.program.n_steps}) or the number of lanes ({len(largest.seeds)}); "
                 "`--plan` forecasts what fits"
             )
         return f"the worker on {self.slot.name} failed: {failure.kind}: {failure.message}"
 
 
 @contextlib.contextmanager
-def hired(slots: Sequence[Slot], jobs: Sequence[Job], logs: Path) -> Iterator[list[Worker]]:
-    """One worker per job, ended on the way out; their messages go to `logs/worker-K.log`."""
+def hired(slots: Sequence[Slot], jobs: Sequence[Sequence[Job]], logs: Path) -> Iterator[list[Worker]]:
+    """One worker per slot with its jobs, ended on the way out; their messages go to `logs/worker-K.log`."""
     with contextlib.ExitStack() as stack:
-        workers = []
-        for k, (slot, job) in enumerate(zip(slots, jobs, strict=True)):
-            workers.append(Worker(slot, job, logs / f"worker-{k}.log"))
+        workers: list[Worker] = []
+        for k, (slot, own) in enumerate(zip(slots, jobs, strict=True)):
+            workers.append(Worker(slot, own, logs / f"worker-{k}.log"))
             stack.callback(workers[-1].stop)
         yield workers
 
 
-def large_pages(job: Job) -> dict[str, str]:
+def large_pages(jobs: Sequence[Job]) -> dict[str, str]:
     """Ask the C library for large pages where matrices are large: faster for one worker at width 256, slower at 64."""
-    wide = max(job.program.hidden) >= WIDE
+    wide = max(max(job.program.hidden) for job in jobs) >= WIDE
     return {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if wide and "GLIBC_TUNABLES" not in os.environ else {}
 
 
@@ -200,7 +204,7 @@ def drive(
     next_until: Callable[[int, Chunk], Until | None],
     heard: Callable[[int, Chunk], None],
 ) -> None:
-    """Feed the workers until none has more to do.
+    """Feed workers that have one job each until none has more to do.
 
     `heard(worker, chunk)` is told of every chunk, also of the one that a checkpoint ended with; `next_until` says how
     far the worker shall go next, None if it is done.
@@ -209,11 +213,11 @@ def drive(
     while open_workers:
         for connection in wait(list(open_workers)):
             k = open_workers.pop(connection)
-            chunk = workers[k].answer()
-            if chunk is not None:
+            for chunk in workers[k].answer():
                 heard(k, chunk)
                 until = next_until(k, chunk)
                 if until is None:
-                    continue
-                workers[k].ask(until)
-            open_workers[workers[k].connection] = k
+                    break
+                workers[k].ask(Order(tuple(until)))
+            else:
+                open_workers[workers[k].connection] = k

@@ -64,6 +64,7 @@ def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array
     """First and last bar of an episode from uniform noise in [0, 1): every possible start is equally likely."""
     first, stop = segments.first, segments.stop
     possible = xp.clip(stop - segments.length - first, 1, None)  # a segment shorter than the episode is used whole
+    possible = xp.where(stop > first, possible, xp.zeros_like(possible))  # an empty one, which must not be first, never
     total = xp.sum(possible)
     draw = xp.astype(xp.floor(noise * xp.astype(total, noise.dtype)), total.dtype)
     draw = xp.minimum(draw, total - 1)

@@ -1,0 +1,1 @@
+"""Which bars may teach and which may judge."""

@@ -1,0 +1,245 @@
+"""Splits of the bars into those that teach and those that judge, by `[folds]` of the settings.
+
+A bar that teaches must know nothing of a bar that judges. Two things reach across a boundary: the reward of a
+decision lies up to fill delay + reward horizon bars after it (so as many bars before a test block are *purged*), and
+an observation looks back (so as many bars after a test block are under *embargo*). Both hold for each test block on
+its own; the bars between two test blocks teach. The hold-out at the end judges too: it is purged like a test block.
+
+Bars are numbers here: this module knows neither dates nor prices nor learners.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+from flatout.errors import SettingsError
+from flatout.folds.blocks import Block, merge, subtract
+from flatout.settings_study import FoldSettings
+
+SHORTEST = 2  # bars of a block: a decision, and a bar that shows what came of it
+MOST_SPLITS = 10_000  # each of them is a training
+
+FoldPath = tuple[tuple[int, int], ...]  # (group, split) in time order
+
+
+class Split(NamedTuple):
+    """One training and what judges it."""
+
+    name: str
+    test_groups: tuple[int, ...]
+    train: tuple[Block, ...]  # maximal runs, in time order
+    test: tuple[Block, ...]  # one per test group, neighbours too: each is judged on its own
+
+
+class Folds(NamedTuple):
+    """All splits of a study. Bars before `first` only warm the features, bars from `cut` on are sealed."""
+
+    first: int
+    cut: int  # n_bars without a hold-out
+    n_bars: int
+    groups: tuple[Block, ...]
+    splits: tuple[Split, ...]
+    purge: int
+    embargo: int
+    kind: str
+
+    @property
+    def hold_out(self) -> Block:
+        """The sealed bars; empty without a hold-out."""
+        return Block(self.cut, self.n_bars)
+
+    @property
+    def judged(self) -> tuple[int, ...]:
+        """The groups that some split tests."""
+        return tuple(sorted({group for split in self.splits for group in split.test_groups}))
+
+    @property
+    def paths(self) -> tuple[FoldPath, ...]:
+        """Path j takes each judged group from the j-th split that tests it: all bars judged once, out of sample."""
+        testers = (
+            [(group, s) for s, split in enumerate(self.splits) if group in split.test_groups] for group in self.judged
+        )
+        return tuple(zip(*testers, strict=True))
+
+
+class Gap(NamedTuple):
+    """How far training stays away from one run of judged bars. None: no training block is the next one there."""
+
+    split: str
+    test: Block  # neighbouring test groups as one block; or the hold-out
+    before: int | None  # bars dropped
+    after: int | None
+
+
+def make_folds(
+    settings: FoldSettings, n_bars: int, warm: int, fill_delay: int, reward_horizon: int, lookback: int
+) -> Folds:
+    """The splits of `n_bars` bars whose features are warm from bar `warm` on.
+
+    An order decided at bar t fills at t + `fill_delay`, and its reward is known `reward_horizon` bars later. The
+    observation at t holds bars t - `lookback` to t: all that indicators and stacked bars reach back.
+    """
+    refuse_numbers(warm, fill_delay, reward_horizon, lookback)
+    refuse_group_counts(settings)
+    purge, embargo = gap_sizes(settings, fill_delay, reward_horizon, lookback)
+    cut = n_bars - hold_out_bars(settings, n_bars)
+    groups = equal_groups(settings.groups, Block(warm, cut))
+    splits = tuple(
+        make_split(settings.kind, tests, groups, window, Block(cut, n_bars), purge, embargo)
+        for tests, window in choices(settings, groups)
+    )
+    return Folds(warm, cut, n_bars, groups, splits, purge, embargo, settings.kind)
+
+
+def final_block(folds: Folds) -> Block:
+    """The bars on which finalists are trained again: all but the hold-out and the purge before it."""
+    return Block(folds.first, folds.cut - (folds.purge if folds.hold_out.length else 0))
+
+
+def gap_sizes(settings: FoldSettings, fill_delay: int, reward_horizon: int, lookback: int) -> tuple[int, int]:
+    """Bars to purge and bars under embargo; what would leak is refused."""
+    purge = fill_delay + reward_horizon if settings.purge_bars is None else settings.purge_bars
+    embargo = lookback if settings.embargo_bars is None else settings.embargo_bars
+    if purge < fill_delay + reward_horizon:
+        raise SettingsError(
+            f"folds.purge_bars is {purge}, but orders fill {fill_delay} bars later and are rewarded over "
+            f"{reward_horizon} more: training before a test block would see the test; give at least "
+            f"{fill_delay + reward_horizon}, or leave it out"
+        )
+    if embargo < lookback:
+        raise SettingsError(
+            f"folds.embargo_bars is {embargo}, but observations look back {lookback} bars: training after a test block "
+            f"would see the test; give at least {lookback}, leave it out, or use features that look back less"
+        )
+    return purge, embargo
+
+
+def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
+    """Bars at the end that stay sealed."""
+    bars = round(settings.hold_out * n_bars)
+    if settings.hold_out > 0 and bars < SHORTEST:
+        raise SettingsError(
+            f"folds.hold_out is {settings.hold_out}, which is {bars} of {n_bars} bars, but judging needs at least "
+            f"{SHORTEST}; give a larger share, more bars, or 0 for no hold-out"
+        )
+    return bars
+
+
+def equal_groups(count: int, whole: Block) -> tuple[Block, ...]:
+    """`count` neighbouring stretches, the longer ones (by one bar) first."""
+    size, longer = divmod(whole.length, count)
+    if size < SHORTEST:
+        raise SettingsError(
+            f"folds.groups is {count}, but only {max(whole.length, 0)} bars lie between bar {whole.first}, where the "
+            f"features are warm, and bar {whole.stop}, the end or the hold-out: each group needs at least {SHORTEST} "
+            "bars; give fewer groups, more bars, or a smaller folds.hold_out"
+        )
+    edges = [whole.first + g * size + min(g, longer) for g in range(count + 1)]
+    return tuple(map(Block, edges, edges[1:]))
+
+
+def refuse_numbers(warm: int, fill_delay: int, reward_horizon: int, lookback: int) -> None:
+    """Refuse numbers that no market has: they would make the gaps too small without a word."""
+    if warm < 0 or fill_delay < 0 or reward_horizon < 1 or lookback < 0:
+        raise SettingsError(
+            f"features warm from bar {warm}, fill delay {fill_delay}, reward horizon {reward_horizon} and lookback "
+            f"{lookback} bars make no folds: give a reward horizon of at least 1, and 0 or more for the others"
+        )
+
+
+def refuse_group_counts(settings: FoldSettings) -> None:
+    """Refuse numbers of groups that leave nothing to teach or nothing to judge."""
+    groups, tests, trains = settings.groups, settings.test_groups, settings.train_groups
+    if settings.kind == "cpcv" and tests >= groups:
+        raise SettingsError(
+            f"folds.test_groups is {tests} of {groups} groups, which leaves none to train on; give at most "
+            f"{groups - 1}, or more groups"
+        )
+    if settings.kind == "cpcv" and comb(groups, tests) > MOST_SPLITS:
+        raise SettingsError(
+            f"folds.groups is {groups} and folds.test_groups {tests}, which makes {comb(groups, tests):,} splits, each "
+            f"of them a training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or fewer test groups"
+        )
+    if settings.kind in ("walk_forward", "anchored") and trains >= groups:
+        raise SettingsError(
+            f"folds.train_groups is {trains} of {groups} groups, which leaves none to test; give at most "
+            f"{groups - 1}, or more groups"
+        )
+
+
+def choices(settings: FoldSettings, groups: tuple[Block, ...]) -> Iterator[tuple[tuple[int, ...], Block]]:
+    """Each split's test groups, and the bars among which it may look for training blocks."""
+    whole = Block(groups[0].first, groups[-1].stop)
+    if settings.kind in ("cpcv", "kfold"):
+        tests = settings.test_groups if settings.kind == "cpcv" else 1
+        yield from ((chosen, whole) for chosen in combinations(range(len(groups)), tests))
+    else:
+        for g in range(settings.train_groups, len(groups)):
+            oldest = 0 if settings.kind == "anchored" else g - settings.train_groups
+            yield (g,), Block(groups[oldest].first, groups[g].first)
+
+
+def make_split(
+    kind: str,
+    test_groups: tuple[int, ...],
+    groups: tuple[Block, ...],
+    window: Block,
+    hold_out: Block,
+    purge: int,
+    embargo: int,
+) -> Split:
+    """The split that tests these groups; training blocks too short for one decision are dropped."""
+    name = f"{kind.removesuffix('_forward')} {'+'.join(map(str, test_groups))}"
+    test = tuple(groups[g] for g in test_groups)
+    away = (Block(block.first - purge, block.stop + embargo) for block in merge((*test, hold_out)))
+    train = tuple(block for block in subtract(window, away) if block.length >= SHORTEST)
+    if not train:
+        raise SettingsError(
+            f"split {name} has no {SHORTEST} neighbouring bars left to train on: of bars {window}, {purge} are purged "
+            f"before and {embargo} embargoed after each test block ({', '.join(map(str, merge(test)))}); give more "
+            "bars, fewer groups, fewer test groups, or features that look back less"
+        )
+    return Split(name, test_groups, train, test)
+
+
+def gaps(folds: Folds) -> list[Gap]:
+    """What was really dropped at each boundary, measured on the blocks."""
+    return [
+        Gap(split.name, test, dropped(before, test), dropped(test, after))
+        for split, before, test, after in boundaries(folds)
+    ]
+
+
+def gap_lines(folds: Folds) -> list[str]:
+    """For people: a line per run of judged bars, in columns; `a..b` are the bars from a up to but without b."""
+    rows = [
+        (
+            split.name,
+            f"train {before}" if before else "",
+            f"{dropped(before, test)} purged" if before else "",
+            f"{'hold-out' if test == folds.hold_out else 'test'} {test}",
+            f"{dropped(test, after)} embargoed" if after else "",
+            f"train {after}" if after else "",
+        )
+        for split, before, test, after in boundaries(folds)
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return [f"{name}   {' | '.join(cells)}".rstrip(" |") for name, *cells in padded]
+
+
+def dropped(left: Block | None, right: Block | None) -> int | None:
+    """Bars between two blocks; None if one is missing."""
+    return None if left is None or right is None else right.first - left.stop
+
+
+def boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, Block | None]]:
+    """Each run of judged bars between the training blocks next to it; the hold-out where one lies before it."""
+    for split in folds.splits:
+        tests = merge(split.test)
+        order = sorted((*split.train, *tests, folds.hold_out))
+        for before, block, after in zip([None, *order], order, [*order[1:], None], strict=False):
+            teacher = before if before in split.train else None
+            if block in tests or (block == folds.hold_out and block.length and teacher):
+                yield split, teacher, block, after if after in split.train else None

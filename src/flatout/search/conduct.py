@@ -1,0 +1,153 @@
+"""The conductor: feeds workers with the turns of one or several studies until all are done.
+
+Each worker has the orders of two turns of every study: the one it works on and those that wait in its connection.
+Studies take turns, so they share the devices fairly. Answers are processed strictly in the order of turns: which trial
+is asked for depends on what was told before, never on which worker was faster.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flatout.arrays import map_leaves
+from flatout.learners.jobs import Chunk, Order
+from flatout.learners.workers import Slot, Worker, hired
+from flatout.search.board import Decision
+from flatout.search.knobs import prove_live
+from flatout.search.lanes import CREWS
+from flatout.search.study import Study
+
+JOBS = CREWS + 1  # of a study on a worker
+STOP = "stop"  # a file of this name in a study's folder ends it after the current turn
+Heard = Callable[[Study, list[Decision]], None]
+
+
+def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: Heard) -> None:
+    """Run all studies to their ends, or until they are told to stop."""
+    for study in studies:
+        study.begin()
+    going = [study for study in studies if not study.done]
+    if not going:
+        return
+    logs.mkdir(parents=True, exist_ok=True)
+    files = [shared_files(study) for study in going]
+    jobs = [
+        [job for study, data in zip(going, files, strict=True) for job in study.jobs(worker, data)]
+        for worker in range(len(slots))
+    ]
+    with hired(slots, jobs, logs) as workers:
+        unproven = [(k * JOBS + CREWS, study) for k, study in enumerate(going) if not study.board.live_knobs]
+        for job, study in unproven:
+            prove_live(study, workers, job)
+            study.save(live_knobs=True)
+        Conductor(going, workers, heard).run()
+
+
+def shared_files(study: Study) -> Any:
+    """The tape as files that all workers map."""
+    scratch = study.folder / "scratch"
+    scratch.mkdir(exist_ok=True)
+    names = iter(range(1000))
+
+    def save(array: Any) -> Path:
+        path = scratch / f"data-{next(names)}.npy"
+        np.save(path, array)
+        return path
+
+    return map_leaves(save, study.market.tape)
+
+
+class Conductor:
+    """What was ordered and not yet answered, for all studies and workers."""
+
+    def __init__(self, studies: Sequence[Study], workers: Sequence[Worker], heard: Heard) -> None:
+        self.studies, self.workers, self.heard = list(studies), list(workers), heard
+        self.waiting: list[dict[int, Order]] = [{} for _ in workers]  # by worker and job
+        self.answers: dict[tuple[int, int], dict[int, Chunk]] = {}  # by study and turn, by worker
+        self.stopping: set[int] = set()
+        self.began: float | None = None
+
+    def run(self) -> None:
+        """Until nothing is waited for."""
+        for turn in range(CREWS):
+            for k, study in enumerate(self.studies):
+                self.order(k, study.board.turn + turn)
+        for worker in range(len(self.workers)):
+            if self.workers[worker].ready:
+                self.send_waiting(worker)
+        self.began = time.monotonic()
+        while any(self.waiting):
+            busy: dict[Any, int] = {
+                w.connection: n for n, w in enumerate(self.workers) if self.waiting[n] or not w.ready
+            }
+            for connection in wait(list(busy)):
+                self.listen(busy[connection])
+
+    def order(self, k: int, turn: int) -> None:
+        """Order a turn of a study from all workers, unless its crew has nothing to do."""
+        study = self.studies[k]
+        if k in self.stopping or not any(study.board.crews[turn % CREWS]):
+            return
+        for worker, order in enumerate(study.orders(turn)):
+            order = order._replace(job=k * JOBS + turn % CREWS)
+            self.waiting[worker][order.job] = order
+            if self.began is not None and self.workers[worker].ready:
+                self.workers[worker].ask(order)
+
+    def listen(self, worker: int) -> None:
+        """Take what a worker says: an answer, or after a start what its checkpoints hold."""
+        started = self.workers[worker].ready is None
+        for job, chunk in enumerate(self.workers[worker].answer()):
+            if not started:
+                self.answered(worker, chunk)
+            elif (order := self.waiting[worker].get(job)) and int(chunk.turn) == order.turn:
+                self.answered(worker, chunk._replace(job=job))
+        if started and self.workers[worker].ready:
+            self.send_waiting(worker)
+
+    def send_waiting(self, worker: int) -> None:
+        """Send all orders again, in the order of turns."""
+        for order in sorted(self.waiting[worker].values(), key=lambda order: (order.turn, order.job)):
+            self.workers[worker].ask(order)
+
+    def answered(self, worker: int, chunk: Chunk) -> None:
+        """Note an answer; process the turns of its study that are complete."""
+        order = self.waiting[worker].get(int(chunk.job))
+        if order is None or order.turn != int(chunk.turn):
+            return
+        del self.waiting[worker][int(chunk.job)]
+        k = int(chunk.job) // JOBS
+        self.answers.setdefault((k, order.turn), {})[worker] = chunk
+        study = self.studies[k]
+        self.account(study, chunk)
+        while len(self.answers.get((k, study.board.turn), {})) == len(self.workers):
+            turn = study.board.turn
+            found = self.answers.pop((k, turn))
+            decided = study.process(turn, [found[n] for n in range(len(self.workers))])
+            if (study.folder / STOP).exists():
+                self.stopping.add(k)
+            self.order(k, turn + CREWS)
+            self.skip_idle_turns(k)
+            self.heard(study, decided)
+        if k in self.stopping and not any(turn for other, turn in self.answers if other == k):
+            with suppress(FileNotFoundError):
+                (study.folder / STOP).unlink()
+
+    def skip_idle_turns(self, k: int) -> None:
+        """A turn whose crew has nobody is over at once: the other crew goes on alone."""
+        study = self.studies[k]
+        while not study.done and k not in self.stopping and not any(study.board.crews[study.board.turn % CREWS]):
+            study.save(turn=study.board.turn + 1)
+
+    def account(self, study: Study, chunk: Chunk) -> None:
+        """Count steps and seconds."""
+        board = study.board
+        study.board = replace(
+            board, steps=board.steps + int(chunk.steps), busy_seconds=board.busy_seconds + float(chunk.seconds)
+        )

@@ -1,0 +1,176 @@
+"""From bars and settings to the lanes of a study: folds, one scaled tape per split, and the rates of any trial.
+
+The bars of the sealed hold-out are not in any array here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flatout.arrays import map_leaves
+from flatout.bars.panel import Panel
+from flatout.features.recipe import FittedRecipe, fit
+from flatout.folds.blocks import Block
+from flatout.folds.splits import Folds, make_folds
+from flatout.learners.forecast import USUAL_ENVS, choose
+from flatout.learners.market_training import episode_bars
+from flatout.learners.rates import Program, Rates, program_of, rates_of
+from flatout.market.episode import Shape
+from flatout.market.market import Market, build_market, cast, make_rules, recipe_of, segments
+from flatout.market.rewards import RewardTerms
+from flatout.market.rules import Segments
+from flatout.market.tape import VOLATILITY_BARS, Tape, join_tapes
+from flatout.policies.network import Sizes, gates_of
+from flatout.search.space import HIDDEN, Values, check_space, with_values
+from flatout.settings import Settings
+
+FILL_DELAY = 1  # bars between a decision and its fill
+REWARD_HORIZON = 1  # bars that one reward looks at
+LOG_RETURN = RewardTerms._fields.index("log_return")
+TURNOVER = RewardTerms._fields.index("turnover")
+
+
+class LaneSpec(NamedTuple):
+    """One agent of a trial: all that a worker needs to start it."""
+
+    seed: int
+    rates: Rates
+    judged: Any
+    hidden: tuple[int, ...]
+    log_std: float
+
+
+class TapeOfSplit(NamedTuple):
+    """Where a split's bars lie in the joined tape, and what they were scaled with."""
+
+    offset: int
+    fitted: FittedRecipe
+
+
+@dataclass(frozen=True)
+class MarketStudy:
+    """What all trials of a study share."""
+
+    settings: Settings
+    panel: Panel  # up to the hold-out
+    folds: Folds
+    program: Program
+    tape: Tape
+    splits: tuple[TapeOfSplit, ...]
+    updates: int
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Updates after which trials are judged; the last is the whole budget."""
+        shares = (1.0,) if self.settings.search.pruner == "none" else self.settings.search.rungs
+        return tuple(sorted({max(1, round(share * self.updates)) for share in shares}))
+
+    @property
+    def lanes_per_trial(self) -> int:
+        """Splits times seeds."""
+        return len(self.folds.splits) * self.settings.search.seeds
+
+    @property
+    def test_bars(self) -> int:
+        """The longest test block."""
+        return max(block.stop - block.first for split in self.folds.splits for block in split.test)
+
+    @property
+    def test_blocks(self) -> int:
+        """In each split."""
+        return max(len(split.test) for split in self.folds.splits)
+
+    @cached_property
+    def train_blocks(self) -> int:
+        """The most stretches that a split teaches with."""
+        return max(len(split.train) for split in self.folds.splits)
+
+    def lane(self, values: Values, split: int, seed: int) -> LaneSpec:
+        """The agent of a trial's values in one split. Its noise depends on split and seed alone: trials are compared
+        under equal luck.
+        """
+        settings = with_values(self.settings, values)
+        blocks, offset = self.folds.splits[split], self.splits[split].offset
+        rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
+        length = episode_bars(settings, max(block.stop - block.first for block in blocks.train))
+        teach = shifted(blocks.train, offset, self.train_blocks, length, len(self.tape.features))
+        judge = shifted(decided_before(blocks.test), offset, self.test_blocks, None, len(self.tape.features))
+        sizes = self.program.sizes
+        gates = gates_of(sizes, settings.train.hidden) if self.program.gated else np.ones(len(sizes.hidden), np.float32)
+        entropy = np.random.SeedSequence([self.settings.search.seed, split, seed])
+        return LaneSpec(
+            seed=int(entropy.generate_state(1)[0]),
+            rates=rates_of(settings.train, self.updates, rules._replace(segments=teach), gates),
+            judged=rules._replace(segments=judge),
+            hidden=settings.train.hidden,
+            log_std=settings.train.log_std,
+        )
+
+    def cells(self, traces: Any, split: int, term: int = LOG_RETURN) -> dict[tuple[int, int], Any]:
+        """One term of one lane's trace, by (split, group)."""
+        found = self.folds.splits[split]
+        blocks = zip(found.test_groups, found.test, strict=True)
+        return {(split, group): traces[term, k, : b.stop - b.first] for k, (group, b) in enumerate(blocks)}
+
+
+def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: int) -> MarketStudy:
+    """The study that settings ask for on these bars; `lanes_at_once` decides what fits into memory."""
+    from flatout.learners.jax_market_environment import MarketEnvironment  # loads JAX, which `flatout --help` need not
+
+    check_space(settings.search.space, settings)
+    recipe = recipe_of(settings.features)
+    lookback = max(recipe.warmup, VOLATILITY_BARS)
+    # The first test block is decided one bar earlier, on features that are warm.
+    folds = make_folds(settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback)
+    known = panel.rows(0, folds.cut)
+    markets = [market_of_split(known, settings, split.train) for split in folds.splits]
+    tape, offsets = join_tapes([market.arrays()[0] for market in markets])
+    widest, gated = widest_network(settings)
+    train = settings.train.model_copy(update={"hidden": widest})
+    program = program_of(train, MarketEnvironment(markets[0].shape), train.n_envs or USUAL_ENVS, gated=gated)
+    data_bytes = sum(array.nbytes for array in tape)
+    program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes)
+    updates = max(1, -(-settings.search.timesteps // program.rollout))
+    splits = tuple(TapeOfSplit(at, market.fitted) for at, market in zip(offsets, markets, strict=True))
+    return MarketStudy(settings, known, folds, program, tape, splits, updates)
+
+
+def market_of_split(panel: Panel, settings: Settings, train: Sequence[Block]) -> Market:
+    """The market with features scaled by a split's own training rows."""
+    rows = np.concatenate([np.arange(block.first, block.stop) for block in train])
+    return build_market(panel, settings, fit(recipe_of(settings.features), panel, rows))
+
+
+def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
+    """The hidden layers that hold all networks of the space, and whether they differ in depth."""
+    knob = settings.search.space.get(HIDDEN)
+    if knob is None or knob.choices is None:
+        return settings.train.hidden, False
+    choices = [tuple(choice) for choice in knob.choices]
+    deepest = max(map(len, choices))
+    if len({len(choice) for choice in choices}) == 1:
+        return tuple(max(widths) for widths in zip(*choices, strict=True)), False
+    widest = (max(width for choice in choices for width in choice),) * deepest
+    gates_of(Sizes(1, widest, 1, 0), choices[0])
+    return widest, True
+
+
+def decided_before(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks that begin with the decision whose order meets their first bar."""
+    return [Block(block.first - 1, block.stop) for block in blocks]
+
+
+def shifted(blocks: Sequence[Block], offset: int, count: int, length: int | None, n_bars: int) -> Segments:
+    """Blocks as segments of the joined tape; empty ones make up the number."""
+    found = segments([(offset + block.first, offset + block.stop) for block in blocks], length, n_bars)
+    nothing = np.zeros(count - len(blocks), np.int32)
+    return found._replace(first=np.append(found.first, nothing), stop=np.append(found.stop, nothing))
+
+
+def shape_of(study: MarketStudy) -> Shape:
+    """The shape of the study's market."""
+    shape: Shape = study.program.environment.shape  # type: ignore[attr-defined]
+    return shape

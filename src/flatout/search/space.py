@@ -1,0 +1,110 @@
+"""The search space: dotted settings with ranges, as Optuna's distributions, and settings with chosen values.
+
+Only settings that are data in the compiled program can be searched: every trial is a lane of the same program. Widths
+and depths of networks are data too: smaller ones are lanes of the largest.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import optuna
+
+from flatout.errors import SettingsError
+from flatout.settings import MarketSettings, Settings, TrainSettings, known_keys
+from flatout.settings_study import Knob
+
+Values = dict[str, Any]  # by dotted setting
+
+SHAPE = {"train.n_envs", "train.n_steps", "train.minibatches", "train.activation", "train.distribution",
+         "market.action", "market.fill"}  # fmt: skip
+FIXED = {"market.capital", "market.costs.tiers", "market.limits.lot_step"}  # the tape or a table depends on them
+HIDDEN = "train.hidden"
+
+
+def searchable() -> list[str]:
+    """All settings that may be searched."""
+    keys = known_keys(MarketSettings, "market.") + known_keys(TrainSettings, "train.")
+    tables = {key.rpartition(".")[0] for key in keys}
+    return [key for key in keys if key not in SHAPE | FIXED | tables]
+
+
+def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
+    """Refuse names that cannot be searched and values that the settings would refuse."""
+    allowed = searchable()
+    for name, knob in space.items():
+        if name in SHAPE | FIXED:
+            raise SettingsError(
+                f"search.space names {name}, which is not data in the compiled program: all trials of a study share "
+                "its value; start one study for each value (`flatout search a.toml b.toml`)"
+            )
+        if name not in allowed:
+            raise SettingsError(f"search.space names {name}; what can be searched is: {', '.join(allowed)}")
+        if knob.choices is not None and name != HIDDEN and any(isinstance(c, list | tuple) for c in knob.choices):
+            raise SettingsError(f"search.space: the choices of {name} must be single values, given {knob.choices}")
+        for value in knob.choices or (knob.low, knob.high):
+            with_values(settings, {name: int(value) if knob.whole else value})
+
+
+def distributions(space: Mapping[str, Knob]) -> dict[str, optuna.distributions.BaseDistribution]:
+    """The space as Optuna knows it; choices are stored by their text, which every storage takes."""
+    found: dict[str, optuna.distributions.BaseDistribution] = {}
+    for name, knob in space.items():
+        if knob.choices is not None:
+            found[name] = optuna.distributions.CategoricalDistribution([text(choice) for choice in knob.choices])
+        elif knob.low is not None and knob.high is not None:
+            if knob.whole:
+                found[name] = optuna.distributions.IntDistribution(int(knob.low), int(knob.high), log=knob.log)
+            else:
+                found[name] = optuna.distributions.FloatDistribution(knob.low, knob.high, log=knob.log)
+    return found
+
+
+def values_of(space: Mapping[str, Knob], params: Mapping[str, Any]) -> Values:
+    """A trial's parameters as values of settings."""
+    return {name: chosen(knob, params[name]) for name, knob in space.items()}
+
+
+def chosen(knob: Knob, param: Any) -> Any:
+    """The value behind a stored parameter."""
+    if knob.choices is None:
+        return param
+    return next(choice for choice in knob.choices if text(choice) == param)
+
+
+def text(choice: Any) -> Any:
+    """A choice as a storage keeps it: numbers and words as they are, lists as their text."""
+    return choice if isinstance(choice, bool | int | float | str) else str(choice)
+
+
+def with_values(settings: Settings, values: Values) -> Settings:
+    """The settings with some of them changed, checked as if they stood in the file."""
+    tables = settings.model_dump()
+    for name, value in values.items():
+        *path, last = name.split(".")
+        table = tables
+        for part in path:
+            table = table[part]
+        table[last] = value
+    try:
+        return Settings.model_validate(tables)
+    except ValueError as error:
+        problem = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}  # pydantic's
+        said = f"{'.'.join(map(str, problem.get('loc', ())))}: {problem['msg']}"
+        raise SettingsError(f"search.space leads to settings that are refused: {said}; given {values}") from None
+
+
+def middle(knob: Knob) -> Any:
+    """A value in the middle of a range; the first of the choices."""
+    if knob.choices is not None:
+        return knob.choices[0]
+    low, high = knob.low or 0.0, knob.high or 0.0
+    value = (low * high) ** 0.5 if knob.log else (low + high) / 2
+    return round(value) if knob.whole else value
+
+
+def extremes(knob: Knob) -> tuple[Any, Any]:
+    """The two values that differ most."""
+    if knob.choices is not None:
+        return knob.choices[0], knob.choices[-1]
+    low, high = knob.low or 0.0, knob.high or 0.0
+    return (int(low), int(high)) if knob.whole else (low, high)
