@@ -17,7 +17,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 
 from flatout.errors import SettingsError
 from flatout.settings_model import AtLeastOne, Count, Model, NotNegative, Number, Positive, Share, Switchable
-from flatout.settings_study import FoldSettings, GateSettings, SearchSettings
+from flatout.settings_study import DataSettings, FoldSettings, GateSettings, SearchSettings
 
 LOT_STEP_KINDS = ("one number", "by symbol")
 ENVIRONMENT_PREFIX = "FLATOUT__"
@@ -149,6 +149,7 @@ class TrainSettings(Model):
 class Settings(Model):
     """Everything in flatout.toml."""
 
+    data: DataSettings = DataSettings()
     market: MarketSettings = MarketSettings()
     features: FeatureSettings = FeatureSettings()
     train: TrainSettings = TrainSettings()

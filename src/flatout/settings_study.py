@@ -1,4 +1,4 @@
-"""The tables of a study: `[folds]`, `[search]` with its space, and `[gates]`."""
+"""The tables of a study: `[data]`, `[folds]`, `[search]` with its space, and `[gates]`."""
 
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -11,6 +11,14 @@ FoldKind = Literal["cpcv", "kfold", "walk_forward", "anchored"]
 SamplerName = Literal["tpe", "random", "cmaes"]
 PrunerName = Literal["none", "wilcoxon", "halving"]
 Objective = Literal["sharpe", "excess_sharpe", "log_return"]
+
+
+class DataSettings(Model):
+    """Which bars; options of the command win."""
+
+    bars: str | None = Field(None, description="CSV, Parquet, Feather or a folder; not given = the built-in market")
+    symbols: tuple[str, ...] | None = Field(None, description="not given = all that the bars hold")
+    bar: str | None = Field(None, description='resampled to this size, as in "4h"')
 
 
 class FoldSettings(Model):

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from flatout.cli import backtest, bench, config, data, demo, doctor, train
+from flatout.cli import backtest, bench, config, data, demo, doctor, search, train
 from flatout.errors import FlatoutError
 from flatout.run_directory import installed
 
@@ -40,6 +40,7 @@ main.command("demo")(demo.demo)
 main.command("doctor")(doctor.doctor)
 main.command("backtest")(backtest.backtest_command)
 main.command("train", cls=train.TrainCommand)(train.train_command)
+main.command("search", cls=search.SearchCommand)(search.search_command)
 main.add_typer(data.app, name="data")
 main.add_typer(bench.app, name="bench")
 main.add_typer(config.app, name="config")

@@ -8,7 +8,7 @@ does not stack the lookback: whoever builds observations gathers rows t, t-1, ..
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from flatout.bars.panel import Panel
+from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
 from flatout.features.scalers import Rows, Scaler, find_method, fit_scaler, scale
@@ -141,8 +141,22 @@ class FittedRecipe:
 
 def fit(recipe: Recipe, panel: Panel, train_rows: Rows) -> FittedRecipe:
     """Fits the recipe's scaler on the given rows (a mask or row numbers); later rows are not looked at."""
-    rows = _row_numbers(train_rows, panel.n_bars)
+    return _fit(recipe, panel, train_rows, known.compute(panel, recipe.indicators))
+
+
+def fit_each(
+    recipe: Recipe, panel: Panel, train_rows: Sequence[Rows]
+) -> list[tuple[FittedRecipe, NDArray[np.float32]]]:
+    """The recipe fitted on each of several sets of rows, with the features it makes of the panel; the indicators are
+    computed once.
+    """
     values = known.compute(panel, recipe.indicators)
+    fitted = [_fit(recipe, panel, rows, values) for rows in train_rows]
+    return [(one, scale(one.scaler, values)) for one in fitted]
+
+
+def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> FittedRecipe:
+    rows = _row_numbers(train_rows, panel.n_bars)
     empty = np.isnan(values[rows]).all(axis=(0, 1))
     if empty.any():
         names = ", ".join(np.array(recipe.indicators)[empty])

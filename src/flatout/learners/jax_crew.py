@@ -1,6 +1,7 @@
 """A crew: the lanes of one job on this worker's device, advanced turn by turn, with all of their state on disk."""
 
 import time
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,9 @@ from flatout.learners.jax_evaluate import evaluator, tracer
 from flatout.learners.jobs import Best, Chunk, Job, Newcomers, Order, Saved
 from flatout.learners.rates import Rates, metric_names
 from flatout.policies.network import new_network
+
+
+USUAL_DELAY = 2  # bars; one program serves all delays up to it
 
 
 class Compiled(NamedTuple):
@@ -58,7 +62,7 @@ class Crew:
         lanes, metrics = self.compiled.run_chunk(self.data, rates, self.state.lanes)
         updates = np.asarray(lanes.updates)
         busy = time.perf_counter() - began
-        scores, traces, best = self.judge(lanes.network, updates)
+        scores, traces, best = self.judge(lanes.network, updates, order.delay)
         chunk = Chunk(
             updates=updates,
             metrics=np.asarray(metrics),
@@ -73,20 +77,27 @@ class Crew:
         )
         self.state = Saved(lanes, best, untimed(chunk))
         self.save()
-        return chunk
+        return chunk._replace(networks=jax.tree.map(np.asarray, lanes.network)) if order.networks else chunk
 
-    def judge(self, networks: Any, updates: Any) -> tuple[Any, Any, Best]:
+    def judge(self, networks: Any, updates: Any, delay: int) -> tuple[Any, Any, Best]:
         """Scores, traces and the best networks so far; empty arrays for what was not asked for."""
         plan, last = self.job.evaluation, self.state.last
         if plan is None:
             return last.scores, last.traces, self.state.best
         if plan.traced:
-            traces = np.asarray(self.compiled.evaluate(self.data, self.judged, networks, self.no_delay()))
-            return last.scores, traces, self.state.best
+            trace = self.tracing(max(delay, USUAL_DELAY)) if delay else self.compiled.evaluate
+            traces = trace(self.data, self.judged, networks, self.no_delay() + delay)
+            return last.scores, np.asarray(traces), self.state.best
         result = self.compiled.evaluate(self.data, self.judged, networks, plan.seed)
         figures = [np.mean(np.asarray(x), axis=1) for x in (result.reward, result.length)]
         scores = np.concatenate([np.stack(figures, axis=1), np.mean(np.asarray(result.terms), axis=1)], axis=1)
         return scores, last.traces, better(self.state.best, scores[:, 0], updates, networks)
+
+    @cache  # noqa: B019 a crew lives as long as its process
+    def tracing(self, most_delay: int) -> Any:
+        """A program that carries orders out late; compiled when it is wanted, as few studies come so far."""
+        plan = self.job.evaluation
+        return jax.jit(tracer(self.job.program, plan.n_envs, plan.n_steps, most_delay)) if plan else None
 
     def receive(self, newcomers: Newcomers) -> None:
         """Put new agents into some lanes; the others stay as they are, except for their rates."""

@@ -53,6 +53,8 @@ class Order(NamedTuple):
     job: int = 0  # which of the worker's jobs
     turn: int = 0  # the answer and its checkpoint carry this number
     newcomers: Newcomers | None = None
+    delay: int = 0  # bars by which the evaluation carries out orders late
+    networks: bool = False  # answer with the networks too
 
 
 class Chunk(NamedTuple):
@@ -68,6 +70,7 @@ class Chunk(NamedTuple):
     job: Any = 0  # as ordered
     turn: Any = -1  # as ordered; -1 before the first
     traces: Any = None  # (lane, figure, segment, bar) where they were asked for, see jax_evaluate
+    networks: Any = None  # where they were asked for
 
 
 class Ready(NamedTuple):

@@ -221,3 +221,32 @@ def drive(
                 workers[k].ask(Order(tuple(until)))
             else:
                 open_workers[workers[k].connection] = k
+
+
+def carry_out(workers: Sequence[Worker], scripts: Sequence[Sequence[Order]]) -> list[list[Chunk]]:
+    """The answers to scripts of orders, dealt to the workers: a script stays on one worker, and begins with lanes that
+    begin. One that a death interrupts is begun again.
+    """
+    left = [list(range(n, len(scripts), len(workers))) for n in range(len(workers))]
+    found: list[list[Chunk]] = [[] for _ in scripts]
+
+    def ask(worker: Worker, mine: Sequence[int]) -> None:
+        if mine and worker.ready:
+            worker.ask(scripts[mine[0]][len(found[mine[0]])])
+
+    for worker, mine in zip(workers, left, strict=True):
+        ask(worker, mine)
+    while any(left):
+        heeded: dict[Any, int] = {workers[n].connection: n for n, mine in enumerate(left) if mine}
+        for connection in wait(list(heeded)):
+            worker, mine = workers[heeded[connection]], left[heeded[connection]]
+            started = worker.ready is None
+            told = worker.answer()
+            if told and not started:
+                found[mine[0]] += told
+                if len(found[mine[0]]) == len(scripts[mine[0]]):
+                    mine.pop(0)
+            elif not told:
+                found[mine[0]] = []
+            ask(worker, mine)
+    return found

@@ -7,8 +7,8 @@ is asked for depends on what was told before, never on which worker was faster.
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from flatout.arrays import map_leaves
 from flatout.learners.jobs import Chunk, Order
 from flatout.learners.workers import Slot, Worker, hired
 from flatout.search.board import Decision
+from flatout.search.closing import close, is_closed
 from flatout.search.knobs import prove_live
 from flatout.search.lanes import CREWS
 from flatout.search.study import Study
@@ -26,13 +27,15 @@ from flatout.search.study import Study
 JOBS = CREWS + 1  # of a study on a worker
 STOP = "stop"  # a file of this name in a study's folder ends it after the current turn
 Heard = Callable[[Study, list[Decision]], None]
+Said = Callable[[Study, str], None]
 
 
-def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: Heard) -> None:
-    """Run all studies to their ends, or until they are told to stop."""
+def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: Heard, said: Said) -> None:
+    """Run all studies to their ends, closing included, or until they are told to stop."""
     for study in studies:
+        (study.folder / STOP).unlink(missing_ok=True)
         study.begin()
-    going = [study for study in studies if not study.done]
+    going = [study for study in studies if not (study.done and is_closed(study))]
     if not going:
         return
     logs.mkdir(parents=True, exist_ok=True)
@@ -47,6 +50,9 @@ def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: 
             prove_live(study, workers, job)
             study.save(live_knobs=True)
         Conductor(going, workers, heard).run()
+        for k, study in enumerate(going):
+            if study.done:
+                close(study, workers, k * JOBS + CREWS, partial(said, study))
 
 
 def shared_files(study: Study) -> Any:
@@ -71,7 +77,8 @@ class Conductor:
         self.waiting: list[dict[int, Order]] = [{} for _ in workers]  # by worker and job
         self.answers: dict[tuple[int, int], dict[int, Chunk]] = {}  # by study and turn, by worker
         self.stopping: set[int] = set()
-        self.began: float | None = None
+        self.running = False
+        self.counted: float | None = None  # until when time was counted
 
     def run(self) -> None:
         """Until nothing is waited for."""
@@ -81,7 +88,7 @@ class Conductor:
         for worker in range(len(self.workers)):
             if self.workers[worker].ready:
                 self.send_waiting(worker)
-        self.began = time.monotonic()
+        self.running = True
         while any(self.waiting):
             busy: dict[Any, int] = {
                 w.connection: n for n, w in enumerate(self.workers) if self.waiting[n] or not w.ready
@@ -97,7 +104,7 @@ class Conductor:
         for worker, order in enumerate(study.orders(turn)):
             order = order._replace(job=k * JOBS + turn % CREWS)
             self.waiting[worker][order.job] = order
-            if self.began is not None and self.workers[worker].ready:
+            if self.running and self.workers[worker].ready:
                 self.workers[worker].ask(order)
 
     def listen(self, worker: int) -> None:
@@ -135,9 +142,6 @@ class Conductor:
             self.order(k, turn + CREWS)
             self.skip_idle_turns(k)
             self.heard(study, decided)
-        if k in self.stopping and not any(turn for other, turn in self.answers if other == k):
-            with suppress(FileNotFoundError):
-                (study.folder / STOP).unlink()
 
     def skip_idle_turns(self, k: int) -> None:
         """A turn whose crew has nobody is over at once: the other crew goes on alone."""
@@ -146,7 +150,17 @@ class Conductor:
             study.save(turn=study.board.turn + 1)
 
     def account(self, study: Study, chunk: Chunk) -> None:
-        """Count steps and seconds."""
+        """Count steps and seconds; time in which workers wait counts against the studies that they have."""
+        now = time.monotonic()
+        passed = now - self.counted if self.counted is not None else float(chunk.seconds)
+        self.counted = now
+        for other in self.studies:
+            if not other.done:
+                shared = passed * len(self.workers) / len(self.studies)
+                board = other.board
+                other.board = replace(
+                    board, seconds=board.seconds + passed, worker_seconds=board.worker_seconds + shared
+                )
         board = study.board
         study.board = replace(
             board, steps=board.steps + int(chunk.steps), busy_seconds=board.busy_seconds + float(chunk.seconds)

@@ -5,14 +5,12 @@ is none.
 """
 
 from collections.abc import Sequence
-from multiprocessing.connection import wait
-from typing import Any
 
 import numpy as np
 
 from flatout.errors import RunError
-from flatout.learners.jobs import Chunk, Order
-from flatout.learners.workers import Worker
+from flatout.learners.jobs import Order
+from flatout.learners.workers import Worker, carry_out
 from flatout.search.space import Values, extremes, middle
 from flatout.search.study import Study, newcomers
 
@@ -51,25 +49,6 @@ def learned(
         until = (updates,) * len(some) + (0,) * (width - len(some))
         lanes = some + [study.idle] * (width - len(some))
         orders.append(Order(until, job=job, newcomers=newcomers(lanes, range(len(some)))))
-    rows = [row for chunk in carry_out(workers, orders) for row in zip(chunk.metrics, chunk.traces, strict=True)]
+    chunks = [chunk for [chunk] in carry_out(workers, [[order] for order in orders])]
+    rows = [row for chunk in chunks for row in zip(chunk.metrics, chunk.traces, strict=True)]
     return [(np.asarray(metrics).tobytes(), np.asarray(traces).tobytes()) for metrics, traces in rows[: len(agents)]]
-
-
-def carry_out(workers: Sequence[Worker], orders: Sequence[Order]) -> list[Chunk]:
-    """The answers to orders that depend on nothing before them, dealt to the workers."""
-    left = [list(range(n, len(orders), len(workers))) for n in range(len(workers))]
-    found: dict[int, Chunk] = {}
-    for worker, mine in zip(workers, left, strict=True):
-        if mine and worker.ready:
-            worker.ask(orders[mine[0]])
-    while any(left):
-        open_workers: dict[Any, int] = {workers[n].connection: n for n, mine in enumerate(left) if mine}
-        for connection in wait(list(open_workers)):
-            worker, mine = workers[open_workers[connection]], left[open_workers[connection]]
-            started = worker.ready is None
-            told = worker.answer()
-            if told and not started:
-                found[mine.pop(0)] = told[0]
-            if mine and worker.ready:
-                worker.ask(orders[mine[0]])
-    return [found[k] for k in range(len(orders))]

@@ -9,27 +9,30 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
-from flatout.features.recipe import FittedRecipe, fit
+from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block
-from flatout.folds.splits import Folds, make_folds
+from flatout.folds.splits import SHORTEST, Folds, final_block, make_folds
 from flatout.learners.forecast import USUAL_ENVS, choose
 from flatout.learners.market_training import episode_bars
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market.episode import Shape
-from flatout.market.market import Market, build_market, cast, make_rules, recipe_of, segments
+from flatout.market.market import cast, make_rules, recipe_of, segments
 from flatout.market.rewards import RewardTerms
-from flatout.market.rules import Segments
-from flatout.market.tape import VOLATILITY_BARS, Tape, join_tapes
+from flatout.market.rules import Costs, Segments
+from flatout.market.tape import VOLATILITY_BARS, Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
+from flatout.search.controls import make_controls
 from flatout.search.space import HIDDEN, Values, check_space, with_values
 from flatout.settings import Settings
 
 FILL_DELAY = 1  # bars between a decision and its fill
 REWARD_HORIZON = 1  # bars that one reward looks at
 LOG_RETURN = RewardTerms._fields.index("log_return")
+FINAL = "final"  # the stretch of the last training
 TURNOVER = RewardTerms._fields.index("turnover")
 
 
@@ -43,11 +46,13 @@ class LaneSpec(NamedTuple):
     log_std: float
 
 
-class TapeOfSplit(NamedTuple):
-    """Where a split's bars lie in the joined tape, and what they were scaled with."""
+class Stretch(NamedTuple):
+    """Some bars in the joined tape: those of a split, of the last training, or of a control."""
 
     offset: int
-    fitted: FittedRecipe
+    train: tuple[Block, ...]
+    test: tuple[Block, ...]
+    fitted: FittedRecipe  # on its training rows
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class MarketStudy:
     folds: Folds
     program: Program
     tape: Tape
-    splits: tuple[TapeOfSplit, ...]
+    stretches: dict[str, Stretch]  # by split name, and FINAL, NOISE, ORACLE
     updates: int
 
     @property
@@ -76,7 +81,7 @@ class MarketStudy:
     @property
     def test_bars(self) -> int:
         """The longest test block."""
-        return max(block.stop - block.first for split in self.folds.splits for block in split.test)
+        return max(block.length for split in self.folds.splits for block in split.test)
 
     @property
     def test_blocks(self) -> int:
@@ -88,32 +93,29 @@ class MarketStudy:
         """The most stretches that a split teaches with."""
         return max(len(split.train) for split in self.folds.splits)
 
-    def lane(self, values: Values, split: int, seed: int) -> LaneSpec:
-        """The agent of a trial's values in one split. Its noise depends on split and seed alone: trials are compared
-        under equal luck.
+    def lane(self, values: Values, split: int, seed: int, cost_factor: float = 1.0) -> LaneSpec:
+        """The agent of a trial's values in one split."""
+        return self.lane_on(self.folds.splits[split].name, values, seed, cost_factor)
+
+    def lane_on(self, stretch: str, values: Values, seed: int, cost_factor: float = 1.0) -> LaneSpec:
+        """An agent of some values on a stretch of the tape; it is judged with costs times a factor. Its noise depends
+        on stretch and seed alone: trials are compared under equal luck.
         """
-        settings = with_values(self.settings, values)
-        blocks, offset = self.folds.splits[split], self.splits[split].offset
+        settings, where = with_values(self.settings, values), self.stretches[stretch]
         rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
-        length = episode_bars(settings, max(block.stop - block.first for block in blocks.train))
-        teach = shifted(blocks.train, offset, self.train_blocks, length, len(self.tape.features))
-        judge = shifted(decided_before(blocks.test), offset, self.test_blocks, None, len(self.tape.features))
+        length = episode_bars(settings, max(block.length for block in where.train))
+        teach = shifted(where.train, where.offset, self.train_blocks, length, len(self.tape.features))
+        judge = shifted(decided_before(where.test), where.offset, self.test_blocks, None, len(self.tape.features))
         sizes = self.program.sizes
         gates = gates_of(sizes, settings.train.hidden) if self.program.gated else np.ones(len(sizes.hidden), np.float32)
-        entropy = np.random.SeedSequence([self.settings.search.seed, split, seed])
+        entropy = np.random.SeedSequence([self.settings.search.seed, list(self.stretches).index(stretch), seed])
         return LaneSpec(
             seed=int(entropy.generate_state(1)[0]),
             rates=rates_of(settings.train, self.updates, rules._replace(segments=teach), gates),
-            judged=rules._replace(segments=judge),
+            judged=rules._replace(segments=judge, costs=dearer(rules.costs, cost_factor)),
             hidden=settings.train.hidden,
             log_std=settings.train.log_std,
         )
-
-    def cells(self, traces: Any, split: int, term: int = LOG_RETURN) -> dict[tuple[int, int], Any]:
-        """One term of one lane's trace, by (split, group)."""
-        found = self.folds.splits[split]
-        blocks = zip(found.test_groups, found.test, strict=True)
-        return {(split, group): traces[term, k, : b.stop - b.first] for k, (group, b) in enumerate(blocks)}
 
 
 def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: int) -> MarketStudy:
@@ -126,22 +128,48 @@ def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: in
     # The first test block is decided one bar earlier, on features that are warm.
     folds = make_folds(settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback)
     known = panel.rows(0, folds.cut)
-    markets = [market_of_split(known, settings, split.train) for split in folds.splits]
-    tape, offsets = join_tapes([market.arrays()[0] for market in markets])
+    tape, stretches = lay_tape(known, settings, folds)
     widest, gated = widest_network(settings)
     train = settings.train.model_copy(update={"hidden": widest})
-    program = program_of(train, MarketEnvironment(markets[0].shape), train.n_envs or USUAL_ENVS, gated=gated)
+    n_features = tape.features.shape[1] // known.n_assets
+    shape = Shape(known.n_assets, n_features, recipe.lookback, settings.market.action, settings.market.fill)
+    program = program_of(train, MarketEnvironment(shape), train.n_envs or USUAL_ENVS, gated=gated)
     data_bytes = sum(array.nbytes for array in tape)
     program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes)
     updates = max(1, -(-settings.search.timesteps // program.rollout))
-    splits = tuple(TapeOfSplit(at, market.fitted) for at, market in zip(offsets, markets, strict=True))
-    return MarketStudy(settings, known, folds, program, tape, splits, updates)
+    return MarketStudy(settings, known, folds, program, tape, stretches, updates)
 
 
-def market_of_split(panel: Panel, settings: Settings, train: Sequence[Block]) -> Market:
-    """The market with features scaled by a split's own training rows."""
-    rows = np.concatenate([np.arange(block.first, block.stop) for block in train])
-    return build_market(panel, settings, fit(recipe_of(settings.features), panel, rows))
+def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict[str, Stretch]]:
+    """One tape for everything that a study will ever train: each split under its own scaler, the last training on all
+    bars, and two controls. All of them then share one compiled program.
+    """
+    recipe, capital = recipe_of(settings.features), settings.market.capital
+    last = (final_block(folds),)
+    taught = [split.train for split in folds.splits] + [last]
+    names = [split.name for split in folds.splits] + [FINAL]
+    tests = [split.test for split in folds.splits] + [(Block(folds.cut - SHORTEST, folds.cut),)]
+    fitted = fit_each(recipe, panel, [rows_of(blocks) for blocks in taught])
+    tapes = [cast(make_tape(panel, features, capital), np.float32) for _, features in fitted]
+    found = [(train, test, one) for train, test, (one, _) in zip(taught, tests, fitted, strict=True)]
+    for name, control in make_controls(panel, settings, folds).items():
+        names.append(name)
+        tapes.append(control.tape)
+        found.append(control[1:])
+    tape, offsets = join_tapes(tapes)
+    where = {name: Stretch(at, *stretch) for name, at, stretch in zip(names, offsets, found, strict=True)}
+    return tape, where
+
+
+def dearer(costs: Costs, factor: float) -> Costs:
+    """The same costs times a factor."""
+    scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
+    return costs._replace(**{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled})
+
+
+def rows_of(blocks: Sequence[Block]) -> NDArray[np.int64]:
+    """The bars of some blocks."""
+    return np.concatenate([np.arange(block.first, block.stop) for block in blocks])
 
 
 def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
@@ -168,9 +196,3 @@ def shifted(blocks: Sequence[Block], offset: int, count: int, length: int | None
     found = segments([(offset + block.first, offset + block.stop) for block in blocks], length, n_bars)
     nothing = np.zeros(count - len(blocks), np.int32)
     return found._replace(first=np.append(found.first, nothing), stop=np.append(found.stop, nothing))
-
-
-def shape_of(study: MarketStudy) -> Shape:
-    """The shape of the study's market."""
-    shape: Shape = study.program.environment.shape  # type: ignore[attr-defined]
-    return shape

@@ -1,0 +1,71 @@
+"""What all trials of a study together say about its winner: overfitting, deflation, lengths that would be needed."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from flatout.bars.panel import FloatArray
+from flatout.evaluation import metrics
+from flatout.evaluation.deflation import (
+    deflated_sharpe,
+    effective_trials,
+    expected_best_sharpe,
+    minimum_backtest_length,
+    minimum_track_length,
+    probabilistic_sharpe,
+)
+from flatout.evaluation.overfitting import overfitting
+from flatout.evaluation.paths import finite
+
+BLOCKS = 16
+
+
+def overfitting_facts(columns: FloatArray) -> dict[str, Any] | None:
+    """PBO of (bar, trial) returns with all that its picture needs; None for fewer than two trials."""
+    if columns.shape[1] < 2 or columns.shape[0] < 2 * BLOCKS:
+        return None
+    found = overfitting(columns, BLOCKS)
+    return {
+        "pbo": found.pbo,
+        "probability_of_loss": found.probability_of_loss,
+        "slope": finite(found.slope),
+        "intercept": finite(found.intercept),
+        "r2": finite(found.r2),
+        "blocks": found.blocks,
+        "logits": found.logits.tolist(),
+        "in_sample": found.in_sample.tolist(),
+        "out_of_sample": found.out_of_sample.tolist(),
+    }
+
+
+def deflation_facts(
+    paths: FloatArray, sharpes: FloatArray, columns: FloatArray, trials: int, bars_per_year: float
+) -> dict[str, Any]:
+    """How much of the winner's Sharpe ratio the number of trials explains.
+
+    `paths` (path, bar) are the winner's, `sharpes` the bar Sharpes of all trials of this study, `columns` their (bar,
+    trial) returns, `trials` the number ever run on these bars. Probabilities are medians over the paths.
+    """
+    deviation = float(np.std(sharpes, ddof=1)) if len(sharpes) > 1 else 0.0
+    spread = max(deviation, 1 / math.sqrt(paths.shape[1]))
+    effective = effective_trials(columns) + max(0, trials - columns.shape[1])  # of others only the number is known
+    effective = min(max(effective, 1.0), float(max(trials, 1)))
+    annual = math.sqrt(bars_per_year)
+
+    def median(figure: Any) -> float | None:
+        return finite(float(np.median([figure(path) for path in paths])))
+
+    sharpe = float(np.median(metrics.bar_sharpe(paths)))
+    return {
+        "sharpe": finite(sharpe * annual),
+        "psr": median(probabilistic_sharpe),
+        "dsr": median(lambda path: deflated_sharpe(path, trials, deviation)),
+        "dsr_effective": median(lambda path: deflated_sharpe(path, effective, deviation)),
+        "trials": trials,
+        "effective": effective,
+        "expected_best": finite(expected_best_sharpe(trials, spread) * annual),
+        "min_track_years": median(lambda path: minimum_track_length(path) / bars_per_year),
+        "min_backtest_years": finite(minimum_backtest_length(trials, 1.0)),
+        "years": paths.shape[1] / bars_per_year,
+    }

@@ -1,0 +1,67 @@
+"""Markets in which the right answer is known, in the shape of the user's own: one without any edge, one with tomorrow
+among the features.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.bars.panel import Panel
+from flatout.bars.synthetic import RandomWalk
+from flatout.features.recipe import FittedRecipe, fit_each
+from flatout.folds.blocks import Block
+from flatout.folds.splits import Folds
+from flatout.market.market import cast, recipe_of
+from flatout.market.tape import Tape, make_tape
+from flatout.settings import Settings
+
+NOISE, ORACLE = "noise control", "oracle control"
+
+
+class Control(NamedTuple):
+    """A market and which of its bars teach and judge."""
+
+    tape: Tape
+    train: tuple[Block, ...]
+    test: tuple[Block, ...]
+    fitted: FittedRecipe
+
+
+def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, Control]:
+    """Both; in each the first part teaches and the rest judges."""
+    recipe = recipe_of(settings.features)
+    judged = min(max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3)
+    first, cut = recipe.warmup + 1, panel.n_bars - judged
+    train, test = (Block(first, cut - folds.purge),), (Block(cut, panel.n_bars),)
+    found = {}
+    for name, bars in ((NOISE, without_edge(panel, settings.search.seed)), (ORACLE, panel)):
+        [(fitted, features)] = fit_each(recipe, bars, [np.arange(*train[0])])
+        if name == ORACLE:
+            features = features.copy()
+            features[:, :, 0] = gain_of_next_bar(bars)
+        tape = cast(make_tape(bars, features, settings.market.capital), np.float32)
+        found[name] = Control(tape, train, test, fitted)
+    return found
+
+
+def without_edge(panel: Panel, seed: int) -> Panel:
+    """A random walk as volatile as these bars; further columns are theirs in random order."""
+    moves = np.diff(np.log(panel.close), axis=0)
+    sigma = float(np.median(np.nanstd(moves, axis=0)))
+    walk = RandomWalk(
+        n_bars=panel.n_bars, seed=seed, symbols=panel.symbols, bar_seconds=panel.bar_seconds, sigma=sigma
+    ).panel()
+    order = np.random.default_rng(seed).permutation(panel.n_bars)
+    return replace(walk, time=panel.time, extras={name: column[order] for name, column in panel.extras.items()})
+
+
+def gain_of_next_bar(panel: Panel) -> NDArray[np.float32]:
+    """What an order made now will earn between its fill at the next open and the open after it, in units of its
+    deviation: (time, asset).
+    """
+    opens = np.where(np.isfinite(panel.open), panel.open, 1.0)
+    gain = np.zeros_like(opens)
+    gain[:-2] = np.log(opens[2:] / opens[1:-1])
+    return np.clip(gain / max(float(np.std(gain)), 1e-12), -3, 3).astype(np.float32)

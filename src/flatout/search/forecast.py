@@ -1,0 +1,84 @@
+"""What a study will take: memory from its arrays, time from two updates that are really made."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.learners.plan import Plan, make_plan
+from flatout.learners.training import Lane, Training
+from flatout.learners.workers import Slot
+from flatout.search.run import Prepared
+from flatout.search.space import middle
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """The forecast of one study."""
+
+    prepared: Prepared
+    plan: Plan  # of one crew's lanes
+
+    @property
+    def trial_steps(self) -> int:
+        """Environment steps of one trial, all splits and seeds."""
+        market = self.prepared.market
+        return market.updates * market.program.rollout * market.lanes_per_trial
+
+    @property
+    def trials_per_hour(self) -> float | None:
+        speed = self.plan.steps_per_s
+        return None if speed is None else 3600 * speed / self.trial_steps
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all trials without pruning, then finalists, winner and controls."""
+        speed, compiling = self.plan.steps_per_s, self.plan.compile_seconds
+        if speed is None or compiling is None:
+            return None
+        market, search = self.prepared.market, self.prepared.market.settings.search
+        lanes = search.trials * market.lanes_per_trial
+        lanes += search.final_seeds * (search.finalists * len(market.folds.splits) + 3)
+        return compiling + lanes * market.updates * market.program.rollout / speed
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        market, layout = self.prepared.market, self.prepared.layout
+        return {
+            "study": self.prepared.request.name, "trials": market.settings.search.trials,
+            "splits": layout.splits, "seeds": layout.seeds, "paths": len(market.folds.paths),
+            "lanes_per_worker": layout.lanes, "workers": layout.workers, "updates": market.updates,
+            "trial_steps": self.trial_steps, "memory_bytes": 2 * self.plan.total_bytes,
+            "steps_per_s": self.plan.steps_per_s, "trials_per_hour": self.trials_per_hour,
+            "compile_seconds": self.plan.compile_seconds, "seconds_without_pruning": self.seconds,
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """For people."""
+        facts = self.facts()
+        lines = [
+            f"{facts['trials']} trials x {facts['splits']} splits x {facts['seeds']} seeds; each lane "
+            f"{facts['updates']} updates, {facts['trial_steps']:,} steps per trial",
+            f"{facts['workers']} workers with two crews of {facts['lanes_per_worker']} lanes; memory about "
+            f"{facts['memory_bytes'] / 2**20:,.0f} MiB",
+        ]
+        if self.seconds is not None:
+            lines.append(
+                f"about {facts['trials_per_hour']:,.0f} trials per hour, {self.seconds / 60:,.1f} minutes in all "
+                f"without pruning ({facts['steps_per_s']:,.0f} steps/s measured, {facts['compile_seconds']:.0f} s of "
+                "compiling); the progress bar corrects this as the study runs"
+            )
+        return lines
+
+
+def make_study_plan(prepared: Prepared, slots: list[Slot], measure: bool = True) -> StudyPlan:
+    """The forecast; measuring takes some seconds."""
+    market, layout = prepared.market, prepared.layout
+    values = {name: middle(knob) for name, knob in market.settings.search.space.items()}
+    lanes = []
+    for k in range(layout.lanes * layout.workers):
+        spec = market.lane(values, k % layout.splits, 0)
+        lanes.append(Lane(f"lane{k}", spec.seed, spec.rates, spec.judged, spec.hidden, spec.log_std))
+    training = Training(
+        market.program, market.tape, tuple(lanes), market.updates, market.updates, market.test_blocks, market.test_bars
+    )
+    plan = make_plan(training, slots)
+    return StudyPlan(prepared, plan.measured(slots) if measure else plan)
