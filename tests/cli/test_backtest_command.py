@@ -11,8 +11,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
-from flatout.bars.synthetic import RandomWalk
-from flatout.cli.backtest import SHOWN, built_in_market, find_policy, rows_between
+from flatout.bars.synthetic import RandomWalk, built_in_market
+from flatout.cli.backtest import SHOWN, find_policy, rows_between
 from flatout.cli.main import main
 from flatout.errors import FlatoutError, RulesError, SettingsError
 from flatout.evaluation.backtest import backtest

@@ -291,6 +291,11 @@ class OracleFeature(SyntheticMarket):
         return {"oracle": self._returns()[1:]}
 
 
+def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
+    """The market of the demo: a random walk of five assets, on which nothing can be earned."""
+    return RandomWalk(n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")).panel()
+
+
 def _require(holds: bool, name: str, given: object, allowed: str) -> None:
     if not holds:
         raise BarsError(f"{name} is {given!r}; it must be {allowed}")

@@ -15,7 +15,7 @@ from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
-from flatout.bars.synthetic import RandomWalk
+from flatout.bars.synthetic import built_in_market
 from flatout.cli.data import split
 from flatout.cli.options import Config, Json, Out, Seed, Set, print_json, progress_bar
 from flatout.errors import RulesError
@@ -46,11 +46,6 @@ POLICY_HELP = (
     f"One of: {', '.join(BASELINES)}; or the folder of a saved policy. A saved policy brings its own features and its "
     "own market settings; --config, FLATOUT__ variables and --set change the latter, but neither action nor fill."
 )
-
-
-def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
-    """The market of the demo: a random walk of five assets, on which nothing can be earned."""
-    return RandomWalk(n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")).panel()
 
 
 def backtest_command(

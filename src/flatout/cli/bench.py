@@ -8,7 +8,7 @@ from rich.table import Table
 
 from flatout.cli.options import Json, print_json
 from flatout.evaluation.speed import measure, profile
-from flatout.evaluation.training_speed import WIDTHS, measure_training
+from flatout.evaluation.training_speed import WIDTHS, measure_training, profile_training
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
 
@@ -27,7 +27,7 @@ def env(
 ) -> None:
     """Steps per second of the market: scalar ledger, NumPy, PyTorch, JAX, and the bound of the memory."""
     if parts:
-        show_profile(profile(rounds=rounds), as_json)
+        show_parts("NumPy, 4096 accounts, microseconds", profile(rounds=rounds), as_json)
         return
     console = Console(stderr=True)
     with console.status("measuring") as status:
@@ -42,18 +42,43 @@ def env(
 def train_speed(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 3,
     widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="Only this width of the networks.")] = None,
+    parts: Annotated[bool, typer.Option("--profile", help="Where the time of an update goes, instead.")] = False,
     as_json: Json = False,
 ) -> None:
     """Steps per second of training, learning included: one agent, 24 agents, Stable-Baselines3, SBX; share of the
     machine's peak.
     """
     console = Console(stderr=True)
+    if parts:
+        for width in widths or WIDTHS:
+            show_parts(f"one agent on one core, width {width}", profile_training(width, rounds), as_json)
+        return
     with console.status("measuring") as status:
         result = measure_training(rounds, tuple(widths or WIDTHS), progress=status.update)
     if as_json:
         print_json(result)
     else:
         show_training(result)
+
+
+@app.command("study")
+def study_speed(
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Length of each slice.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Minutes of a study of 500 trials x 6 splits x 100,000 steps, from slices of it, beside Stable-Baselines3."""
+    from flatout.search.speed import measure_study  # loads Optuna
+
+    console = Console(stderr=True)
+    with console.status("measuring") as status:
+        result = measure_study(seconds, status.update)
+    if as_json:
+        print_json(result)
+        return
+    table = Table("", "")
+    for name, value in result.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int | float) else str(value))
+    Console().print(table)
 
 
 def show_training(result: dict[str, Any]) -> None:
@@ -102,12 +127,12 @@ def show(result: dict[str, Any]) -> None:
     )
 
 
-def show_profile(times: dict[str, float], as_json: bool) -> None:
-    """Microseconds per part for 4096 accounts."""
+def show_parts(title: str, times: dict[str, float], as_json: bool) -> None:
+    """What each part takes."""
     if as_json:
         print_json(times)
         return
-    table = Table("NumPy, 4096 accounts", "microseconds")
+    table = Table(title, "")
     for name, value in times.items():
-        table.add_row(name, f"{value:,.1f}")
+        table.add_row(name, f"{value:,.2f}")
     Console().print(table)

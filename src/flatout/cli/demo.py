@@ -1,26 +1,60 @@
-"""`flatout demo`: the main job on a built-in market, offline, in under a minute."""
+"""`flatout demo`: the main job on a built-in market, offline: checks, a small search, and a verdict that refuses."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
-from flatout.cli.backtest import built_in_market, find_policy, run_backtest, show
+from flatout.bars.synthetic import built_in_market
+from flatout.cli.audit import show
+from flatout.cli.doctor import memory
 from flatout.cli.options import Json, Out, Seed, print_json
-from flatout.settings import load_settings
+from flatout.cli.search import Watch
+from flatout.cli.verdict_box import show_verdict
+from flatout.learners.workers import slots_for
+from flatout.settings import Resolved, Settings
+
+TABLES = {
+    "train": {"n_envs": 16, "n_steps": 64},
+    "search": {"trials": 8, "timesteps": 16_000, "finalists": 2},
+}
+MANY = 1000  # lanes: more than there are devices
 
 
 def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None:
-    """Backtest equal weight on a built-in random walk, on which nothing can be earned: the costs are what remains."""
-    name = "equal_weight"
-    panel, resolved = built_in_market(seed=seed), load_settings()
-    report = run_backtest(
-        find_policy(name, seed), name, panel, "built-in random walk", resolved, out, seed, quiet=as_json
+    """Search a built-in random walk, on which nothing can be earned, and refuse the winner; about a minute."""
+    from flatout.search.audit import audit
+    from flatout.search.calibration import own_registry
+    from flatout.search.run import Request, prepare, run_studies
+
+    settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})
+    slots, panel = slots_for(MANY), built_in_market(seed=seed)
+    quiet = Console(quiet=True) if as_json else Console()
+    quiet.print(f"[bold]flatout[/] on {', '.join(slot.name for slot in slots)}, {memory()}", highlight=False)
+    quiet.print(
+        f"a random walk of {panel.n_assets} assets, {panel.n_bars:,} bars: gains here are luck, turnover only costs",
+        highlight=False,
     )
-    if as_json:
-        print_json(report)
+    findings = []
+    for finding in audit(panel, settings, seed):
+        findings.append(finding._asdict())
+        show({**findings[-1], "details": ()}, quiet)
+    name = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
+    made = prepare(Request(name), Resolved(settings=settings, origin={}), panel, len(slots), out)
+    quiet.print(
+        f"search: {settings.search.trials} trials x {made.layout.splits} splits, {len(made.market.folds.paths)} paths, "
+        f"gaps of {made.market.folds.purge} and {made.market.folds.embargo} bars around every test block",
+        highlight=False,
+    )
+    with own_registry(out / name / "registry"), Watch(Console(stderr=True), [made], quiet=as_json) as watch:
+        [report] = run_studies([made], slots, out, None, watch.heard, watch.said)
+    if report is None:
         return
-    console = Console()
-    show(report, console)
-    console.print("On this market the best expected return is zero: gains are luck, turnover only costs.", style="bold")
-    console.print("next: flatout data check YOUR_BARS.parquet")
-    console.print("      flatout backtest --policy momentum --bars YOUR_BARS.parquet")
+    if as_json:
+        print_json({"checks": findings, **report, "folder": str(out / name)})
+        return
+    show_verdict(report, quiet)
+    if not report["verdict"]["promotable"]:
+        quiet.print("This is the right answer: nothing can be earned on this market.", style="bold")
+    quiet.print(f"report: {out / name / 'report.html'}", highlight=False, soft_wrap=True)
+    quiet.print("next: flatout init && flatout search flatout.toml --bars YOUR_BARS.parquet --plan", highlight=False)

@@ -7,7 +7,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from flatout.cli import backtest, bench, config, data, demo, doctor, search, train
+from flatout.cli import (
+    audit,
+    backtest,
+    bench,
+    config,
+    data,
+    demo,
+    doctor,
+    init,
+    report,
+    search,
+    status,
+    stop,
+    train,
+    trials,
+)
 from flatout.errors import FlatoutError
 from flatout.run_directory import installed
 
@@ -41,6 +56,12 @@ main.command("doctor")(doctor.doctor)
 main.command("backtest")(backtest.backtest_command)
 main.command("train", cls=train.TrainCommand)(train.train_command)
 main.command("search", cls=search.SearchCommand)(search.search_command)
+main.command("init")(init.init_command)
+main.command("status")(status.status_command)
+main.command("stop")(stop.stop_command)
+main.command("report")(report.report_command)
+main.command("audit")(audit.audit_command)
+main.add_typer(trials.app, name="trials")
 main.add_typer(data.app, name="data")
 main.add_typer(bench.app, name="bench")
 main.add_typer(config.app, name="config")

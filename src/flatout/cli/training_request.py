@@ -8,7 +8,7 @@ from typing import Any
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
-from flatout.cli.backtest import built_in_market
+from flatout.bars.synthetic import built_in_market
 from flatout.errors import BundleError, RulesError, RunError
 from flatout.learners.market_training import Agent, MarketTraining, make_agent, make_training
 from flatout.learners.training import finished_lanes

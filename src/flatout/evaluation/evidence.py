@@ -21,21 +21,23 @@ from flatout.evaluation.paths import finite
 BLOCKS = 16
 
 
-def overfitting_facts(columns: FloatArray) -> dict[str, Any] | None:
-    """PBO of (bar, trial) returns with all that its picture needs; None for fewer than two trials."""
+def overfitting_facts(columns: FloatArray, bars_per_year: float) -> dict[str, Any] | None:
+    """PBO of (bar, trial) returns with all that its picture needs, Sharpe ratios per year; None for fewer than two
+    trials.
+    """
     if columns.shape[1] < 2 or columns.shape[0] < 2 * BLOCKS:
         return None
-    found = overfitting(columns, BLOCKS)
+    found, annual = overfitting(columns, BLOCKS), math.sqrt(bars_per_year)
     return {
         "pbo": found.pbo,
         "probability_of_loss": found.probability_of_loss,
         "slope": finite(found.slope),
-        "intercept": finite(found.intercept),
+        "intercept": finite(found.intercept * annual),
         "r2": finite(found.r2),
         "blocks": found.blocks,
         "logits": found.logits.tolist(),
-        "in_sample": found.in_sample.tolist(),
-        "out_of_sample": found.out_of_sample.tolist(),
+        "in_sample": (found.in_sample * annual).tolist(),
+        "out_of_sample": (found.out_of_sample * annual).tolist(),
     }
 
 

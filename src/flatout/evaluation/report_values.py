@@ -6,6 +6,7 @@ A number that is None does not exist; it is written as a dash. This file does no
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def mapping(report: object, *keys: str) -> Mapping[str, Any]:
 def listed(report: object, *keys: str) -> list[Any]:
     """The list under the keys; empty if there is none."""
     found = look(report, *keys)
-    return list(found) if isinstance(found, Sequence) and not isinstance(found, str) else []
+    return list(found) if isinstance(found, Sequence | np.ndarray) and not isinstance(found, str) else []
 
 
 def records(report: object, *keys: str) -> list[Mapping[str, Any]]:
@@ -49,7 +50,7 @@ def records(report: object, *keys: str) -> list[Mapping[str, Any]]:
 def number(report: object, *keys: str) -> float | None:
     """The finite number under the keys, or None."""
     found = look(report, *keys)
-    real = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+    real = not isinstance(found, bool) and isinstance(found, Real) and math.isfinite(found)
     return found if real else None
 
 
@@ -68,13 +69,20 @@ def finite(values: Iterable[object]) -> FloatArray:
 def decimal(value: object, digits: int = 2, unit: str = "") -> Html:
     """A number with so many digits behind the point."""
     found = number(value)
-    return Html(DASH if found is None else f"{found:,.{digits}f}{unit}".replace("-", MINUS))
+    rounded = 0.0 if found is None else round(found, digits) + 0.0  # a small loss is 0.00, not -0.00
+    return Html(DASH if found is None else f"{rounded:,.{digits}f}{unit}".replace("-", MINUS))
 
 
 def percent(value: object, digits: int = 1) -> Html:
-    """A share as a percentage."""
+    """A share as a percentage; its sign stays in the line of its number."""
     found = number(value)
-    return decimal(None if found is None else 100 * found, digits, " %")
+    return decimal(None if found is None else 100 * found, digits, "\u00a0%")
+
+
+def change(value: object) -> Html:
+    """A return as a percentage, red where it is a loss."""
+    kind = "bad" if (number(value) or 0.0) < 0 else ""
+    return Html(f'<span class="{kind}">{percent(value, 2)}</span>')
 
 
 def write(value: object) -> Html:
@@ -86,17 +94,19 @@ def write(value: object) -> Html:
     if isinstance(value, bool):
         return Html("yes" if value else "no")
     if isinstance(value, int | float):
-        return Html((f"{value:,}" if isinstance(value, int) else f"{value:.5g}").replace("-", MINUS))
+        whole = math.isfinite(value) and value == int(value) and abs(value) < 1e15
+        return Html((f"{int(value):,}" if whole else f"{value:.5g}").replace("-", MINUS))
     if isinstance(value, Mapping):
-        return Html(" · ".join(f"{name(key)} {write(part)}" for key, part in value.items()) or DASH)
+        return Html(" · ".join(f"{worded(key)} {write(part)}" for key, part in value.items()) or DASH)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return Html(", ".join(map(write, value)) or DASH)
+        lines = any(isinstance(part, Mapping) for part in value)
+        return Html(("<br>" if lines else ", ").join(map(write, value)) or DASH)
     return Html(escape(str(value)))
 
 
-def name(key: object) -> Html:
+def worded(key: object) -> Html:
     """A key as words."""
-    return Html(escape(str(key).replace("_", " ")))
+    return Html(DASH if key is None else escape(str(key).replace("_", " ")))
 
 
 def say(template: str, **values: object) -> Html:
@@ -141,12 +151,13 @@ def table(
     return say(template, kind=kind, head=head, body=body)
 
 
-def pairs(title: str, values: Mapping[str, Any]) -> Html:
-    """Settings and their values under a small heading."""
+def pairs(title: str, values: Mapping[str, Any], exact: bool = False) -> Html:
+    """Settings and their values under a small heading; `exact` keeps their names as they are written in files."""
     if not values:
         return Html("")
-    lines = join(say("<dt>{key}</dt><dd>{value}</dd>", key=name(key), value=value) for key, value in values.items())
-    return say('<div class="pairs"><h3>{title}</h3><dl>{lines}</dl></div>', title=title, lines=lines)
+    line = "<dt>{key}</dt><dd>{value}</dd>"
+    lines = (say(line, key=key if exact else worded(key), value=value) for key, value in values.items())
+    return say('<div class="pairs"><h3>{title}</h3><dl>{lines}</dl></div>', title=title, lines=join(lines))
 
 
 def facts(*triples: tuple[str, object, object], kind: str = "") -> Html:
@@ -164,19 +175,33 @@ def bar(value: object, largest: float) -> Html:
     return Html(f'<span class="bar {kind}" style="width:{width:.1f}%"></span>')
 
 
-def bars(heading: str, unit: str, values: Iterable[tuple[object, object, Html]]) -> Html:
-    """Rows of label, number as written, and a bar for it; empty if there is no number."""
-    rows = list(values)
-    sizes = np.abs(finite(value for _, value, _ in rows))
+def bars(headings: Sequence[str], rows: Iterable[tuple[object, object, Sequence[Html]]]) -> Html:
+    """Rows of label, number, and what is written of it before its bar; empty if there is no number."""
+    every = list(rows)
+    sizes = np.abs(finite(value for _, value, _ in every))
     if not len(sizes):
         return Html("")
-    drawn = [(label, written, bar(value, float(sizes.max()))) for label, value, written in rows]
-    return table((heading, unit, ""), drawn, words=(0, 2), kind="bars")
+    drawn = [(label, *written, bar(value, float(sizes.max()))) for label, value, written in every]
+    return table((*headings, ""), drawn, words=(0, len(headings)), kind="bars")
 
 
-def beside(content: Html, how: str, bad: str) -> Html:
-    """A table with its note in the margin; empty without a table."""
+def placed(title: str, key: Iterable[tuple[str, str, str]], data: str) -> Html:
+    """The place of a chart: above it (kind of mark, colour, words), beside it the data that the page's script draws."""
+    swatch = '<span><i class="{kind}" style="color:{colour}"></i>{words}</span>'
+    swatches = join(say(swatch, kind=kind, colour=colour, words=words) for kind, colour, words in key)
+    harmless = Html(data.replace("<", "\\u003c"))  # no text in it can end the script element
+    return say(
+        '<p class="key">{swatches}</p><div class="chart" role="img" aria-label="{title}"></div>'
+        '<script type="application/json">{harmless}</script>',
+        swatches=swatches,
+        title=title,
+        harmless=harmless,
+    )
+
+
+def noted(content: Html, how: str, bad: str) -> Html:
+    """A chart or a table with a note in the margin: how to read it, and what would be a bad sign."""
     template = (
         "<figure><div>{content}</div><figcaption>{how} <span><em>Bad sign:</em> {bad}</span></figcaption></figure>"
     )
-    return say(template, content=content, how=how, bad=bad) if content else Html("")
+    return say(template, content=content, how=how, bad=bad) if content else content

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from flatout.arrays import take_rows
+from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.market.episode import observe, private_features, step
 from flatout.market.execute import fill_order, rates_of, stop_out
@@ -66,10 +67,14 @@ ALL_RULES: dict[str, Any] = {
 }
 
 
+def bench_panel() -> Panel:
+    """The bars of the market that all engines run."""
+    return RandomWalk(n_bars=5000, symbols=tuple(f"S{i}" for i in range(7)), typical_volume=1e4).panel()
+
+
 def bench_market() -> Market:
     """The market that all engines run."""
-    panel = RandomWalk(n_bars=5000, symbols=tuple(f"S{i}" for i in range(7)), typical_volume=1e4).panel()
-    return build_market(panel, Settings.model_validate(ALL_RULES))
+    return build_market(bench_panel(), Settings.model_validate(ALL_RULES))
 
 
 def scalar_steps(market: Market) -> Steps:

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from flatout.evaluation.speed import Steps, bench_market
-from flatout.learners.jobs import Order
+from flatout.learners.jobs import Newcomers, Order
 from flatout.learners.rates import program_of, rates_of
-from flatout.learners.training import Lane, Training, make_jobs
-from flatout.learners.workers import Worker, cpu_slots, drive, hired
+from flatout.learners.training import Lane, Training, make_jobs, stacked
+from flatout.learners.workers import Worker, available_cores, carry_out, cpu_slots, drive, hired
 from flatout.market.market import Market
-from flatout.policies.network import multiplications
+from flatout.policies.network import Sizes, multiplications
 from flatout.settings import TrainSettings
 
 WIDTHS = (64, 256)
@@ -109,11 +109,11 @@ def product_rate(multiply: Callable[[], object], flop: int, seconds: float) -> f
     return flop / fastest / 1e9
 
 
-def flop_per_step(training: Training) -> int:
+def flop_per_step(sizes: Sizes) -> int:
     """Floating-point operations of the networks per transition: one forward pass in the rollout, then forward and
     backward in each epoch.
     """
-    forward, backward = multiplications(training.program.sizes)
+    forward, backward = multiplications(sizes)
     return 2 * (forward + EPOCHS * (forward + backward))
 
 
@@ -157,7 +157,7 @@ def measure_training(
             contestants: dict[str, Callable[[], float]] = {}
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             lanes = bench_training(market, width, LANES)
-            flops[str(width)] = flop_per_step(lanes)
+            flops[str(width)] = flop_per_step(lanes.program.sizes)
             teams = {
                 "flatout_single": (bench_training(market, width, 1), cpu_slots(1)),
                 "flatout_population": (lanes, cpu_slots(LANES)),
@@ -205,4 +205,33 @@ def summary(
         "compile_seconds": compiling,
         "flop_per_step": flops,
         "workload": "7 assets x 14 features, all rules on; rollout 8192, 4 epochs, minibatch 2048; population of 24",
+    }
+
+
+def profile_training(width: int, rounds: int = 5) -> dict[str, float]:
+    """Where the milliseconds of one update go, on one core: the same program with no epoch at all, and with four."""
+    training = bench_training(bench_market(), width, 1)
+    program, lane = training.program, training.lanes[0]
+    minibatches = EPOCHS * program.minibatches
+    orders = [Order((1,))]
+    for k in range(2 * rounds):
+        epochs = np.asarray(EPOCHS if k % 2 else 0, np.int32)
+        rates = stacked([lane.rates._replace(epochs=epochs)])
+        orders.append(Order((1 + (k + 1) * 8,), newcomers=Newcomers(rates, stacked([lane.judged]), ())))
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [replace(job, evaluation=None) for job in make_jobs(training, Path(folder), 1)]
+        with hired(cpu_slots(2, 2)[:1], [jobs], Path(folder)) as workers:
+            [chunks] = carry_out(workers, [orders])
+    seconds = [float(chunk.busy) / 8 for chunk in chunks[1:]]
+    rollout, whole = min(seconds[::2]), min(seconds[1::2])
+    forward, backward = multiplications(program.sizes)
+    flop = 2 * (forward + backward) * program.minibatch
+    peak = peak_gflops() / len(available_cores())
+    return {
+        "update_ms": 1e3 * whole,
+        "rollout_and_advantages_ms": 1e3 * rollout,
+        "minibatch_ms": 1e3 * (whole - rollout) / minibatches,
+        "minibatch_products_at_peak_ms": flop / peak / 1e6,
+        "minibatches": minibatches,
+        "core_gflops": peak,
     }

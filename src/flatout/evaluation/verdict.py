@@ -79,7 +79,7 @@ def all_gates(gates: GateSettings, e: Evidence) -> list[Gate | None]:
         at_most("random traders as good", gates.null_p, e.null_p, "random traders of equal turnover earn as much"),
         *(beats(name, e) for name in gates.beats),
         survives("costs", gates.cost_factor, e.cost_sharpes, "times the costs"),
-        survives("delay", gates.delay_bars, e.delay_sharpes, "bars later"),
+        survives("delay", gates.delay_bars, e.delay_sharpes, "bar(s) later"),
         at_least("trades", gates.trades, e.trades, "too few trades to say anything"),
         at_least("worst path", gates.worst_path, e.worst_path, "one path loses too much"),
         above("hold-out Sharpe", gates.hold_out_sharpe, e.hold_out_sharpe, "it does not earn on the sealed bars"),
@@ -92,7 +92,9 @@ def all_gates(gates: GateSettings, e: Evidence) -> list[Gate | None]:
 
 def shown(value: float | None) -> str:
     """A number as a table shows it."""
-    return "none" if value is None else f"{value:,.3g}"
+    if value is None:
+        return "none"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def at_least(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:

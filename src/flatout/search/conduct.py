@@ -5,8 +5,10 @@ Studies take turns, so they share the devices fairly. Answers are processed stri
 is asked for depends on what was told before, never on which worker was faster.
 """
 
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
@@ -22,6 +24,7 @@ from flatout.search.board import Decision
 from flatout.search.closing import close, is_closed
 from flatout.search.knobs import prove_live
 from flatout.search.lanes import CREWS
+from flatout.search.storage import keep_lease
 from flatout.search.study import Study
 
 JOBS = CREWS + 1  # of a study on a worker
@@ -38,13 +41,7 @@ def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: 
     going = [study for study in studies if not (study.done and is_closed(study))]
     if not going:
         return
-    logs.mkdir(parents=True, exist_ok=True)
-    files = [shared_files(study) for study in going]
-    jobs = [
-        [job for study, data in zip(going, files, strict=True) for job in study.jobs(worker, data)]
-        for worker in range(len(slots))
-    ]
-    with hired(slots, jobs, logs) as workers:
+    with crews_of(going, slots, logs) as workers:
         unproven = [(k * JOBS + CREWS, study) for k, study in enumerate(going) if not study.board.live_knobs]
         for job, study in unproven:
             prove_live(study, workers, job)
@@ -53,6 +50,21 @@ def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: 
         for k, study in enumerate(going):
             if study.done:
                 close(study, workers, k * JOBS + CREWS, partial(said, study))
+
+
+@contextmanager
+def crews_of(studies: Sequence[Study], slots: Sequence[Slot], logs: Path) -> Iterator[list[Worker]]:
+    """Workers that hold the lanes of all studies."""
+    logs.mkdir(parents=True, exist_ok=True)
+    files = [shared_files(study) for study in studies]
+    jobs = [
+        [job for study, data in zip(studies, files, strict=True) for job in study.jobs(worker, data)]
+        for worker in range(len(slots))
+    ]
+    with hired(slots, jobs, logs) as workers:
+        yield workers
+    for study in studies:
+        shutil.rmtree(study.folder / "scratch", ignore_errors=True)
 
 
 def shared_files(study: Study) -> Any:
@@ -82,6 +94,8 @@ class Conductor:
 
     def run(self) -> None:
         """Until nothing is waited for."""
+        for k in range(len(self.studies)):
+            self.skip_idle_turns(k)
         for turn in range(CREWS):
             for k, study in enumerate(self.studies):
                 self.order(k, study.board.turn + turn)
@@ -141,6 +155,7 @@ class Conductor:
                 self.stopping.add(k)
             self.order(k, turn + CREWS)
             self.skip_idle_turns(k)
+            keep_lease(study.study, study.folder)
             self.heard(study, decided)
 
     def skip_idle_turns(self, k: int) -> None:

@@ -92,7 +92,7 @@ class Judgement:
 
     @cached_property
     def overfitting(self) -> dict[str, Any] | None:
-        return overfitting_facts(self.columns)
+        return overfitting_facts(self.columns, self.per_year)
 
     @cached_property
     def deflated(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import polars as pl
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
-from flatout.bars.synthetic import RandomWalk
+from flatout.bars.synthetic import built_in_market
 from flatout.errors import RunError
 from flatout.evaluation.report import write_report
 from flatout.learners.training import alone
@@ -63,14 +63,9 @@ class Prepared:
 def read_panel(request: Request) -> Panel:
     """The bars that a request names."""
     if request.bars is None:
-        return demo_panel()
+        return built_in_market()
     panel = read_bars(Path(request.bars), symbols=list(request.symbols) if request.symbols else None)
     return resample(panel, request.bar) if request.bar else panel
-
-
-def demo_panel() -> Panel:
-    """The built-in market: a random walk of five assets, on which nothing can be earned."""
-    return RandomWalk(n_bars=4000, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")).panel()
 
 
 def prepare(request: Request, resolved: Resolved, panel: Panel, workers: int, out: Path) -> Prepared:
@@ -81,7 +76,8 @@ def prepare(request: Request, resolved: Resolved, panel: Panel, workers: int, ou
     if settings.train.n_envs is None and (folder / "about.json").exists():
         chosen = settings.train.model_copy(update={"n_envs": read_run(folder)[1]["n_envs"]})
         settings = settings.model_copy(update={"train": chosen})
-    market = make_study(panel, settings, CREWS * USUAL_LANES * workers, workers)
+    at_once = (CREWS + 1) * USUAL_LANES * workers  # a third crew proves knobs and trains finalists
+    market = make_study(panel, settings, at_once, workers)
     layout = make_layout(len(market.folds.splits), search.seeds, workers, search.trials, search.batch)
     return Prepared(request, resolved, panel, market, layout)
 

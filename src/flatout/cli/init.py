@@ -1,0 +1,160 @@
+"""`flatout init`: a flatout.toml with every setting, its default and what it means.
+
+The text is made from the settings' own models: a setting that is added there appears here. What is not set by default
+stands in the file as a comment with an example, ready to be uncommented.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from rich.console import Console
+
+from flatout.cli.options import Json, print_json
+from flatout.errors import SettingsError
+from flatout.run_directory import write_bytes
+from flatout.settings import Settings
+
+WIDTH = 120  # of a line; a longer comment goes above its setting
+TITLE = """\
+# Settings of flatout. Every value is the default: leave a line or a whole table out, and nothing changes. (Of
+# [search.space] leave out all or nothing: what stands there is searched, and nothing else.)
+# `# name = value` is an example of what is not set. `flatout config show --origin -c FILE` prints what is in force.
+"""
+
+# What is not set by default needs a value in the file all the same. Without an example here it is "off".
+EXAMPLES: dict[str, Any] = {
+    "data.bars": "bars.parquet",
+    "data.symbols": ["BTCUSDT", "ETHUSDT"],
+    "data.bar": "4h",
+    "market.episode_bars": 512,
+    "market.limits.trailing_stop": 0.1,
+    "market.limits.max_held_bars": 48,
+    "features.indicators": ["rsi", "macd", "return_1", "volatility"],
+    "train.n_envs": 64,
+    "train.value_clip": 0.2,
+    "train.target_kl": 0.02,
+    "folds.purge_bars": 4,
+    "folds.embargo_bars": 240,
+    "search.batch": 8,
+}
+
+
+def init_command(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("flatout.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a settings file with every default and what it means, and say what to do with it."""
+    if path.is_dir():
+        raise SettingsError(f"{path} is a folder: name the file to write, as in {path / 'flatout.toml'}")
+    if path.exists() and not force:
+        raise SettingsError(f"{path} exists: give another name, or --force to replace it")
+    if not path.parent.is_dir():
+        raise SettingsError(f"{path} cannot be written: there is no folder {path.parent}")
+    try:
+        write_bytes(path, settings_text().encode())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
+    following = next_commands(path)
+    if as_json:
+        print_json({"file": str(path), "next": following})
+        return
+    console = Console()
+    console.print(f"{path} is written", highlight=False, markup=False, soft_wrap=True)
+    for number, command in enumerate(following):
+        text = f"{'      ' if number else 'next: '}{command}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def next_commands(path: Path) -> list[str]:
+    """What people do with a fresh settings file."""
+    return [
+        "flatout data check BARS",
+        f"flatout search {path} --bars BARS --plan",
+        f"flatout search {path} --bars BARS",
+    ]
+
+
+def settings_text(settings: Settings | None = None) -> str:
+    """The whole file."""
+    return TITLE + "\n".join(table_lines(settings or Settings(), "")) + "\n"
+
+
+def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
+    """A model as a TOML table: its own settings first, then the tables inside it."""
+    fields = {name: (field, getattr(model, name)) for name, field in type(model).model_fields.items()}
+    own = {name: pair for name, pair in fields.items() if not is_table(pair[1])}
+    if prefix and own:
+        yield from heading(prefix, (type(model).__doc__ or "").strip())
+        yield from aligned([setting(f"{prefix}.{name}", *pair) for name, pair in own.items()])
+    for name, (field, value) in fields.items():
+        below = f"{prefix}.{name}".removeprefix(".")
+        if isinstance(value, BaseModel):
+            yield from table_lines(value, below)
+        elif isinstance(value, Mapping):
+            yield from heading(below, field.description or "")
+            yield from (f"{key(inner)} = {toml(knob)}" for inner, knob in value.items())
+
+
+def is_table(value: Any) -> bool:
+    """Whether a value has a table of its own."""
+    return isinstance(value, BaseModel | Mapping)
+
+
+def heading(name: str, meaning: str) -> Iterator[str]:
+    """The line that opens a table."""
+    yield ""
+    line = f"[{name}]  # {meaning}" if meaning else f"[{name}]"
+    if len(line) <= WIDTH:
+        yield line
+    else:
+        yield from (f"# {part}" for part in textwrap.wrap(meaning, WIDTH - 2))
+        yield f"[{name}]"
+
+
+def setting(name: str, field: FieldInfo, value: Any) -> tuple[str, str]:
+    """A line without its comment, and the comment: what may be chosen, then what it means."""
+    last = name.rpartition(".")[2]
+    line = f"{last} = {toml(value)}" if value is not None else f"# {last} = {toml(EXAMPLES.get(name, 'off'))}"
+    return line, "; ".join(filter(None, [" | ".join(choices(field.annotation)), field.description]))
+
+
+def choices(annotation: Any) -> list[str]:
+    """The words that a setting takes, if it takes words only."""
+    return [str(word) for word in get_args(annotation)] if get_origin(annotation) is Literal else []
+
+
+def aligned(lines: list[tuple[str, str]]) -> Iterator[str]:
+    """Comments below each other; one that would make its line too long goes above it."""
+    column = max((len(line) for line, comment in lines if comment and len(line) <= 40), default=0)
+    for line, comment in lines:
+        whole = f"{line:<{column}}  # {comment}" if comment else line
+        if len(whole) > WIDTH:
+            yield f"# {comment}:"
+            yield line
+        else:
+            yield whole
+
+
+def key(name: str) -> str:
+    """A key; one with dots is quoted, as it would be a path otherwise."""
+    return name if name.replace("_", "").isalnum() else json.dumps(name)
+
+
+def toml(value: Any) -> str:
+    """A value as TOML; of a model only what is not its default, unless nothing would be left."""
+    if isinstance(value, BaseModel):
+        return toml(value.model_dump(mode="json", exclude_defaults=True) or value.model_dump(mode="json"))
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key(name)} = {toml(inner)}' for name, inner in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, str) else repr(value)

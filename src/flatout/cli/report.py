@@ -1,0 +1,41 @@
+"""`flatout report`: a finished study's verdict, and where its page lies."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flatout.cli.options import Json, print_json
+from flatout.cli.status import Folder, Studies, find_study, read_report
+from flatout.cli.verdict_box import show_verdict
+from flatout.errors import RunError
+from flatout.evaluation.report import FILE, write_report
+
+
+def report_command(
+    folder: Folder = None,
+    show_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    out: Studies = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Show a study's verdict and where its page lies; the page is written again if it is missing."""
+    study = find_study(folder, out)
+    report = read_report(study)
+    if report is None:
+        raise RunError(
+            f"{study} has no report yet: it is written when the last trial is over; `flatout status {study}` says how "
+            "far it is"
+        )
+    page = study / FILE
+    if not page.exists():
+        write_report(study, report)
+    if as_json:
+        print_json({**report, "folder": str(study), "page": str(page)})
+    else:
+        console = Console()
+        show_verdict(report, console)
+        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    if show_page and not webbrowser.open(page.resolve().as_uri()):
+        raise RunError(f"no browser could be started: open {page.resolve()} yourself")

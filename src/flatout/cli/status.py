@@ -1,0 +1,249 @@
+"""`flatout status`: how far studies are. Also finds studies for the other verbs.
+
+Only reads: a running study does not notice that it is looked at. Whether one runs is asked of its lock, which is tried
+without waiting and let go at once.
+"""
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from flatout.cli.options import Json, print_json
+from flatout.cli.search import span
+from flatout.errors import RunError
+
+if TYPE_CHECKING:  # Optuna is loaded when a study is looked at, not with the command
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
+
+PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
+FAILED = {"fail": "failed"}  # Optuna's word and ours
+
+Studies = Annotated[Path, typer.Option("--out", help="Folder in which studies are looked for.")]
+Storage = Annotated[
+    str | None,
+    typer.Option("--storage", envvar="FLATOUT_STORAGE", help="Optuna storage URL, for a study without a journal."),
+]
+Folder = Annotated[Path | None, typer.Argument(help="The study's folder, or its name under --out.")]
+
+
+class Trial(NamedTuple):
+    """What the storage knows of a trial."""
+
+    number: int
+    state: str  # running, complete, pruned or failed
+    value: float | None  # mean over splits and seeds, of a pruned trial where it ended
+    params: dict[str, Any]
+    reports: dict[int, float]  # by Optuna's step
+
+
+class Stored(NamedTuple):
+    """A study as its storage shows it."""
+
+    trials: list[Trial]
+    lease: dict[str, Any] | None  # who runs it
+
+
+def status_command(
+    folder: Annotated[Path | None, typer.Argument(help="One study's folder or name; else all of them.")] = None,
+    out: Studies = Path("runs"),
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far studies are: trials, best value, speed, time left, verdict. Running ones are not disturbed."""
+    if folder is not None:
+        rows = [facts_of(find_study(folder, out), storage)]
+    else:
+        rows = [facts_or_error(one, storage) for one in study_folders(out)]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        show(rows)
+    else:
+        typer.echo(f"there is no study under {out}; `flatout search` starts one")
+
+
+def study_folders(out: Path) -> list[Path]:
+    """All studies under a folder, the one that was last worked on first."""
+    found = [path.parent for path in out.glob("*/about.json") if is_study(path.parent)]
+    return sorted(found, key=last_change, reverse=True)
+
+
+def is_study(folder: Path) -> bool:
+    """Whether `flatout search` made this folder."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and about.get("verb") == "search"
+
+
+def last_change(folder: Path) -> float:
+    """When a study last moved on."""
+    return max(path.stat().st_mtime for name in ("about.json", "board.json") if (path := folder / name).exists())
+
+
+def find_study(folder: Path | None, out: Path) -> Path:
+    """The study in this folder or of this name; without either the one that was last worked on."""
+    if folder is not None:
+        for path in (folder, out / folder):
+            if is_study(path):
+                return path
+        raise RunError(f"{folder} is not the folder of a study; `flatout status --out {out}` lists those there are")
+    found = study_folders(out)
+    if not found:
+        raise RunError(f"there is no study under {out}: give its folder, or --out the folder that holds it")
+    return found[0]
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process holds the study."""
+    try:
+        with (folder / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def read_stored(folder: Path, url: str | None = None) -> Stored | None:
+    """The study in its storage; None if there is no journal and no URL, or if nothing was asked yet."""
+    from flatout.search.storage import LEASE
+
+    storage = open_to_read(folder, url)
+    if storage is None:
+        return None
+    try:
+        name = json.loads((folder / "about.json").read_text(encoding="utf-8"))["request"]["name"]
+        study = storage.get_study_id_from_name(name)
+    except KeyError:
+        return None
+    trials = storage.get_all_trials(study, deepcopy=False)
+    return Stored([as_trial(trial) for trial in trials], storage.get_study_user_attrs(study).get(LEASE))
+
+
+def open_to_read(folder: Path, url: str | None) -> "BaseStorage | None":
+    """The storage for reading. A journal is neither mended nor locked: its owner may be in the middle of a line."""
+    from flatout.search.storage import JOURNAL, open_storage
+
+    if (folder / JOURNAL).exists():
+        from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+        return JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
+    return None if url is None else open_storage(folder, url)
+
+
+def as_trial(trial: "FrozenTrial") -> Trial:
+    """A trial as people see it. To Optuna a pruned trial's value is what one split reported last; here it is the mean
+    of all splits and seeds.
+    """
+    state = trial.state.name.lower()
+    scores = [score for split in trial.user_attrs.get("flatout:scores", ()) for score in split]
+    mean = sum(scores) / len(scores) if scores else trial.value if state == "complete" else None
+    value = mean if mean is not None and math.isfinite(mean) else None
+    return Trial(trial.number, FAILED.get(state, state), value, trial.params, trial.intermediate_values)
+
+
+def read_report(folder: Path) -> dict[str, Any] | None:
+    """report.json, if the study has one."""
+    path = folder / "report.json"
+    try:
+        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RunError(f"{path} cannot be read: {error}; remove it, and the same search writes it again") from None
+    return report
+
+
+def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
+    """All that is shown of a study."""
+    from flatout.folds.seal import openings
+    from flatout.search.board import Board, read_board
+    from flatout.search.run import read_run
+
+    total = read_run(folder)[0].search.trials
+    running, board = is_running(folder), read_board(folder) or Board(())
+    stored, report = read_stored(folder, url), read_report(folder)
+    trials = stored.trials if stored else []
+    states = [trial.state for trial in trials]
+    ended = len(states) - states.count("running") if stored else len(board.finished)
+    best = max((t for t in trials if t.state == "complete"), key=lambda t: t.value or 0.0, default=None)
+    judged = report is not None and report["assumptions"]["trials"]["this_study"] >= total
+    kinds = ("complete", "pruned", "failed")
+    return {
+        "study": folder.name,
+        "folder": str(folder),
+        "state": "running" if running else "finished" if judged else "stopped",
+        "pid": stored.lease["pid"] if running and stored and stored.lease else None,
+        "trials": {
+            "total": total, "asked": len(states) if stored else board.asked, "ended": ended,
+            **{kind: states.count(kind) if stored else None for kind in kinds},
+        },
+        "best": {"trial": best.number, "value": best.value} if best else None,
+        "steps_per_s": board.steps / board.seconds if board.seconds else None,
+        "lanes_busy": board.busy_seconds / board.worker_seconds if board.worker_seconds else None,
+        "seconds": board.seconds,
+        "seconds_left": board.seconds / ended * max(total - ended, 0) if ended and running else None,
+        "verdict": {key: report["verdict"][key] for key in ("promotable", "sentence")} if report else None,
+        "hold_out_openings": len(openings(folder)),
+    }  # fmt: skip
+
+
+def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
+    """The facts; a study that cannot be read must not hide the others."""
+    try:
+        return facts_of(folder, url)
+    except RunError as error:
+        return {"study": folder.name, "folder": str(folder), "state": "unreadable", "error": str(error)}
+
+
+def show(rows: Iterable[dict[str, Any]]) -> None:
+    """A line per study, then the verdicts in full."""
+    console, table = wide_console(), Table("study", "state", "trials", "best", "speed", "lanes", "left", "hold-out")
+    notes = []
+    for row in rows:
+        name = escape(row["study"])
+        if "error" in row:
+            table.add_row(name, "[red]unreadable[/]")
+            notes.append(f"{name}: {escape(row['error'])}")
+            continue
+        table.add_row(
+            name,
+            f"running, process {row['pid']}" if row["pid"] else row["state"],
+            counts(row["trials"]),
+            f"{row['best']['value']:.2f} (trial {row['best']['trial']})" if row["best"] else "–",
+            f"{row['steps_per_s']:,.0f} steps/s" if row["steps_per_s"] else "–",
+            f"{row['lanes_busy']:.0%} busy" if row["lanes_busy"] else "–",
+            span(row["seconds_left"]) if row["seconds_left"] is not None else "–",
+            f"opened {row['hold_out_openings']}x" if row["hold_out_openings"] else "sealed",
+        )
+        if verdict := row["verdict"]:
+            title = "[green]PROMOTABLE[/]" if verdict["promotable"] else "[red]NOT PROMOTABLE[/]"
+            notes.append(f"{name}: {title}: {escape(verdict['sentence'])}")
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, soft_wrap=True)
+
+
+def counts(trials: dict[str, Any]) -> str:
+    """How many were asked for, ended, were pruned and failed."""
+    known = [f"{trials[key]} {key}" for key in ("pruned", "failed") if trials[key] is not None]
+    return ", ".join([f"{trials['ended']} of {trials['total']} done", f"{trials['asked']} asked", *known])
+
+
+def wide_console() -> Console:
+    """The terminal, or a page on which tables are not cut."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PLAIN_WIDTH)

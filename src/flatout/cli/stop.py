@@ -1,0 +1,83 @@
+"""`flatout stop`: ask a running study to end after its current turn, and wait until it has."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from flatout.cli.options import Json, print_json
+from flatout.cli.search import span
+from flatout.cli.status import Folder, Storage, Studies, facts_of, find_study, is_running, study_folders
+from flatout.errors import RunError
+
+POLL_SECONDS = 0.2
+
+
+def stop_command(
+    folder: Folder = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the study has ended.")] = True,
+    out: Studies = Path("runs"),
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a running study to stop after its current turn. Nothing is lost: the search that started it goes on."""
+    from flatout.search.conduct import STOP
+
+    target = find_study(folder, out) if folder is not None else the_running_one(out)
+    if target is None:
+        tell({"study": None, "state": "not running"}, f"no study under {out} is running", as_json)
+        return
+    if not is_running(target):
+        said = f"{target.name} is not running: there is nothing to stop"
+        tell({"study": target.name, "state": "not running"}, said, as_json)
+        return
+    (target / STOP).touch()
+    if not wait:
+        tell({"study": target.name, "state": "stopping"}, f"{target.name} stops after its current turn", as_json)
+        return
+    wait_for_end(target, target / STOP, quiet=as_json)
+    facts = facts_of(target, storage)
+    tell(facts, ending(facts), as_json)
+
+
+def the_running_one(out: Path) -> Path | None:
+    """The study that runs; of several, one must be named."""
+    running = [folder for folder in study_folders(out) if is_running(folder)]
+    if len(running) > 1:
+        names = ", ".join(sorted(folder.name for folder in running))
+        raise RunError(f"several studies are running: {names}; name the one to stop")
+    return running[0] if running else None
+
+
+def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
+    """Until the study's lock is free. A study that was just starting has swept the request away: it is made again."""
+    began = time.monotonic()
+    console = Console(stderr=True, quiet=quiet)
+    console.print(f"{folder.name} was asked to stop; it ends its current turn first", highlight=False, markup=False)
+    with console.status("") as progress:
+        while is_running(folder):
+            request.touch()
+            progress.update(f"waiting for {span(time.monotonic() - began)}")
+            time.sleep(POLL_SECONDS)
+    request.unlink(missing_ok=True)
+
+
+def ending(facts: dict[str, Any]) -> str:
+    """How far the study came, and how it goes on."""
+    if facts["state"] == "finished":
+        return f"{facts['study']} had nothing left to stop: it is finished; `flatout report {facts['folder']}` shows it"
+    trials = facts["trials"]
+    return (
+        f"{facts['study']} has stopped after {trials['ended']} of {trials['total']} trials; the same `flatout search` "
+        "command goes on from there"
+    )
+
+
+def tell(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
+    """For people or programs."""
+    if as_json:
+        print_json(facts)
+    else:
+        typer.echo(sentence)
