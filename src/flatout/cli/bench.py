@@ -81,6 +81,33 @@ def study_speed(
     Console().print(table)
 
 
+@app.command("verdict")
+def verdict_speed(
+    walks: Annotated[int, typer.Option("--walks", min=0, help="Markets without edge.")] = 20,
+    signals: Annotated[int, typer.Option("--signals", min=0, help="Markets with a planted signal.")] = 10,
+    trials: Annotated[int, typer.Option("--trials", min=2, help="Of each study.")] = 32,
+    as_json: Json = False,
+) -> None:
+    """Whole studies on markets whose truth is known: random walks must be refused, planted signals must pass."""
+    from flatout.search.calibration import TIMESTEPS, calibrate  # loads Optuna
+
+    console = Console(stderr=True)
+
+    def told(name: str, row: dict[str, Any]) -> None:
+        word = "PROMOTABLE" if row["promotable"] else f"refused by {', '.join(row['refused_by'])}"
+        console.print(f"{name}: Sharpe {row['median_sharpe']:.2f}; {word}", highlight=False, soft_wrap=True)
+
+    result = calibrate(walks, signals, trials, TIMESTEPS, told)
+    if as_json:
+        print_json(result)
+        return
+    Console().print(
+        f"random walks refused: {result['walks_refused']} of {result['walks']}; planted signals promoted: "
+        f"{result['signals_promoted']} of {result['signals']}; {trials} trials each",
+        highlight=False,
+    )
+
+
 def show_training(result: dict[str, Any]) -> None:
     """The figures of training as a table."""
     widths = list(result["flatout_single"])

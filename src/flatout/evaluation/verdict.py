@@ -34,7 +34,7 @@ class Gate(NamedTuple):
     wanted: str
     found: str
     passed: bool
-    sentence: str  # why it refuses, should it
+    sentence: str  # why it refuses; empty where it does not
 
 
 class Verdict(NamedTuple):
@@ -55,7 +55,8 @@ LOSS_IS_RARE = 0.05  # of the in-sample best, out of sample: then it does not ma
 
 def give_verdict(gates: GateSettings, evidence: Evidence) -> Verdict:
     """Try every gate that is on."""
-    tried = [gate for gate in all_gates(gates, evidence) if gate is not None]
+    found = [gate for gate in all_gates(gates, evidence) if gate is not None]
+    tried = [gate._replace(sentence="") if gate.passed else gate for gate in found]
     failed = [gate for gate in tried if not gate.passed]
     if failed:
         sentence = "; ".join(gate.sentence for gate in failed[:3])

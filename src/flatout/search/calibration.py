@@ -21,6 +21,7 @@ BARS = 4000
 SYMBOLS = ("ALFA", "BETA", "GAMMA")
 SIGNAL_BPS = 60.0  # per bar and unit of signal, which lasts ten bars on average; a round trip costs 54
 INDICATORS = ("return_1", "roc", "volatility", "extra:signal")
+TIMESTEPS = 60_000  # of each trial and split
 MANY = 1000  # lanes: more than there are devices
 Told = Callable[[str, dict[str, Any]], None]
 
@@ -59,7 +60,11 @@ def own_registry(folder: Path) -> Iterator[None]:
 
 
 def calibrate(
-    walks: int = 20, signals: int = 10, trials: int = 32, timesteps: int = 60_000, told: Told = lambda name, row: None
+    walks: int = 20,
+    signals: int = 10,
+    trials: int = 32,
+    timesteps: int = TIMESTEPS,
+    told: Told = lambda name, row: None,
 ) -> dict[str, Any]:
     """Verdicts of studies on so many markets of each kind."""
     rows: list[dict[str, Any]] = []
