@@ -16,7 +16,6 @@ from flatout.learners.jobs import Best, Chunk, Job, Newcomers, Order, Saved
 from flatout.learners.rates import Rates, metric_names
 from flatout.policies.network import new_network
 
-
 USUAL_DELAY = 2  # bars; one program serves all delays up to it
 
 
