@@ -121,6 +121,8 @@ def heading(name: str, meaning: str) -> Iterator[str]:
 def setting(name: str, field: FieldInfo, value: Any) -> tuple[str, str]:
     """A line without its comment, and the comment: what may be chosen, then what it means."""
     last = name.rpartition(".")[2]
+    if value is None and field.default is not None:
+        value = "off"
     line = f"{last} = {toml(value)}" if value is not None else f"# {last} = {toml(EXAMPLES.get(name, 'off'))}"
     return line, "; ".join(filter(None, [" | ".join(choices(field.annotation)), field.description]))
 
@@ -144,7 +146,7 @@ def aligned(lines: list[tuple[str, str]]) -> Iterator[str]:
 
 def key(name: str) -> str:
     """A key; one with dots is quoted, as it would be a path otherwise."""
-    return name if name.replace("_", "").isalnum() else json.dumps(name)
+    return name if name.replace("_", "").isalnum() else json.dumps(name, ensure_ascii=False)
 
 
 def toml(value: Any) -> str:
@@ -157,4 +159,4 @@ def toml(value: Any) -> str:
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

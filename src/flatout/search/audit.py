@@ -1,7 +1,8 @@
 """What a study on these bars would rest on, tried out before it runs: no leaks, a ledger that adds up, usable bars.
 
 Every finding comes from an experiment that could go wrong: bars are replaced by garbage, accounts are traded and
-added up again. The bars of the hold-out are only counted. Nothing is trained.
+added up again. Of the hold-out only gaps and jumps are counted. Nothing is trained: controls that need agents, a market
+without edge and one with tomorrow among the features, belong to every study's end.
 """
 
 import importlib.util
@@ -143,7 +144,7 @@ def check_accounts_see_no_future(market: Market, settings: Settings, seed: int) 
     known = cut - first  # rows of the equity up to and including bar cut - 1
     if not same_bits(a.equity[:known], b.equity[:known]):
         return Finding(name, False, f"equity before bar {cut} changed when later bars were replaced")
-    if same_bits(a.equity, b.equity) and np.any(a.turnover):
+    if same_bits(a.equity, b.equity) and np.any(a.turnover[known - 1 :]):
         return Finding(name, False, f"no equity changed when bars from {cut} on were replaced")
     return Finding(name, True, f"a random trader's equity is the same to the bit up to the bar before garbage ({cut})")
 

@@ -30,8 +30,9 @@ from flatout.search.trial_files import read_trial
 
 TRADERS = 200
 TRADED = 1e-6  # turnover from which a bar counts as a trade
-CONSTANT = 1e-3  # deviation of actions below which a policy does not look at the market
+CONSTANT = 0.02  # deviation of actions, which reach from -1 to 1, below which a policy hardly looks at the market
 Said = Callable[[str], None]
+UNLEARNED = "could not learn even with tomorrow's prices: give more search.timesteps or a larger train.learning_rate"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Judgement:
             sentence = "found an edge where there is none" if found else "found nothing where there is nothing"
             passed = not found
         else:
-            sentence = "learned from tomorrow's prices" if found else "could not learn even with tomorrow's prices"
+            sentence = "learned from tomorrow's prices" if found else UNLEARNED
             passed = found
         sharpe = float(np.median(sharpes))
         return {"sharpe": finite(sharpe), "probability": known, "sentence": sentence, "passed": passed}

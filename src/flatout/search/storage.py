@@ -5,6 +5,7 @@ on, as nothing that was finished can be in it.
 """
 
 import fcntl
+import importlib.util
 import os
 import socket
 import time
@@ -49,12 +50,27 @@ def open_storage(folder: Path, url: str | None) -> optuna.storages.BaseStorage:
         backend: BaseJournalBackend = JournalFileBackend(str(path), lock_obj=FileLock(folder / f"{JOURNAL}.lock"))
         return JournalStorage(backend)
     try:
-        return optuna.storages.get_storage(url)
+        return optuna.storages.get_storage(with_driver(url))
     except Exception as error:  # whatever a database driver raises
         raise RunError(
             f"the storage {hidden_password(url)} cannot be opened: {type(error).__name__}: {error}; give an Optuna "
             "storage URL such as sqlite:///study.db or postgresql://user:password@host/database"
         ) from None
+
+
+def with_driver(url: str) -> str:
+    """PostgreSQL's URL for the driver that `flatout[postgres]` installs, unless the older one is there."""
+    scheme, separator, rest = url.partition("://")
+    plain = scheme in ("postgresql", "postgres") and importlib.util.find_spec("psycopg2") is None
+    return f"postgresql+psycopg{separator}{rest}" if plain else url
+
+
+def close_storage(storage: optuna.storages.BaseStorage) -> None:
+    """Let go of a database's connections."""
+    storage.remove_session()
+    inner = getattr(storage, "_backend", storage)  # Optuna wraps databases in a cache
+    if isinstance(inner, optuna.storages.RDBStorage):
+        inner.engine.dispose()
 
 
 def hidden_password(url: str) -> str:
