@@ -184,6 +184,7 @@ def judged(random: np.random.Generator, halves: int) -> dict[str, Any]:
             "psr": 0.78,
             "dsr": 0.021,
             "dsr_effective": 0.18,
+            "dsr_dispersion": 0.004,
             "trials": 812,
             "effective": 61.7,
             "expected_best": 1.64,

@@ -48,9 +48,14 @@ def deflation_facts(
 
     `paths` (path, bar) are the winner's, `sharpes` the bar Sharpes of all trials of this study, `columns` their (bar,
     trial) returns, `trials` the number ever run on these bars. Probabilities are medians over the paths.
+
+    The question is what the best of so many trials *without skill* would show. Their Sharpe ratios differ by
+    1 / sqrt(bars), and that is what `dsr` uses. The ratios of a study's trials differ by more wherever some learned
+    something and others lost money trading: as a measure of luck that is too much, yet it is what the paper's
+    estimate takes, so it stands beside as `dsr_dispersion`.
     """
-    deviation = float(np.std(sharpes, ddof=1)) if len(sharpes) > 1 else 0.0
-    spread = max(deviation, 1 / math.sqrt(paths.shape[1]))
+    luck = 1 / math.sqrt(paths.shape[1])
+    dispersion = float(np.std(sharpes, ddof=1)) if len(sharpes) > 1 else luck
     effective = effective_trials(columns) + max(0, trials - columns.shape[1])  # of others only the number is known
     effective = min(max(effective, 1.0), float(max(trials, 1)))
     annual = math.sqrt(bars_per_year)
@@ -62,12 +67,13 @@ def deflation_facts(
     return {
         "sharpe": finite(sharpe * annual),
         "psr": median(probabilistic_sharpe),
-        "dsr": median(lambda path: deflated_sharpe(path, trials, deviation)),
-        "dsr_effective": median(lambda path: deflated_sharpe(path, effective, deviation)),
+        "dsr": median(lambda path: deflated_sharpe(path, trials, luck)),
+        "dsr_effective": median(lambda path: deflated_sharpe(path, effective, luck)),
+        "dsr_dispersion": median(lambda path: deflated_sharpe(path, trials, dispersion)),
         "trials": trials,
         "effective": effective,
-        "expected_best": finite(expected_best_sharpe(trials, spread) * annual),
+        "expected_best": finite(expected_best_sharpe(trials, luck) * annual),
         "min_track_years": median(lambda path: minimum_track_length(path) / bars_per_year),
-        "min_backtest_years": finite(minimum_backtest_length(trials, 1.0)),
+        "min_backtest_years": finite(minimum_backtest_length(trials, sharpe * annual)),
         "years": paths.shape[1] / bars_per_year,
     }

@@ -163,6 +163,7 @@ def deflated(report: Report) -> Html:
         ("probability that it exceeds zero (PSR)", percent(look(found, "psr"))),
         ("probability that it exceeds luck's best (DSR), all trials", dsr),
         (say("the same for {n} independent trials", n=few), percent(look(found, "dsr_effective"))),
+        ("the same if luck spread as widely as these trials did", percent(look(found, "dsr_dispersion"))),
         ("years of data", years),
         ("years that such returns need to be told from zero (MinTRL)", decimal(look(found, "min_track_years"), 1)),
         ("years up to which luck shows this Sharpe ratio (MinBTL)", decimal(look(found, "min_backtest_years"), 1)),
