@@ -16,7 +16,9 @@ from flatout.cli.main import app, main
 
 VERBS = [
     [], ["demo"], ["doctor"], ["backtest"], ["data"], ["data", "check"], ["data", "convert"], ["bench"],
-    ["bench", "env"], ["bench", "train"], ["config"], ["config", "show"], ["train"],
+    ["bench", "env"], ["bench", "train"], ["bench", "study"], ["bench", "verdict"], ["config"], ["config", "show"],
+    ["train"], ["search"], ["init"], ["status"], ["stop"], ["report"], ["audit"], ["trials"], ["trials", "list"],
+    ["trials", "show"], ["trials", "diff"],
 ]  # fmt: skip
 Run = Callable[..., tuple[int, str, str]]
 

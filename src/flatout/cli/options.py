@@ -1,6 +1,7 @@
 """Options that several verbs share, and how their results are shown."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,7 @@ class SpaceSeparated(TyperCommand):
         """Repeat the option's name before each of its values."""
         spread: list[str] = []
         current: str | None = None
-        for arg, following in zip(args, [*args[1:], "--"], strict=True):
+        for arg, following in pairwise([*args, "--"]):
             if arg in self.lists and following.startswith("-"):
                 raise typer.BadParameter(f"{arg} needs at least one value", ctx)
             if arg.startswith("-"):

@@ -91,7 +91,7 @@ def where(bars: Path | None, resolved: Resolved, config: Path | None) -> str | N
     named = resolved.settings.data.bars
     if named is None:
         return None
-    beside = config.parent if config and "data.bars" in resolved.origin else Path()
+    beside = config.parent if config and resolved.origin.get("data.bars") == str(config) else Path()
     return str((beside / named).resolve())
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # Optuna is loaded when a study is looked at, not with the co
     from optuna.trial import FrozenTrial
 
 PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
-FAILED = {"fail": "failed"}  # Optuna's word and ours
 
 Studies = Annotated[Path, typer.Option("--out", help="Folder in which studies are looked for.")]
 Storage = Annotated[
@@ -119,7 +118,7 @@ def is_running(folder: Path) -> bool:
 
 def read_stored(folder: Path, url: str | None = None) -> Stored | None:
     """The study in its storage; None if there is no journal and no URL, or if nothing was asked yet."""
-    from flatout.search.storage import LEASE
+    from flatout.search.storage import LEASE, close_storage
 
     storage = open_to_read(folder, url)
     if storage is None:
@@ -127,10 +126,12 @@ def read_stored(folder: Path, url: str | None = None) -> Stored | None:
     try:
         name = json.loads((folder / "about.json").read_text(encoding="utf-8"))["request"]["name"]
         study = storage.get_study_id_from_name(name)
+        trials = [as_trial(trial) for trial in storage.get_all_trials(study, deepcopy=False)]
+        return Stored(trials, storage.get_study_user_attrs(study).get(LEASE))
     except KeyError:
         return None
-    trials = storage.get_all_trials(study, deepcopy=False)
-    return Stored([as_trial(trial) for trial in trials], storage.get_study_user_attrs(study).get(LEASE))
+    finally:
+        close_storage(storage)
 
 
 def open_to_read(folder: Path, url: str | None) -> "BaseStorage | None":
@@ -148,11 +149,11 @@ def as_trial(trial: "FrozenTrial") -> Trial:
     """A trial as people see it. To Optuna a pruned trial's value is what one split reported last; here it is the mean
     of all splits and seeds.
     """
-    state = trial.state.name.lower()
+    state = {"fail": "failed"}.get(trial.state.name.lower(), trial.state.name.lower())
     scores = [score for split in trial.user_attrs.get("flatout:scores", ()) for score in split]
-    mean = sum(scores) / len(scores) if scores else trial.value if state == "complete" else None
-    value = mean if mean is not None and math.isfinite(mean) else None
-    return Trial(trial.number, FAILED.get(state, state), value, trial.params, trial.intermediate_values)
+    known = bool(scores) and all(score is not None and math.isfinite(score) for score in scores)
+    value = sum(scores) / len(scores) if known else None
+    return Trial(trial.number, state, value, trial.params, trial.intermediate_values)
 
 
 def read_report(folder: Path) -> dict[str, Any] | None:

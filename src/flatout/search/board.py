@@ -31,7 +31,7 @@ class Decision:
     trial: int
     state: str  # going, complete, pruned or failed
     value: float | None
-    scores: list[list[float]]  # by split and seed
+    scores: list[list[float | None]]  # by split and seed; None for a lane that diverged
 
 
 @dataclass(frozen=True)

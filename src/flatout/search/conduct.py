@@ -56,15 +56,17 @@ def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: 
 def crews_of(studies: Sequence[Study], slots: Sequence[Slot], logs: Path) -> Iterator[list[Worker]]:
     """Workers that hold the lanes of all studies."""
     logs.mkdir(parents=True, exist_ok=True)
-    files = [shared_files(study) for study in studies]
-    jobs = [
-        [job for study, data in zip(studies, files, strict=True) for job in study.jobs(worker, data)]
-        for worker in range(len(slots))
-    ]
-    with hired(slots, jobs, logs) as workers:
-        yield workers
-    for study in studies:
-        shutil.rmtree(study.folder / "scratch", ignore_errors=True)
+    try:
+        files = [shared_files(study) for study in studies]
+        jobs = [
+            [job for study, data in zip(studies, files, strict=True) for job in study.jobs(worker, data)]
+            for worker in range(len(slots))
+        ]
+        with hired(slots, jobs, logs) as workers:
+            yield workers
+    finally:
+        for study in studies:
+            shutil.rmtree(study.folder / "scratch", ignore_errors=True)
 
 
 def shared_files(study: Study) -> Any:

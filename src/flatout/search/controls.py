@@ -61,7 +61,6 @@ def gain_of_next_bar(panel: Panel) -> NDArray[np.float32]:
     """What an order made now will earn between its fill at the next open and the open after it, in units of its
     deviation: (time, asset).
     """
-    opens = np.where(np.isfinite(panel.open), panel.open, 1.0)
-    gain = np.zeros_like(opens)
-    gain[:-2] = np.log(opens[2:] / opens[1:-1])
+    gain = np.zeros_like(panel.open)
+    gain[:-2] = np.nan_to_num(np.log(panel.open[2:] / panel.open[1:-1]))  # nothing before a symbol's first bar
     return np.clip(gain / max(float(np.std(gain)), 1e-12), -3, 3).astype(np.float32)

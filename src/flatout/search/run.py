@@ -1,8 +1,10 @@
 """A study's folder: made or found again, held by one process, filled until its report is written."""
 
 import contextlib
+import hashlib
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,6 +23,7 @@ from flatout.evaluation.report import write_report
 from flatout.learners.training import alone
 from flatout.learners.workers import Slot
 from flatout.run_directory import runs_folder, versions, write_bytes, write_json
+from flatout.search.closing import FILE as CLOSING
 from flatout.search.closing import read_closing
 from flatout.search.conduct import Heard, Said, conduct
 from flatout.search.judgement import judge
@@ -32,6 +35,7 @@ from flatout.search.study import Study
 from flatout.settings import Resolved, Settings
 
 MAY_CHANGE = ("search.trials",)  # of a study that has begun
+TEMPORARY = ".*.????????"  # what `write_bytes` calls a file that is not whole yet
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def prepare(request: Request, resolved: Resolved, panel: Panel, workers: int, ou
     settings = resolved.settings
     search = settings.search
     folder = out / request.name
-    if settings.train.n_envs is None and (folder / "about.json").exists():
+    if settings.train.n_envs is None and (folder / "settings.json").exists():  # written last
         chosen = settings.train.model_copy(update={"n_envs": read_run(folder)[1]["n_envs"]})
         settings = settings.model_copy(update={"train": chosen})
     at_once = (CREWS + 1) * USUAL_LANES * workers  # a third crew proves knobs and trains finalists
@@ -94,7 +98,7 @@ def run_studies(
     """Run studies to their reports; None for one that was told to stop before."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with contextlib.ExitStack() as stack:
-        studies = [stack.enter_context(opened(one, study_folder(out, one), storage)) for one in prepared]
+        studies = [stack.enter_context(opened(one, study_folder(out, one, storage), storage)) for one in prepared]
         conduct(studies, slots, studies[0].folder / "logs", heard, said)
         return [finish(study, one, said, progress) for study, one in zip(studies, prepared, strict=True)]
 
@@ -124,27 +128,37 @@ def write_days(path: Path, days: Sequence[dict[str, Any]]) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def study_folder(out: Path, prepared: Prepared) -> Path:
+def study_folder(out: Path, prepared: Prepared, url: str | None = None) -> Path:
     """The folder of a study: made with what was asked, or checked against it."""
     folder = runs_folder(out) / prepared.request.name
+    folder.mkdir(exist_ok=True)
+    with alone(folder):  # a study that runs is not changed
+        begin_or_check(folder, prepared, url)
+    return folder
+
+
+def begin_or_check(folder: Path, prepared: Prepared, url: str | None) -> None:
+    """Write down what was asked, or compare it with what is written there."""
     asked = prepared.resolved.settings
     if not (folder / "settings.json").exists():
-        folder.mkdir(exist_ok=True)
         write_json(
             folder / "about.json",
             {
                 "verb": "search", "request": asdict(prepared.request), "fingerprint": prepared.panel.fingerprint,
-                "n_envs": prepared.market.program.n_envs, "versions": versions(),
+                "n_envs": prepared.market.program.n_envs, "storage": storage_mark(url), "versions": versions(),
             },
         )  # fmt: skip
         write_json(folder / "settings.json", prepared.resolved.model_dump(mode="json"))
-        return folder
+        return
     begun, about = read_run(folder)
     if about["fingerprint"] != prepared.panel.fingerprint:
         raise RunError(
             f"{folder} was begun on other bars ({about['fingerprint'][:12]}, these are "
             f"{prepared.panel.fingerprint[:12]}): give those bars, or another --name"
         )
+    if about.get("storage") != storage_mark(url):
+        where = "in a storage of another URL" if about.get("storage") else "in its own journal, not in a storage"
+        raise RunError(f"{folder} keeps its trials {where}: give --storage as it was begun with, or another --name")
     changed = [key for key in differences(begun, asked) if key not in MAY_CHANGE]
     if changed:
         raise RunError(
@@ -154,9 +168,13 @@ def study_folder(out: Path, prepared: Prepared) -> Path:
     if asked.search.trials < begun.search.trials:
         raise RunError(f"{folder} was begun with {begun.search.trials} trials; a study may grow, not shrink")
     if asked.search.trials > begun.search.trials:
+        (folder / CLOSING).unlink(missing_ok=True)  # first: a grown study must not find the old one
         write_json(folder / "settings.json", prepared.resolved.model_dump(mode="json"))
-        (folder / "closing.safetensors").unlink(missing_ok=True)
-    return folder
+
+
+def storage_mark(url: str | None) -> str | None:
+    """What tells storages apart without telling their passwords."""
+    return None if url is None else hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 def read_run(folder: Path) -> tuple[Settings, dict[str, Any]]:
@@ -187,6 +205,7 @@ def unlike(a: Any, b: Any, name: str) -> Iterator[str]:
 def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]:
     """The study, held by this process alone."""
     with alone(folder):
+        tidy(folder)
         storage = open_storage(folder, url)
         try:
             study = open_study(storage, prepared.request.name, prepared.market.settings.search.pruner)
@@ -197,3 +216,10 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
                 give_lease_back(study)
         finally:
             close_storage(storage)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a process that was killed left: files that it was writing, arrays for its workers."""
+    shutil.rmtree(folder / "scratch", ignore_errors=True)
+    for temporary in folder.rglob(TEMPORARY):
+        temporary.unlink(missing_ok=True)

@@ -25,14 +25,14 @@ def searchable() -> list[str]:
     """All settings that may be searched."""
     keys = known_keys(MarketSettings, "market.") + known_keys(TrainSettings, "train.")
     tables = {key.rpartition(".")[0] for key in keys}
-    return [key for key in keys if key not in SHAPE | FIXED | tables]
+    return [key for key in keys if key not in SHAPE | FIXED | tables and key.rpartition(".")[0] not in FIXED]
 
 
 def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
     """Refuse names that cannot be searched and values that the settings would refuse."""
     allowed = searchable()
     for name, knob in space.items():
-        if name in SHAPE | FIXED:
+        if {name, name.rpartition(".")[0]} & (SHAPE | FIXED):
             raise SettingsError(
                 f"search.space names {name}, which is not data in the compiled program: all trials of a study share "
                 "its value; start one study for each value (`flatout search a.toml b.toml`)"

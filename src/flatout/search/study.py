@@ -29,6 +29,7 @@ from flatout.search.storage import make_sampler
 from flatout.search.trial_files import TrialFile, write_trial
 
 Storage = optuna.storages.BaseStorage
+SCORES = "flatout:scores"  # a trial's attribute: its objective by split and seed
 EXCESS = RewardTerms._fields.index("excess")
 
 
@@ -58,17 +59,23 @@ class Study:
             self.conclude()
         if self.board.asked == 0 or not self.checkpoints_fit():
             self.rearrange()
+        for crew in range(CREWS):  # of a study that has grown since it was over
+            if not any(self.board.crews[crew]):
+                self.refill(crew)
+        self.save()
 
     def rearrange(self) -> None:
         """Seat trials anew, from their beginnings: at the start, and when the workers are not those of the last run.
 
         What has ended stays so; running trials are found again by their numbers.
         """
-        self.tell()
+        finished = [*self.board.finished, *sorted(d.trial for d in self.tell() if d.state != "going")]
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         (self.folder / "checkpoints").mkdir()
         empty = ((None,) * self.layout.places,) * CREWS
-        self.board = replace(self.board, layout=tuple(self.layout), turn=0, asked=0, crews=empty, decided=None)
+        self.board = replace(
+            self.board, layout=tuple(self.layout), turn=0, asked=0, crews=empty, decided=None, finished=finished
+        )
         for crew in range(CREWS):
             self.refill(crew)
         self.save()
@@ -135,11 +142,14 @@ class Study:
 
     def process(self, turn: int, chunks: Sequence[Chunk]) -> list[Decision]:
         """Take in what all workers answered to a turn; afterwards the crew's next turn can be ordered."""
-        crew = self.board.crews[turn % CREWS]
-        decisions = []
-        for place, sitting in enumerate(crew):
-            decisions.append(self.decide(sitting, self.traces(place, chunks)) if sitting else None)
-        self.save(decided=tuple(decisions))
+        seated = {place: s for place, s in enumerate(self.board.crews[turn % CREWS]) if s}
+        traces = {place: self.traces(place, chunks) for place in seated}
+        scores = {place: self.score(found) for place, found in traces.items()}
+        for place, sitting in seated.items():  # all before the first is pruned: a kill in between changes no decision
+            if np.isfinite(scores[place]).all():
+                self.report(sitting, scores[place])
+        decided = {place: self.decide(s, scores[place], traces[place]) for place, s in seated.items()}
+        self.save(decided=tuple(decided.get(place) for place in range(self.layout.places)))
         return self.conclude()
 
     def traces(self, place: int, chunks: Sequence[Chunk]) -> Any:
@@ -152,9 +162,8 @@ class Study:
                 found.append(np.asarray(chunks[worker].traces[lane]))
         return np.stack(found).reshape(layout.splits, layout.seeds, *found[0].shape)
 
-    def decide(self, sitting: Sitting, traces: Any) -> Decision:
-        """Judge a trial at its rung; its file is written when it is over."""
-        scores = self.score(traces)
+    def decide(self, sitting: Sitting, scores: Any, traces: Any) -> Decision:
+        """Judge a trial at its rung, once the pruner knows how all do; its file is written when it is over."""
         last = sitting.rung == len(self.market.rungs) - 1
         mean = float(np.mean(scores))
         if not math.isfinite(mean):
@@ -162,14 +171,13 @@ class Study:
         elif last:
             state = "complete"
         else:
-            state = "pruned" if self.should_prune(sitting, scores) else "going"
-        if last and state == "complete":
-            self.report(sitting, scores)
-        decision = Decision(sitting.trial, state, mean if math.isfinite(mean) else None, scores.tolist())
+            state = "pruned" if self.should_prune(sitting) else "going"
+        by_lane = [[score if math.isfinite(score) else None for score in split] for split in scores.tolist()]
+        decision = Decision(sitting.trial, state, mean if math.isfinite(mean) else None, by_lane)
         if state != "going":
             facts = {
                 "number": sitting.trial, "params": sitting.params, "state": state, "value": decision.value,
-                "scores": np.nan_to_num(scores).tolist(), "updates": self.market.rungs[sitting.rung],
+                "scores": by_lane, "updates": self.market.rungs[sitting.rung],
             }  # fmt: skip
             finite = np.nan_to_num(traces, posinf=0.0, neginf=0.0)
             write_trial(self.folder, TrialFile(finite[:, :, LOG_RETURN], -finite[:, :, TURNOVER], facts))
@@ -185,14 +193,13 @@ class Study:
                 found[split, seed] = score(search.objective, log_return, excess, per_year)
         return found
 
-    def should_prune(self, sitting: Sitting, scores: Any) -> bool:
-        """Ask the pruner, once it has been told how the trial does."""
-        trial = self.report(sitting, scores)
+    def should_prune(self, sitting: Sitting) -> bool:
+        """Ask the pruner."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return bool(trial.should_prune())
+            return bool(self.trial(sitting.trial).should_prune())
 
-    def report(self, sitting: Sitting, scores: Any) -> optuna.trial.Trial:
+    def report(self, sitting: Sitting, scores: Any) -> None:
         """Tell the pruner how a trial does at its rung, unless it knows: by split, or on average for halving."""
         trial = self.trial(sitting.trial)
         by_split = scores.mean(axis=1)
@@ -204,7 +211,6 @@ class Study:
         for step, value in steps.items():
             if step not in known:
                 trial.report(value, step)
-        return trial
 
     def conclude(self) -> list[Decision]:
         """Tell what was decided, and seat new trials where others have ended."""
@@ -230,7 +236,7 @@ class Study:
             if decision.state == "going" or self.frozen(decision.trial).state.is_finished():
                 continue
             trial = self.trial(decision.trial)
-            trial.set_user_attr("flatout:scores", decision.scores)
+            trial.set_user_attr(SCORES, decision.scores)
             if decision.state == "complete":
                 self.study.tell(trial, decision.value)
             else:
@@ -260,7 +266,9 @@ class Study:
             warnings.simplefilter("ignore")
             existing = self.study.get_trials(deepcopy=False)
             trial = self.study.ask() if number >= len(existing) else self.revived(number)
-            for name, distribution in distributions(self.space).items():
+            for knob, (name, distribution) in enumerate(distributions(self.space).items(), start=1):
+                if name not in trial.relative_params:  # drawn alone: those before it may have been drawn earlier
+                    self.study.sampler = make_sampler(search.sampler, search.seed, number, knob)
                 suggest(trial, name, distribution)
         self.trials[number] = trial
         return dict(self.frozen(number).params)
