@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from flatout.cli.options import Json, print_json
-from flatout.cli.status import Folder, Studies, find_study, read_report
+from flatout.cli.status import Folder, Studies, read_report
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import RunError
 from flatout.evaluation.report import FILE, write_report
@@ -21,6 +21,8 @@ def report_command(
     as_json: Json = False,
 ) -> None:
     """Show a study's verdict and where its page lies; the page is written again if it is missing."""
+    from flatout.search.look import find_study  # loads Optuna
+
     study = find_study(folder, out)
     report = read_report(study)
     if report is None:

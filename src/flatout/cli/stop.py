@@ -9,7 +9,7 @@ from rich.console import Console
 
 from flatout.cli.options import Json, print_json
 from flatout.cli.search import span
-from flatout.cli.status import Folder, Storage, Studies, facts_of, find_study, is_running, study_folders
+from flatout.cli.status import Folder, Storage, Studies, facts_of
 from flatout.errors import RunError
 
 POLL_SECONDS = 0.2
@@ -24,6 +24,7 @@ def stop_command(
 ) -> None:
     """Ask a running study to stop after its current turn. Nothing is lost: the search that started it goes on."""
     from flatout.search.conduct import STOP
+    from flatout.search.look import find_study, is_running  # loads Optuna
 
     target = find_study(folder, out) if folder is not None else the_running_one(out)
     if target is None:
@@ -44,6 +45,8 @@ def stop_command(
 
 def the_running_one(out: Path) -> Path | None:
     """The study that runs; of several, one must be named."""
+    from flatout.search.look import is_running, study_folders
+
     running = [folder for folder in study_folders(out) if is_running(folder)]
     if len(running) > 1:
         names = ", ".join(sorted(folder.name for folder in running))
@@ -53,6 +56,8 @@ def the_running_one(out: Path) -> Path | None:
 
 def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
     """Until the study's lock is free. A study that was just starting has swept the request away: it is made again."""
+    from flatout.search.look import is_running
+
     began = time.monotonic()
     console = Console(stderr=True, quiet=quiet)
     console.print(f"{folder.name} was asked to stop; it ends its current turn first", highlight=False, markup=False)

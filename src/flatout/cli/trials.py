@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,9 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from flatout.cli.options import Json, print_json
-from flatout.cli.status import Storage, Studies, Trial, find_study, read_stored, wide_console
+from flatout.cli.status import Storage, Studies, wide_console
 from flatout.errors import FlatoutError, RunError
 from flatout.settings import Settings
+
+if TYPE_CHECKING:
+    from flatout.search.look import Trial
 
 app = typer.Typer(help="Trials of a study: all of them, one in detail, or two beside each other.", no_args_is_help=True)
 
@@ -49,6 +52,8 @@ def list_trials(
     as_json: Json = False,
 ) -> None:
     """List the trials of a study with their values and parameters."""
+    from flatout.search.look import find_study  # loads Optuna
+
     folder = find_study(study, out)
     trials = read_trials(folder, storage)
     if sort is Sort.value:
@@ -73,6 +78,8 @@ def show(
     number: Number, study: Study = None, out: Studies = Path("runs"), storage: Storage = None, as_json: Json = False
 ) -> None:
     """Show one trial: parameters, scores by split and seed, figures of its out-of-sample paths, reports at rungs."""
+    from flatout.search.look import find_study  # loads Optuna
+
     folder = find_study(study, out)
     found = details(folder, find_trial(read_trials(folder, storage), number))
     if as_json:
@@ -91,6 +98,8 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show in which parameters two trials differ, by how much, and what came of it."""
+    from flatout.search.look import find_study  # loads Optuna
+
     folder = find_study(study, out)
     trials = read_trials(folder, storage)
     a, b = (find_trial(trials, number) for number in (first, second))
@@ -108,8 +117,10 @@ def diff(
     console.print(f"{len(params) - len(changed)} parameters are equal", highlight=False)
 
 
-def read_trials(folder: Path, url: str | None) -> list[Trial]:
+def read_trials(folder: Path, url: str | None) -> "list[Trial]":
     """The trials of a study, by number."""
+    from flatout.search.look import read_stored
+
     stored = read_stored(folder, url)
     if stored is None or not stored.trials:
         hint = "" if url or (folder / "study.journal").exists() else "; if it was run with --storage, give the same one"
@@ -117,14 +128,14 @@ def read_trials(folder: Path, url: str | None) -> list[Trial]:
     return stored.trials
 
 
-def find_trial(trials: list[Trial], number: int) -> Trial:
+def find_trial(trials: "list[Trial]", number: int) -> "Trial":
     """The trial of this number."""
     if not 0 <= number < len(trials):
         raise RunError(f"there is no trial {number}: the study has trials 0 to {len(trials) - 1}")
     return trials[number]
 
 
-def details(folder: Path, trial: Trial) -> dict[str, Any]:
+def details(folder: Path, trial: "Trial") -> dict[str, Any]:
     """All that is known of a trial; scores and paths once it has ended."""
     from flatout.search.board import read_board
     from flatout.search.run import read_run

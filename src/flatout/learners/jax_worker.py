@@ -1,7 +1,7 @@
 """A worker process: owns one device, holds its jobs' lanes, and advances them chunk by chunk when told.
 
 Started by `workers.py` as `python -m flatout.learners.jax_worker`; it gets its jobs through the connection that it
-inherited, and answers every `Order` with a `Chunk`. Orders wait in the connection: a driver that sends the next one
+inherited, and answers every `Order` with a `Chunk`. Orders wait in a queue: a driver that sends the next one
 early never lets the device wait. After each chunk all of its state is on disk before the answer is sent. It dies with
 its driver: the end of its standard input means that nobody wants its work any more.
 """
@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 
 from flatout.learners.jax_crew import Compiled, Crew, load_data
-from flatout.learners.jobs import Failure, Job, Ready
+from flatout.learners.jobs import Failure, Job, Order, Ready
 
 
 def main() -> None:
@@ -44,10 +45,21 @@ def serve(connection: Connection, jobs: Sequence[Job]) -> None:
     crews = assemble(jobs)
     working = max(crew.compiled.working_bytes for crew in crews)
     connection.send(Ready(tuple(crew.state.last for crew in crews), time.perf_counter() - began, working))
-    while True:
-        order = connection.recv()
+    orders: SimpleQueue[Order | None] = SimpleQueue()
+    threading.Thread(target=receive, args=(connection, orders), daemon=True).start()
+    while order := orders.get():
         chunk = crews[order.job].advance(order)
         connection.send(chunk._replace(peak_bytes=peak_bytes()))
+
+
+def receive(connection: Connection, orders: "SimpleQueue[Order | None]") -> None:
+    """Take orders as they come, None at the end: a driver that sends a large one must not wait for this worker while
+    this worker waits for the driver to read its answer.
+    """
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            orders.put(connection.recv())
+    orders.put(None)
 
 
 def assemble(jobs: Sequence[Job]) -> list[Crew]:

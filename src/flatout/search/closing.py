@@ -4,7 +4,6 @@ All of it runs in the lanes that the trials have left, on the programs that are 
 written down when it is complete; a kill before that costs the closing's minute, not the study.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,10 +152,11 @@ def judge_finalists(study: Study, workers: Sequence[Worker], job: int, numbers: 
 
 
 def by_merit(study: Study, terms: Floats) -> list[int]:
-    """Finalists by their mean objective over splits and seeds, the best first."""
-    means = [float(np.mean(study.score(np.asarray(finalist[0])))) for finalist in terms]
-    means = [mean if math.isfinite(mean) else -math.inf for mean in means]  # one that diverged comes last
-    return sorted(range(len(means)), key=lambda k: (-means[k], k))
+    """Finalists by their mean objective over splits and seeds, the best first; one that diverged is none any more."""
+    means = {k: float(np.mean(study.score(one[0]))) for k, one in enumerate(terms) if np.isfinite(one).all()}
+    if not means:
+        raise RunError("all finalists diverged when they were trained with other seeds: give a smaller learning rate")
+    return sorted(means, key=lambda k: (-means[k], k))
 
 
 def train_agents(

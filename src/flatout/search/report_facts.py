@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.trial import TrialState
 
 from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import FloatArray, Panel
@@ -18,14 +17,10 @@ from flatout.market.rewards import RewardTerms
 from flatout.run_directory import installed
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.judgement import TRADED, Judgement
+from flatout.search.look import as_trial
 from flatout.search.market_study import LOG_RETURN
 from flatout.search.sealed import CURVE_POINTS
-from flatout.search.study import SCORES
 
-STATES = {
-    TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
-    TrialState.RUNNING: "running", TrialState.WAITING: "waiting",
-}  # fmt: skip
 SEARCHED = ("objective", "timesteps", "sampler", "pruner", "seeds")
 
 
@@ -66,8 +61,8 @@ def as_report(found: Judgement) -> dict[str, Any]:
         "deflated": found.deflated,
         "importance": importance(study.study),
         "trials": [
-            {"number": t.number, "state": STATES[t.state], "value": value_of(t), "params": t.params}
-            for t in found.trials
+            {"number": t.number, "state": t.state, "value": t.value, "params": t.params}
+            for t in map(as_trial, found.trials)
         ],
         "costs": [
             {"factor": c.cost_factor, **figures_under(found, k)}
@@ -146,12 +141,6 @@ def assumptions(found: Judgement) -> dict[str, Any]:
         "universe": "hindsight",
         "notes": notes,
     }  # fmt: skip
-
-
-def value_of(trial: optuna.trial.FrozenTrial) -> float | None:
-    """The mean over splits and seeds where the trial ended, also for one that was pruned."""
-    scores = trial.user_attrs.get(SCORES)
-    return finite(float(np.mean(np.asarray(scores, np.float64)))) if scores else finite(trial.value)
 
 
 def times(panel: Panel, bars: Any) -> list[str]:

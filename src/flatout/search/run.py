@@ -30,7 +30,7 @@ from flatout.search.judgement import judge
 from flatout.search.lanes import CREWS, USUAL_LANES, Layout, make_layout
 from flatout.search.market_study import MarketStudy, make_study
 from flatout.search.report_facts import as_report
-from flatout.search.storage import close_storage, give_lease_back, open_storage, open_study, take_lease
+from flatout.search.storage import close_storage, drop_lease, give_lease_back, open_storage, open_study, take_lease
 from flatout.search.study import Study
 from flatout.settings import Resolved, Settings
 
@@ -209,6 +209,7 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
         storage = open_storage(folder, url)
         try:
             study = open_study(storage, prepared.request.name, prepared.market.settings.search.pruner)
+            drop_lease(study, folder)
             take_lease(study, folder)
             try:
                 yield Study(folder, prepared.market, study, storage, prepared.layout)

@@ -146,6 +146,13 @@ def take_lease(study: optuna.Study, folder: Path) -> None:
     renew_lease(study, folder)
 
 
+def drop_lease(study: optuna.Study, folder: Path) -> None:
+    """End a lease of this folder, which this process holds: its owner is dead, whoever has its number now."""
+    lease = study.user_attrs.get(LEASE)
+    if lease and (lease["host"], lease["folder"]) == (socket.gethostname(), str(folder.resolve())):
+        give_lease_back(study)
+
+
 def renew_lease(study: optuna.Study, folder: Path) -> None:
     """Say that this process lives and runs the study."""
     study.set_user_attr(
