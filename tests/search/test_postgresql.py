@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,20 +18,18 @@ PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """The URL of a database that nobody else knows."""
     pytest.importorskip("psycopg", reason="no PostgreSQL driver: pip install 'flatout[postgres]'")
     found = shutil.which("initdb") or (str(PROGRAMS[-1]) if PROGRAMS else None)
     if found is None:
         pytest.skip("no PostgreSQL server programs: install Debian's package postgresql")
-    folder = tmp_path_factory.mktemp("postgresql")
+    folder = Path(tempfile.mkdtemp())  # pytest's own folders are closed to the server's user
     data, programs = folder / "data", Path(found).parent
     user = {}
     if os.getuid() == 0:  # the server refuses to run as root
         user = {"user": "postgres", "group": "postgres"}
         shutil.chown(folder, "postgres")
-        for parent in [folder, *folder.parents][:3]:
-            parent.chmod(parent.stat().st_mode | 0o055)
 
     def run(name: str, *arguments: str) -> None:
         subprocess.run([str(programs / name), *arguments], check=True, cwd=folder, capture_output=True, **user)  # type: ignore[call-overload]
@@ -42,6 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgresql://flatout@/postgres?host={folder}"
     finally:
         run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+        shutil.rmtree(folder)
 
 
 @contextmanager
