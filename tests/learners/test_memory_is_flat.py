@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tiny_training import children, run_tiny
+from tiny_training import run_tiny
 
 from flatout.learners.journal import Row
+from worker_processes import children
 
 EARLY, CHUNKS = 20, 200
 

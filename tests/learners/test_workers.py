@@ -16,13 +16,10 @@ from typing import Any
 
 import pytest
 from tiny_training import (
-    HERE,
+    PATHS,
     DyingEnvironment,
     FailingEnvironment,
     checkpoints,
-    children,
-    kill_workers,
-    lives,
     run_tiny,
     tiny_slots,
     tiny_training,
@@ -34,6 +31,7 @@ from flatout.learners.jobs import Failure
 from flatout.learners.journal import Row
 from flatout.learners.training import alone, make_jobs
 from flatout.learners.workers import ONE_THREAD, Slot, Worker, cause, cpu_slots, shares, slots_for
+from worker_processes import children, kill_workers, lives
 
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
 
@@ -246,7 +244,7 @@ def start_driver(folder: Path, cache: Path) -> subprocess.Popen[bytes]:
     program = (
         f"from pathlib import Path; import tiny_training as t; t.run_tiny(Path({str(folder)!r}), Path({str(cache)!r}))"
     )
-    return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(HERE)})
+    return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": PATHS})
 
 
 def test_a_killed_driver_leaves_no_orphans_and_its_training_goes_on(

@@ -1,10 +1,7 @@
-"""Trainings in real worker processes that take seconds: an environment of a few lines, tiny networks, and how the
-processes are found and killed.
-"""
+"""Trainings in real worker processes that take seconds: an environment of a few lines, tiny networks."""
 
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +13,7 @@ from flatout.learners.rates import program_of, rates_of
 from flatout.learners.training import Lane, Result, Training, train
 from flatout.learners.workers import ONE_THREAD, Slot
 
-HERE = Path(__file__).parent
+PATHS = os.pathsep.join(str(folder) for folder in Path(__file__).parents[:2])  # where processes find these modules
 SETTINGS = biting_settings(hidden=(8, 8), n_steps=8, minibatches=2)
 N_ENVS = 4
 
@@ -65,7 +62,7 @@ def tiny_slots(cache: Path, count: int = 1) -> list[Slot]:
     environment = {
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": ONE_THREAD,
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": PATHS,
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -79,45 +76,6 @@ def run_tiny(
     """Train, or go on, in this folder."""
     folder.mkdir(exist_ok=True)
     return train(tiny_training(**changes), folder, tiny_slots(cache, workers), heard)
-
-
-def children(parent: int) -> list[int]:
-    """Workers that a process has started and that live."""
-    return [pid for pid, owner in processes() if owner == parent and is_worker(pid)]
-
-
-def processes() -> Iterator[tuple[int, int]]:
-    """(process, its parent), zombies left out."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            state, owner = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:  # gone in the meantime
-            continue
-        if state != "Z":
-            yield int(entry.name), int(owner)
-
-
-def is_worker(pid: int) -> bool:
-    """Whether it runs the worker's module."""
-    try:
-        return b"flatout.learners.jax_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def lives(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
-    return any(found == pid for found, _ in processes())
-
-
-def kill_workers() -> list[int]:
-    """Kill all workers of this process."""
-    pids = children(os.getpid())
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    return pids
 
 
 def checkpoints(folder: Path) -> dict[str, bytes]:

@@ -1,0 +1,167 @@
+"""The verdict: each gate refuses for its own reason, one that is off says nothing, and no evidence is no pass."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flatout.evaluation.verdict import Evidence, Gate, Verdict, gates_hash, give_verdict, shown
+from flatout.settings_study import GateSettings
+
+GOOD = Evidence(
+    deflated_sharpe=0.99,
+    pbo=0.05,
+    probability_of_loss=0.02,
+    null_p=0.01,
+    median_sharpe=2.0,
+    baseline_sharpes={"cash": 0.0, "equal_weight": 0.8, "momentum": None},
+    cost_sharpes={0.0: 2.5, 1.0: 2.0, 2.0: 1.2, 3.0: -0.5},
+    delay_sharpes={0: 2.0, 1: 1.0, 2: -0.1},
+    trades=500,
+    worst_path=-0.1,
+    hold_out_sharpe=0.7,
+    constant=False,
+)
+GATES = GateSettings()
+
+
+def verdict(gates: GateSettings = GATES, **changes: Any) -> Verdict:
+    return give_verdict(gates, replace(GOOD, **changes))
+
+
+def gate(found: Verdict, name: str) -> Gate:
+    return next(gate for gate in found.gates if gate.name == name)
+
+
+def test_what_passes_every_gate_is_promotable() -> None:
+    found = verdict()
+    assert found.promotable
+    assert found.sentence == "all 11 gates passed"
+    assert all(gate.passed and not gate.sentence for gate in found.gates)
+    assert len({gate.name for gate in found.gates}) == 11
+
+
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
+    ("deflated Sharpe", {"deflated_sharpe": 0.949}, "luck among so many trials explains it"),
+    ("deflated Sharpe", {"deflated_sharpe": None}, "none"),
+    ("PBO", {"pbo": 0.21, "probability_of_loss": 0.3}, "not good in the other"),
+    ("PBO", {"pbo": None, "probability_of_loss": None}, "PBO none"),
+    ("random traders as good", {"null_p": 0.051}, "random traders of equal turnover earn as much"),
+    ("random traders as good", {"null_p": None}, "none"),
+    ("beats cash", {"baseline_sharpes": {"cash": 2.0, "equal_weight": 0.0}}, "does not beat cash"),
+    ("beats equal_weight", {"baseline_sharpes": {"cash": 0.0, "equal_weight": 2.1}}, "does not beat equal_weight"),
+    ("beats equal_weight", {"baseline_sharpes": {"cash": 0.0}}, "none"),
+    ("costs", {"cost_sharpes": {1.0: 2.0, 2.0: 0.0}}, "loses at 2 times the costs"),
+    ("costs", {"cost_sharpes": {1.0: 2.0}}, "none"),
+    ("delay", {"delay_sharpes": {0: 2.0, 1: -0.2}}, "loses at 1 bar"),
+    ("delay", {"delay_sharpes": {}}, "none"),
+    ("trades", {"trades": 99}, "too few trades"),
+    ("worst path", {"worst_path": -0.51}, "one path loses too much"),
+    ("hold-out Sharpe", {"hold_out_sharpe": 0.0}, "does not earn on the sealed bars"),
+    ("not constant", {"constant": True}, "orders the same whatever it sees"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "reason"), REFUSALS)
+def test_each_gate_refuses_for_its_own_reason(name: str, changes: dict[str, Any], reason: str) -> None:
+    found = verdict(**changes)
+    assert not found.promotable
+    assert [gate.name for gate in found.gates if not gate.passed] == [name]
+    assert reason in gate(found, name).sentence
+    assert found.sentence == f"1 of 11 gates refuse it: {gate(found, name).sentence}"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("deflated Sharpe", {"deflated_sharpe": 0.95}),
+        ("PBO", {"pbo": 0.2, "probability_of_loss": 1.0}),
+        ("random traders as good", {"null_p": 0.05}),
+        ("trades", {"trades": 100}),
+        ("worst path", {"worst_path": -0.5}),
+        ("hold-out Sharpe", {"hold_out_sharpe": 1e-9}),
+        ("costs", {"cost_sharpes": {2.0: 1e-9}}),
+    ],
+)
+def test_bounds_are_kept_to_the_last_digit(name: str, changes: dict[str, Any]) -> None:
+    assert gate(verdict(**changes), name).passed
+
+
+def test_where_all_trials_are_good_it_does_not_matter_which_is_best() -> None:
+    """A large PBO is forgiven if the best of one half hardly ever loses in the other; no PBO at all is not."""
+    assert gate(verdict(pbo=0.9, probability_of_loss=0.05), "PBO").passed
+    assert not gate(verdict(pbo=0.9, probability_of_loss=0.051), "PBO").passed
+    assert not gate(verdict(pbo=0.9, probability_of_loss=None), "PBO").passed
+    assert not gate(verdict(pbo=None, probability_of_loss=0.0), "PBO").passed
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("deflated_sharpe", "deflated Sharpe"), ("pbo", "PBO"), ("null_p", "random traders as good"),
+        ("cost_factor", "costs"), ("delay_bars", "delay"), ("trades", "trades"), ("worst_path", "worst path"),
+        ("hold_out_sharpe", "hold-out Sharpe"),
+    ],
+)  # fmt: skip
+def test_a_gate_that_is_off_says_nothing(key: str, name: str) -> None:
+    bad = next(changes for refused, changes, _ in REFUSALS if refused == name)
+    found = verdict(GateSettings.model_validate({key: "off"}), **bad)
+    assert found.promotable
+    assert name not in {gate.name for gate in found.gates}
+    assert found.sentence == "all 10 gates passed"
+
+
+def test_without_sealed_bars_there_is_no_gate_of_theirs() -> None:
+    found = verdict(hold_out_sharpe=None)
+    assert found.promotable
+    assert "hold-out Sharpe" not in {gate.name for gate in found.gates}
+
+
+def test_orders_that_depend_on_nothing_are_refused_whatever_is_off() -> None:
+    off = dict.fromkeys(
+        ("deflated_sharpe", "pbo", "null_p", "cost_factor", "delay_bars", "trades", "worst_path", "hold_out_sharpe"),
+        "off",
+    )
+    found = verdict(GateSettings.model_validate({**off, "beats": []}), constant=True)
+    assert [gate.name for gate in found.gates] == ["not constant"]
+    assert not found.promotable
+
+
+def test_other_baselines_factors_and_delays() -> None:
+    gates = GateSettings(beats=("momentum",), cost_factor=3.0, delay_bars=2)
+    found = verdict(gates)
+    assert [gate.name for gate in found.gates if not gate.passed] == ["beats momentum", "costs", "delay"]
+    assert gate(found, "costs").wanted == "earns at 3 times the costs"
+
+
+def test_three_reasons_are_told_and_the_others_counted() -> None:
+    found = verdict(deflated_sharpe=0.1, pbo=0.9, probability_of_loss=0.9, null_p=0.9, trades=1, worst_path=-0.9)
+    assert found.sentence.startswith("5 of 11 gates refuse it: luck among")
+    assert found.sentence.endswith("; and 2 more")
+    assert found.sentence.count(";") == 3
+
+
+def test_it_is_told_to_programs_too() -> None:
+    facts = json.loads(json.dumps(verdict(trades=3).facts(), allow_nan=False))
+    assert facts["promotable"] is False
+    assert facts["gates_hash"] == gates_hash(GATES)
+    trades = next(gate for gate in facts["gates"] if gate["name"] == "trades")
+    assert trades == {
+        "name": "trades", "wanted": "at least 100", "found": "3", "passed": False,
+        "sentence": "too few trades to say anything (trades 3)",
+    }  # fmt: skip
+
+
+def test_other_gates_have_another_hash() -> None:
+    hashes = {gates_hash(GateSettings.model_validate(x)) for x in ({}, {"pbo": 0.3}, {"pbo": "off"}, {"beats": []})}
+    assert len(hashes) == 4
+    assert gates_hash(GateSettings()) == gates_hash(GateSettings())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "none"), (0.12345, "0.123"), (123456.0, "123,456"), (-0.5, "-0.5"), (500, "500"), (1e-7, "1e-07")],
+)
+def test_numbers_are_short(value: float | None, text: str) -> None:
+    assert shown(value) == text

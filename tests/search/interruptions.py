@@ -1,0 +1,63 @@
+"""Deaths at chosen moments: the folder of a study as a process that is killed before one of its writes leaves it."""
+
+import shutil
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.storages.journal import JournalFileBackend
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+class Writes:
+    """Counts what is written durably, and keeps the folder as it was before some of these writes.
+
+    Every second death in the middle of a line of Optuna's journal leaves half of it; a death before a file is moved
+    into place leaves its temporary neighbour.
+    """
+
+    def __init__(self, folder: Path, kept: Path, wanted: Container[int], mortal: bool) -> None:
+        self.folder, self.kept, self.wanted, self.mortal = folder, kept, wanted, mortal
+        self.count = 0
+        self.copies: list[Path] = []
+
+    def before(self, line: bytes = b"") -> None:
+        """A write is about to happen."""
+        if self.mortal and self.copies:
+            raise Killed  # the dead write nothing
+        if self.count in self.wanted:
+            copy = self.kept / f"{self.count:04d}"
+            shutil.copytree(self.folder, copy)
+            if line and self.count % 2:
+                with (copy / "study.journal").open("ab") as journal:
+                    journal.write(line[: len(line) // 2])
+            self.copies.append(copy)
+            if self.mortal:
+                raise Killed
+        self.count += 1
+
+
+@contextmanager
+def writes_to(folder: Path, kept: Path, wanted: Container[int] = (), mortal: bool = False) -> Iterator[Writes]:
+    """Watch the writes; a mortal process dies at the first wanted one."""
+    writes = Writes(folder, kept, wanted, mortal)
+    append, move = JournalFileBackend.append_logs, Path.replace
+
+    def watched_append(self: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
+        writes.before(str(logs).encode())
+        append(self, logs)
+
+    def watched_move(self: Path, target: Path) -> Path:
+        if self.is_relative_to(folder):
+            writes.before()
+        return move(self, target)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(JournalFileBackend, "append_logs", watched_append)
+        patched.setattr(Path, "replace", watched_move)
+        yield writes

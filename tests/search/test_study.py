@@ -1,0 +1,440 @@
+"""The study as a machine, with workers that train nobody: what it asks, tells and orders, and that it may be killed
+before any of its writes.
+"""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from fake_workers import Lane, Played, earned, fakes, layout_of, made_study, play
+from interruptions import Killed, writes_to
+from small_studies import table
+
+from flatout.errors import RunError
+from flatout.search.board import read_board
+from flatout.search.conduct import STOP, Conductor
+from flatout.search.run import Prepared, opened
+from flatout.search.storage import LEASE, open_storage, open_study
+from flatout.search.study import Study
+from flatout.search.trial_files import read_trial, trial_numbers
+
+ENDED = {"COMPLETE", "PRUNED", "FAIL"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for the disk, and no chatter."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@cache
+def made(trials: int = 6, **search: Any) -> Prepared:
+    return made_study(search={"trials": trials, **search})
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The trials' results by name."""
+    return {path.name: path.read_bytes() for path in sorted((folder / "trials").iterdir())}
+
+
+def check_whole(folder: Path, played: Played, trials: int) -> None:
+    """Every trial was asked for once, ended, and left its results; nothing else lies about."""
+    assert [row["number"] for row in played.table] == list(range(trials))
+    assert {row["state"] for row in played.table} <= ENDED
+    assert played.study.done
+    assert trial_numbers(folder) == list(range(trials))
+    assert sorted(played.study.board.finished) == list(range(trials))
+    assert not list(folder.rglob(".*"))
+
+
+def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
+    """Nothing tells that a study was disturbed."""
+    check_whole(folder, played, len(undisturbed.table))
+    assert played.table == undisturbed.table
+    assert files(folder) == files(undisturbed.study.folder)
+    assert played.study.board.finished == undisturbed.study.board.finished
+
+
+# --- whole studies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3, 7])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_every_trial_is_asked_for_once_and_ends(tmp_path: Path, trials: int, batch: int) -> None:
+    played = play(tmp_path / "study", made(trials, batch=batch))
+    check_whole(tmp_path / "study", played, trials)
+
+
+def test_equal_studies_have_equal_tables(tmp_path: Path) -> None:
+    one, two, other = (play(tmp_path / name, made(12, seed=seed)) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    check_same(tmp_path / "b", two, one)
+    assert [row["params"] for row in other.table] != [row["params"] for row in one.table]
+
+
+# --- kills ------------------------------------------------------------------------------------------
+
+
+def check_deaths(tmp_path: Path, study: Prepared, stride: int) -> None:
+    """Goes on from where a process killed before each of its writes (or every so many) has left the folder."""
+    with writes_to(tmp_path / "study", tmp_path, range(0, 10_000, stride)) as writes:
+        undisturbed = play(tmp_path / "study", study)
+    assert len(writes.copies) > 15
+    for copy in writes.copies:
+        check_same(copy, play(copy, study), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("trials", "search", "stride"),
+    [
+        (5, {"sampler": "random", "pruner": "halving"}, 3),
+        (12, {"sampler": "tpe", "pruner": "wilcoxon"}, 11),
+    ],
+)  # fmt: skip
+def test_it_may_be_killed_before_its_writes(tmp_path: Path, trials: int, search: dict[str, str], stride: int) -> None:
+    check_deaths(tmp_path, made(trials, **search), stride)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pruner", ["none", "wilcoxon", "halving"])
+@pytest.mark.parametrize("sampler", ["random", "tpe", "cmaes"])
+def test_it_may_be_killed_before_any_write(tmp_path: Path, sampler: str, pruner: str) -> None:
+    check_deaths(tmp_path, made(14, sampler=sampler, pruner=pruner), 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_may_be_killed_again_and_again(tmp_path: Path, seed: int) -> None:
+    rng, study = random.Random(seed), made(12)
+    undisturbed = play(tmp_path / "undisturbed", study)
+    folder, deaths = tmp_path / "0", 0
+    while True:
+        last = rng.randrange(30)
+        kept = tmp_path / f"kept-{deaths}"
+        try:
+            with writes_to(folder, kept, {last}, mortal=True):
+                played = play(folder, study)
+        except Killed:
+            folder, deaths = kept / f"{last:04d}", deaths + 1
+        else:
+            break
+    assert deaths >= 5
+    check_same(folder, played, undisturbed)
+
+
+def until(turns: int) -> Callable[[Study, Any], None]:
+    """Dies after so many turns."""
+
+    def heard(study: Study, decided: Any) -> None:
+        if study.board.turn >= turns:
+            raise Killed
+
+    return heard
+
+
+def interrupted(folder: Path, study: Prepared, turns: int) -> None:
+    """Plays some turns and dies."""
+    with pytest.raises(Killed):
+        play(folder, study, heard=until(turns))
+
+
+@pytest.mark.parametrize("turns", [1, 6, 9])
+@pytest.mark.parametrize("changes", [{"workers": 1}, {"workers": 3}, {"places": 1}, {"places": 3, "workers": 1}])
+def test_other_workers_begin_running_trials_anew_and_lose_none(
+    tmp_path: Path, turns: int, changes: dict[str, int]
+) -> None:
+    study = made(8)
+    interrupted(tmp_path / "study", study, turns)
+    with opened(study, tmp_path / "study", None) as before:
+        known, running = table(before.study), {s.trial for crew in before.board.crews for s in crew if s}
+    played = play(tmp_path / "study", layout_of(study, **changes))
+    check_whole(tmp_path / "study", played, 8)
+    assert running
+    for old, new in zip(known, played.table, strict=False):
+        assert old["params"] == new["params"]
+        assert old == new or old["number"] in running
+
+
+def test_lost_checkpoints_cost_the_running_trials_only(tmp_path: Path) -> None:
+    study, folder = made(8), tmp_path / "study"
+    undisturbed = play(tmp_path / "undisturbed", study)
+    interrupted(folder, study, 7)
+    before = trial_numbers(folder)
+    next((folder / "checkpoints").glob("worker-1-crew-0*")).unlink()
+    played = play(folder, study)
+    check_whole(folder, played, 8)
+    assert before == [0, 1, 2, 3]
+    assert played.table[:4] == undisturbed.table[:4]
+    assert [row["params"] for row in played.table[:6]] == [row["params"] for row in undisturbed.table[:6]]
+
+
+def test_what_was_decided_is_told_before_trials_are_seated_anew(tmp_path: Path) -> None:
+    """Killed between deciding and telling, and resumed by other workers."""
+    study, found = made(6), []
+    with writes_to(tmp_path / "study", tmp_path, range(10_000)) as writes:
+        play(tmp_path / "study", study)
+    for copy in writes.copies:
+        board = read_board(copy)
+        ended = [d.trial for d in (board and board.decided) or () if d and d.state != "going"]
+        if ended and not found:
+            found = ended
+            played = play(copy, layout_of(study, workers=1))
+            check_whole(copy, played, 6)
+    assert found
+
+
+def test_a_crew_without_trials_does_not_hold_up_the_other(tmp_path: Path) -> None:
+    """Killed or stopped when one crew had nothing more to do, whoever's turn it was."""
+    study = made(3, batch=1)
+    undisturbed = play(tmp_path / "undisturbed", study)
+    for turns in range(4, undisturbed.study.board.turn):
+        folder = tmp_path / f"killed-{turns}"
+        interrupted(folder, study, turns)
+        check_same(folder, play(folder, study), undisturbed)
+        folder = tmp_path / f"stopped-{turns}"
+        stopped = play(folder, study, heard=stopping_at(turns))
+        assert not stopped.study.done or turns > 6
+        (folder / STOP).unlink(missing_ok=True)
+        check_same(folder, play(folder, study), undisturbed)
+
+
+def stopping_at(turn: int) -> Callable[[Study, Any], None]:
+    """Asks for a stop, as a user does, once a turn is over."""
+
+    def heard(study: Study, decided: Any) -> None:
+        if study.board.turn >= turn:
+            (study.folder / STOP).touch()
+
+    return heard
+
+
+# --- growing ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("trials", "batch"), [(4, 2), (5, 2), (4, 1), (1, 1)])
+@pytest.mark.parametrize("turns", [3, None])
+def test_a_study_may_grow(tmp_path: Path, trials: int, batch: int, turns: int | None) -> None:
+    """When it is over or in the middle; what has ended stays."""
+    study, folder = made(trials, batch=batch), tmp_path / "study"
+    if turns is None:
+        play(folder, study)
+    else:
+        play(folder, study, heard=stopping_at(turns))
+        (folder / STOP).unlink(missing_ok=True)
+    with opened(study, folder, None) as before:
+        known = [row for row in table(before.study) if row["state"] in ENDED]
+    played = play(folder, made(trials + 3, batch=batch))
+    check_whole(folder, played, trials + 3)
+    assert [row for row in played.table if row["number"] in {old["number"] for old in known}] == known
+
+
+def test_a_grown_study_may_be_killed(tmp_path: Path) -> None:
+    first, grown = made(4), made(7)
+    play(tmp_path / "study", first)
+    with writes_to(tmp_path / "study", tmp_path, range(0, 10_000, 5)) as writes:
+        undisturbed = play(tmp_path / "study", grown)
+    for copy in writes.copies:
+        check_same(copy, play(copy, grown), undisturbed)
+
+
+# --- decisions --------------------------------------------------------------------------------------
+
+
+def clear(lane: Lane, blocks: int, bars: int) -> np.ndarray:
+    """No luck: the larger the learning rate, the worse, in every lane and at every rung."""
+    traces = earned(lane, blocks, bars)
+    traces[:2] = -np.log10(lane.learning_rate) * 1e-3 + 1e-4 * np.sin(np.arange(bars))
+    return traces
+
+
+@pytest.mark.parametrize("pruner", ["wilcoxon", "halving", "none"])
+def test_pruners_end_what_is_worse(tmp_path: Path, pruner: str) -> None:
+    played = play(tmp_path / "study", made(12, pruner=pruner, sampler="random"), clear)
+    check_whole(tmp_path / "study", played, 12)
+    pruned = [row for row in played.table if row["state"] == "PRUNED"]
+    rungs = played.study.market.rungs
+    assert rungs == ((4,) if pruner == "none" else (1, 3, 4))
+    if pruner == "none":
+        assert not pruned
+        return
+    assert len(pruned) >= 3
+    best = min(played.table, key=lambda row: row["params"]["train.learning_rate"])
+    assert best["state"] == "COMPLETE"
+    for row in pruned:
+        facts = read_trial(tmp_path / "study", row["number"]).facts
+        assert facts["state"] == "pruned"
+        assert facts["updates"] in rungs[:-1]
+        others = [r for r in played.table if r["params"]["train.learning_rate"] < row["params"]["train.learning_rate"]]
+        assert others  # somebody was better
+    for row in (row for row in played.table if row["state"] == "COMPLETE"):
+        assert read_trial(tmp_path / "study", row["number"]).facts["updates"] == rungs[-1]
+
+
+def test_halving_lets_the_better_half_of_each_turn_go_on(tmp_path: Path) -> None:
+    """Whoever sits in which place."""
+    heard: list[list[tuple[str, float]]] = []
+    play(
+        tmp_path / "study", made(4, pruner="halving", sampler="random", batch=2), clear,
+        lambda study, decided: heard.append([(d.state, d.value) for d in decided]),
+    )  # fmt: skip
+    first = heard[0]
+    assert sorted(state for state, _ in first) == ["going", "pruned"]
+    assert max(first, key=lambda x: x[1])[0] == "going"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rung", [1, 3, 4])
+def test_a_lane_that_diverges_fails_its_trial_only(tmp_path: Path, bad: float, rung: int) -> None:
+    seen: set[float] = set()
+
+    def diverging(lane: Lane, blocks: int, bars: int) -> np.ndarray:
+        traces = earned(lane, blocks, bars)
+        if lane.updates == rung and lane.first_bar < 100 and (not seen or lane.learning_rate in seen):
+            seen.add(lane.learning_rate)
+            traces[0, 0, bars // 2 :] = bad
+        return traces
+
+    study = made(5, pruner="halving" if rung < 4 else "none")
+    played = play(tmp_path / "study", study, diverging)
+    check_whole(tmp_path / "study", played, 5)
+    failed = [row for row in played.table if row["state"] == "FAIL"]
+    assert len(failed) == 1
+    assert np.float32(failed[0]["params"]["train.learning_rate"]) in np.asarray([*seen], np.float32)
+    trial = read_trial(tmp_path / "study", failed[0]["number"])
+    assert trial.facts["state"] == "failed"
+    assert trial.facts["value"] is None
+    assert np.isfinite(trial.log_return).all()
+    scores = trial.facts["scores"]
+    assert [score is None for [score] in scores] == [True, False]  # which split it was can be seen
+
+
+def test_a_trials_file_holds_what_its_lanes_earned(tmp_path: Path) -> None:
+    study = made(3, pruner="none", seeds=2)
+    chunks: dict[Any, np.ndarray] = {}
+
+    def noted(lane: Lane, blocks: int, bars: int) -> np.ndarray:
+        chunks[lane.seed, lane.learning_rate] = earned(lane, blocks, bars)
+        return chunks[lane.seed, lane.learning_rate]
+
+    played = play(tmp_path / "study", study, noted)
+    for row in played.table:
+        trial = read_trial(tmp_path / "study", row["number"])
+        assert trial.facts["params"] == row["params"]
+        assert trial.facts["value"] == row["values"][0] == np.mean(trial.facts["scores"])
+        for split in range(2):
+            for seed in range(2):
+                spec = study.market.lane(row["params"], split, seed)
+                found = chunks[spec.seed, float(spec.rates.learning_rate)]
+                np.testing.assert_array_equal(trial.log_return[split, seed], found[0])
+                np.testing.assert_array_equal(trial.turnover[split, seed], np.float32(0.1))
+
+
+# --- orders -----------------------------------------------------------------------------------------
+
+
+def test_orders_seat_newcomers_and_leave_the_others(tmp_path: Path) -> None:
+    """The first turn begins all lanes of its crew; the next one goes on with them; empty places stay idle."""
+    study = made(3, batch=2)
+    (tmp_path / "study").mkdir()
+    with opened(study, tmp_path / "study", None) as machine:
+        machine.begin()
+        first, second = machine.orders(0), machine.orders(1)
+        assert [order.until for order in first] == [(1, 1)] * 2
+        assert [order.newcomers.lanes for order in first if order.newcomers] == [(0, 1)] * 2
+        assert [order.until for order in second] == [(1, 0)] * 2  # one trial for two places
+        with fakes([machine]) as workers:
+            chunks = [worker.crews[0].advance(order) for worker, order in zip(workers, first, strict=True)]
+            decided = machine.process(0, chunks)
+        assert [d.state for d in decided] == ["going", "going"]
+        for order in machine.orders(2):
+            assert order.until == (3, 3)
+            assert order.newcomers is not None
+            assert order.newcomers.lanes == ()
+            assert order.turn == 2
+
+
+def test_seeds_depend_on_split_and_seed_alone() -> None:
+    """Trials are compared under equal luck; splits and seeds have luck of their own."""
+    market = made(3, seeds=2).market
+    values = {"train.learning_rate": 1e-3, "train.gamma": 0.9, "market.limits.reserve": 0.1}
+    seeds = [market.lane(values, split, seed).seed for split in range(2) for seed in range(2)]
+    others = [market.lane({**values, "train.gamma": 0.95}, split, seed).seed for split in range(2) for seed in range(2)]
+    assert seeds == others
+    assert len(set(seeds)) == 4
+
+
+# --- the folder -------------------------------------------------------------------------------------
+
+
+def test_two_studies_are_played_as_if_alone(tmp_path: Path) -> None:
+    one, two = made(5), made(7, seed=3)
+    alone = [play(tmp_path / f"alone-{k}", study) for k, study in enumerate((one, two))]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with opened(one, folders[0], None) as a, opened(two, folders[1], None) as b:
+        a.begin()
+        b.begin()
+        with fakes([a, b]) as workers:
+            Conductor([a, b], workers, lambda *_: None).run()  # type: ignore[arg-type]
+        together = [Played(study, table(study.study)) for study in (a, b)]
+    for folder, played, other in zip(folders, together, alone, strict=True):
+        check_same(folder, played, other)
+
+
+def test_workers_may_die_between_any_two_orders(tmp_path: Path) -> None:
+    """Their places are taken by others that know what the checkpoints hold."""
+    study, rng = made(8), random.Random(3)
+    undisturbed = play(tmp_path / "undisturbed", study)
+    (tmp_path / "study").mkdir()
+    deaths = 0
+    with opened(study, tmp_path / "study", None) as machine:
+        machine.begin()
+        with fakes([machine]) as workers:
+            for worker in workers:
+                answer = worker.answer
+
+                def dying(worker: Any = worker, answer: Any = answer) -> Any:
+                    nonlocal deaths
+                    if worker.ready and rng.random() < 0.3:
+                        deaths += 1
+                        for _ in worker.said:
+                            worker.connection.read(1)
+                        worker.start()
+                        return ()
+                    return answer()
+
+                worker.answer = dying  # type: ignore[method-assign]
+            Conductor([machine], workers, lambda *_: None).run()  # type: ignore[arg-type]
+        played = Played(machine, table(machine.study))
+    assert deaths > 5
+    check_same(tmp_path / "study", played, undisturbed)
+
+
+def test_the_number_of_a_dead_driver_may_be_taken(tmp_path: Path) -> None:
+    """By a process that has nothing to do with the study."""
+    study, folder = made(3), tmp_path / "study"
+    interrupted(folder, study, 2)
+    with opened(study, folder, None) as machine:
+        lease = machine.study.user_attrs[LEASE]
+    found = open_storage(folder, None)
+    open_study(found, study.request.name, "none").set_user_attr(LEASE, {**lease, "pid": os.getppid()})
+    check_whole(folder, play(folder, study), 3)
+
+
+def test_a_broken_board_is_named(tmp_path: Path) -> None:
+    play(tmp_path / "study", made(1, batch=1))
+    (tmp_path / "study" / "board.json").write_text("{")
+    with pytest.raises(RunError, match=r"board\.json cannot be read: .*; restore it, or start .* another name"):
+        play(tmp_path / "study", made(1, batch=1))
+
+
+def test_what_the_board_says_is_plain_json(tmp_path: Path) -> None:
+    play(tmp_path / "study", made(3))
+    json.loads((tmp_path / "study" / "board.json").read_text(), parse_constant=pytest.fail)
