@@ -4,6 +4,7 @@ It knows nothing about markets: an environment, its data and each lane's rates c
 """
 
 import fcntl
+import itertools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -100,16 +101,7 @@ def train_alone(
 def make_jobs(training: Training, folder: Path, workers: int) -> list[Job]:
     """One job per worker; the shared arrays go into files that all workers map."""
     (folder / "checkpoints").mkdir(exist_ok=True)
-    scratch = folder / "scratch"
-    scratch.mkdir(exist_ok=True)
-    files = iter(range(1000))
-
-    def shared(array: Any) -> Path:
-        path = scratch / f"data-{next(files)}.npy"
-        np.save(path, array)
-        return path
-
-    data = None if training.data is None else map_leaves(shared, training.data)
+    data = shared_files(folder / "scratch", training.data)
     jobs = []
     for k, share in enumerate(shares(len(training.lanes), workers)):
         lanes = [training.lanes[n] for n in share]
@@ -129,6 +121,19 @@ def make_jobs(training: Training, folder: Path, workers: int) -> list[Job]:
             )
         )
     return jobs
+
+
+def shared_files(folder: Path, data: Any) -> Any:
+    """The same tree with a file in the place of each array: all workers map them."""
+    folder.mkdir(exist_ok=True)
+    numbers = itertools.count()
+
+    def save(array: Any) -> Path:
+        path = folder / f"data-{next(numbers)}.npy"
+        np.save(path, array)
+        return path
+
+    return None if data is None else map_leaves(save, data)
 
 
 def stacked(trees: Sequence[Any]) -> Any:

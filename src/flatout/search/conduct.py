@@ -15,10 +15,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from flatout.arrays import map_leaves
 from flatout.learners.jobs import Chunk, Order
+from flatout.learners.training import shared_files
 from flatout.learners.workers import Slot, Worker, hired
 from flatout.search.board import Decision
 from flatout.search.closing import close, is_closed
@@ -57,7 +55,7 @@ def crews_of(studies: Sequence[Study], slots: Sequence[Slot], logs: Path) -> Ite
     """Workers that hold the lanes of all studies."""
     logs.mkdir(parents=True, exist_ok=True)
     try:
-        files = [shared_files(study) for study in studies]
+        files = [shared_files(study.folder / "scratch", study.market.tape) for study in studies]
         jobs = [
             [job for study, data in zip(studies, files, strict=True) for job in study.jobs(worker, data)]
             for worker in range(len(slots))
@@ -67,20 +65,6 @@ def crews_of(studies: Sequence[Study], slots: Sequence[Slot], logs: Path) -> Ite
     finally:
         for study in studies:
             shutil.rmtree(study.folder / "scratch", ignore_errors=True)
-
-
-def shared_files(study: Study) -> Any:
-    """The tape as files that all workers map."""
-    scratch = study.folder / "scratch"
-    scratch.mkdir(exist_ok=True)
-    names = iter(range(1000))
-
-    def save(array: Any) -> Path:
-        path = scratch / f"data-{next(names)}.npy"
-        np.save(path, array)
-        return path
-
-    return map_leaves(save, study.market.tape)
 
 
 class Conductor:
