@@ -7,7 +7,7 @@ import pytest
 
 from flatout.evaluation import reference
 from flatout.evaluation.backtest import backtest
-from flatout.evaluation.baselines import BASELINES, EqualWeight, Policy, RandomTrader
+from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
 from flatout.evaluation.reference import Reference, reference_returns, share_as_good
 from flatout.folds.blocks import Block
 from flatout.market.market import Market, build_market
@@ -23,6 +23,7 @@ def market() -> Market:
     return build_market(random_panel(0, 300, 3), Settings.model_validate({"features": {"indicators": ["roc"]}}))
 
 
+@cache
 def found(turnover: float = 0.01, seed: int = 0, traders: int = 20) -> Reference:
     return reference_returns(market(), BLOCKS, CHOSEN, turnover, traders, seed)
 
@@ -52,11 +53,12 @@ def test_all_bars_of_the_blocks_are_run_and_no_others() -> None:
 
 
 def test_traders_are_many_and_differ() -> None:
-    result = found(traders=20)
+    result = found()
     assert result.traders.shape == (sum(block.length for block in BLOCKS), 20)
     assert len({column.tobytes() for column in result.traders.T}) == 20
-    np.testing.assert_array_equal(result.traders, found(traders=20).traders)
-    assert (result.traders != found(seed=5, traders=20).traders).any()
+    again = reference_returns(market(), BLOCKS, {}, 0.01, 20)
+    np.testing.assert_allclose(result.traders, again.traders, rtol=0, atol=1e-12)
+    assert (result.traders != found(seed=5).traders).any()
 
 
 @pytest.mark.parametrize("turnover", [0.003, 0.01, 0.02])
@@ -68,7 +70,7 @@ def test_traders_have_the_turnover_that_is_asked_for(turnover: float, monkeypatc
         return RandomTrader(pace, seed=seed)
 
     monkeypatch.setattr(reference, "RandomTrader", noted)
-    found(turnover)
+    reference_returns(market(), BLOCKS, {}, turnover, 1)
     trader = RandomTrader(paces[-1], seed=1)
     runs = [backtest(market(), trader, 20, block.first - 1, block.stop) for block in BLOCKS]
     np.testing.assert_allclose(np.concatenate([run.turnover for run in runs]).mean(), turnover, rtol=0.3)
@@ -83,8 +85,6 @@ def test_a_turnover_that_nobody_reaches_gives_the_fastest() -> None:
 def test_what_is_beside_does_not_depend_on_who_else_is() -> None:
     alone = reference_returns(market(), BLOCKS, {"momentum": BASELINES["momentum"]}, 0.01, 5)
     np.testing.assert_array_equal(alone.baselines["momentum"], found().baselines["momentum"])
-    other = reference_returns(market(), BLOCKS, {"equal_weight": EqualWeight()}, 0.01, 20)
-    np.testing.assert_allclose(other.traders, found().traders, rtol=0, atol=1e-12)
 
 
 def test_the_share_of_traders_that_did_as_well() -> None:

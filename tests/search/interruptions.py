@@ -1,13 +1,15 @@
 """Deaths at chosen moments: the folder of a study as a process that is killed before one of its writes leaves it."""
 
 import shutil
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from optuna.storages.journal import JournalFileBackend
+
+Wanted = Callable[[int, str], bool]  # by the write's number and what is written
 
 
 class Killed(BaseException):
@@ -21,16 +23,16 @@ class Writes:
     into place leaves its temporary neighbour.
     """
 
-    def __init__(self, folder: Path, kept: Path, wanted: Container[int], mortal: bool) -> None:
+    def __init__(self, folder: Path, kept: Path, wanted: Wanted, mortal: bool) -> None:
         self.folder, self.kept, self.wanted, self.mortal = folder, kept, wanted, mortal
         self.count = 0
         self.copies: list[Path] = []
 
-    def before(self, line: bytes = b"") -> None:
-        """A write is about to happen."""
+    def before(self, what: str, line: bytes = b"") -> None:
+        """A write is about to happen: of the file of this name, or of such a line of the journal."""
         if self.mortal and self.copies:
             raise Killed  # the dead write nothing
-        if self.count in self.wanted:
+        if self.wanted(self.count, what):
             copy = self.kept / f"{self.count:04d}"
             shutil.copytree(self.folder, copy)
             if line and self.count % 2:
@@ -43,18 +45,18 @@ class Writes:
 
 
 @contextmanager
-def writes_to(folder: Path, kept: Path, wanted: Container[int] = (), mortal: bool = False) -> Iterator[Writes]:
+def writes_to(folder: Path, kept: Path, wanted: Wanted, mortal: bool = False) -> Iterator[Writes]:
     """Watch the writes; a mortal process dies at the first wanted one."""
     writes = Writes(folder, kept, wanted, mortal)
     append, move = JournalFileBackend.append_logs, Path.replace
 
     def watched_append(self: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
-        writes.before(str(logs).encode())
+        writes.before(logs[0]["op_code"].name, str(logs).encode())
         append(self, logs)
 
     def watched_move(self: Path, target: Path) -> Path:
         if self.is_relative_to(folder):
-            writes.before()
+            writes.before(target.name)
         return move(self, target)
 
     with pytest.MonkeyPatch.context() as patched:

@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.numpy
 from small_studies import HERE, SPACE, prepared, run_small, small_panel, small_slots, stored
 
 from flatout.errors import RunError
+from flatout.evaluation.backtest import backtest
+from flatout.evaluation.learned import Learned
 from flatout.evaluation.trial_registry import trials_ever
 from flatout.learners.training import alone
 from flatout.policies.bundle import Bundle
@@ -23,8 +27,10 @@ from flatout.search import conduct
 from flatout.search.board import read_board
 from flatout.search.closing import FILE as CLOSING
 from flatout.search.conduct import STOP
+from flatout.search.market_study import LOG_RETURN
 from flatout.search.run import run_studies, study_folder
 from flatout.search.study import Study
+from flatout.search.trial_files import read_trial
 from worker_processes import children, lives
 
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
@@ -177,6 +183,29 @@ def test_the_winners_policies_can_be_loaded_and_act(undisturbed: Ended) -> None:
         assert bundle.settings.limits.reserve == reserve  # the market that it was trained in
 
 
+def test_finalists_are_trained_as_they_were_as_trials(undisturbed: Ended) -> None:
+    """In other lanes of another crew, maybe on another worker: their first seed earns the same to the bit."""
+    closing = safetensors.numpy.load_file(undisturbed.folder / CLOSING)
+    for number, terms in zip(closing["finalists"], closing["finalist_terms"], strict=True):
+        trial = read_trial(undisturbed.folder, int(number))
+        np.testing.assert_array_equal(terms[0, :, 0, LOG_RETURN], trial.log_return[:, 0])
+        assert (terms[0, :, 1, LOG_RETURN] != terms[0, :, 0, LOG_RETURN]).any()  # the second has luck of its own
+        for harder in terms[1:, :, 0, LOG_RETURN]:
+            assert (harder != trial.log_return[:, 0]).any()
+
+
+def test_the_sealed_bars_are_judged_as_a_backtest_of_the_policies(undisturbed: Ended) -> None:
+    panel = small_panel()
+    cut = panel.n_bars - round(0.15 * panel.n_bars)
+    curves = undisturbed.report["curves"]["hold_out"]
+    assert curves["time"][0] == str(panel.time[cut].astype("datetime64[s]"))
+    assert len(curves["time"]) == panel.n_bars - cut
+    for seed in range(2):
+        bundle = Bundle.load(undisturbed.folder / "policy" / f"seed-{seed}")
+        history = backtest(bundle.market(panel), Learned(bundle), 1, cut - 1)
+        np.testing.assert_allclose(curves["seeds"][seed], history.equity[1:, 0], rtol=1e-9)
+
+
 def test_a_study_that_is_over_is_not_run_again(
     undisturbed: Ended, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,30 +273,55 @@ def test_a_folder_that_was_only_half_begun_is_begun_again(tmp_path: Path) -> Non
     assert prepared(tmp_path, **changes).market.program.n_envs == 8  # what was decided stays decided
 
 
+def test_what_memory_has_decided_stays_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When there is less of it later: another program might round differently."""
+    study_folder(tmp_path, prepared(tmp_path))
+    monkeypatch.setattr("flatout.learners.forecast.free_bytes", lambda: 0)
+    assert not prepared(tmp_path).market.program.index_only
+    assert prepared(tmp_path, "another").market.program.index_only
+
+
 # --- together, stopped, killed ----------------------------------------------------------------------
 
 
-def test_two_studies_at_once_end_as_if_alone(tmp_path: Path, cache: Path, undisturbed: Ended, other: Ended) -> None:
-    """They share the workers and a database. One is stopped in between: it ends after what was ordered, while the other
-    one runs to its report; the same call goes on with it.
-    """
-    url, studies = f"sqlite:///{tmp_path}/studies.db", {"study": {}, "other": OTHER}
+def test_a_stop_ends_it_after_what_was_ordered_and_the_same_call_goes_on(
+    tmp_path: Path, cache: Path, undisturbed: Ended
+) -> None:
+    """Its trials are in a database this time."""
+    url = f"sqlite:///{tmp_path}/studies.db"
     turns: list[int] = []
 
     def heard(study: Study, decided: Any) -> None:
+        turns.append(study.board.turn)
+        (study.folder / STOP).touch()
+
+    [report] = run_small(tmp_path, cache, heard=heard, storage=url)
+    assert report is None
+    assert turns == [1, 2, 3]  # the one after which it was asked for, and those that were ordered by then
+    assert not (tmp_path / "study" / CLOSING).exists()
+    [report] = run_small(tmp_path, cache, storage=url)
+    assert report is not None
+    assert not (tmp_path / "study" / STOP).exists()
+    check_same(tmp_path / "study", undisturbed, url)
+
+
+@pytest.mark.slow
+def test_two_studies_at_once_end_as_if_alone(tmp_path: Path, cache: Path, undisturbed: Ended, other: Ended) -> None:
+    """They share the workers and a database. One is stopped in between, while the other one runs to its report; the
+    same call goes on with it.
+    """
+    url, studies = f"sqlite:///{tmp_path}/studies.db", {"study": {}, "other": OTHER}
+
+    def heard(study: Study, decided: Any) -> None:
         if study.folder.name == "other":
-            turns.append(study.board.turn)
             (study.folder / STOP).touch()
 
     whole, stopped = run_small(tmp_path, cache, studies, heard=heard, storage=url)
     assert whole is not None
     assert stopped is None
-    assert turns == [1, 2, 3]  # the one after which it was asked for, and those that were ordered by then
-    assert not (tmp_path / "other" / CLOSING).exists()
     again, resumed = run_small(tmp_path, cache, studies, storage=url)
     assert again == whole
     assert resumed is not None
-    assert not (tmp_path / "other" / STOP).exists()
     check_same(tmp_path / "study", undisturbed, url)
     check_same(tmp_path / "other", other, url)
 
@@ -364,7 +418,7 @@ def test_a_driver_may_be_killed_twenty_times(tmp_path: Path, cache: Path, dead_k
     alone = Ended(tmp_path / "alone" / "study", report)
     board = read_board(alone.folder)
     assert board is not None
-    turns = sorted(random.Random(seed).sample(range(board.turn - 1), 14))
+    turns = sorted(random.Random(seed).sample(range(board.turn - 1), 16))
     (tmp_path / "killed").mkdir()
     check_driver_kills(tmp_path / "killed", cache, alone, turns, ends=2, seed=seed)
 
@@ -372,7 +426,7 @@ def test_a_driver_may_be_killed_twenty_times(tmp_path: Path, cache: Path, dead_k
 @pytest.mark.slow
 def test_a_study_may_grow(tmp_path: Path, cache: Path, other: Ended) -> None:
     folder = shutil.copytree(other.folder, tmp_path / "other")
-    [report] = run_small(tmp_path, cache, {"other": {"search": {**OTHER["search"], "trials": 5}}})
+    [report] = run_small(tmp_path, cache, {"other": {**OTHER, "search": {**OTHER["search"], "trials": 5}}})
     assert report is not None
     table = stored(folder, "other")
     assert table[:3] == other.table

@@ -255,3 +255,12 @@ def test_a_space_that_cannot_be_searched_is_refused_first() -> None:
     space = {**SPACE, "train.n_steps": {"low": 8, "high": 16, "whole": True}}
     with pytest.raises(SettingsError, match=r"train\.n_steps, which is not data"):
         make_study(small_panel(), small_settings(search={"space": space}), 4, 1)
+
+
+@pytest.mark.parametrize("name", ["momentun", "random"])
+def test_a_gate_that_no_winner_can_pass_is_refused_first(name: str) -> None:
+    """One that compares with a baseline that is not run."""
+    message = rf"gates\.beats names {name}; what winners are compared with: cash, buy_and_hold, equal_weight, momentum"
+    with pytest.raises(SettingsError, match=message):
+        make_study(small_panel(), small_settings(gates={"beats": ["cash", name]}), 4, 1)
+    make_study(small_panel(), small_settings(gates={"beats": ["momentum", "buy_and_hold"]}), 4, 1)

@@ -79,34 +79,45 @@ def test_equal_studies_have_equal_tables(tmp_path: Path) -> None:
     assert [row["params"] for row in other.table] != [row["params"] for row in one.table]
 
 
+def test_knobs_are_drawn_independently(tmp_path: Path) -> None:
+    played = play(tmp_path / "study", made(8, sampler="random", pruner="none"))
+    gamma, reserve = (
+        [(row["params"][name] - low) / width for row in played.table]
+        for name, low, width in (("train.gamma", 0.88, 0.11), ("market.limits.reserve", 0.05, 0.25))
+    )
+    assert np.min(np.abs(np.subtract(gamma, reserve))) > 1e-6
+    assert np.std(np.subtract(gamma, reserve)) > 0.1
+
+
 # --- kills ------------------------------------------------------------------------------------------
 
 
-def check_deaths(tmp_path: Path, study: Prepared, stride: int) -> None:
-    """Goes on from where a process killed before each of its writes (or every so many) has left the folder."""
-    with writes_to(tmp_path / "study", tmp_path, range(0, 10_000, stride)) as writes:
+def check_deaths(tmp_path: Path, study: Prepared, wanted: Callable[[int, str], bool]) -> None:
+    """Goes on from where a process killed before each of these writes has left the folder."""
+    with writes_to(tmp_path / "study", tmp_path, wanted) as writes:
         undisturbed = play(tmp_path / "study", study)
     assert len(writes.copies) > 15
     for copy in writes.copies:
         check_same(copy, play(copy, study), undisturbed)
 
 
-@pytest.mark.parametrize(
-    ("trials", "search", "stride"),
-    [
-        (5, {"sampler": "random", "pruner": "halving"}, 3),
-        (12, {"sampler": "tpe", "pruner": "wilcoxon"}, 11),
-    ],
-)  # fmt: skip
-def test_it_may_be_killed_before_its_writes(tmp_path: Path, trials: int, search: dict[str, str], stride: int) -> None:
-    check_deaths(tmp_path, made(trials, **search), stride)
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_it_may_be_killed_before_its_writes(tmp_path: Path, sampler: str) -> None:
+    """Every so many of them; there are about two hundred."""
+    check_deaths(tmp_path, made(12, sampler=sampler), lambda count, what: count % 13 == 5)
+
+
+def test_trials_may_be_half_drawn_and_half_decided(tmp_path: Path) -> None:
+    """Killed before any parameter is written, and before any board, when pruners have had their say."""
+    study = made(5, pruner="halving", sampler="random")
+    check_deaths(tmp_path, study, lambda count, what: what in ("SET_TRIAL_PARAM", "board.json"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pruner", ["none", "wilcoxon", "halving"])
 @pytest.mark.parametrize("sampler", ["random", "tpe", "cmaes"])
 def test_it_may_be_killed_before_any_write(tmp_path: Path, sampler: str, pruner: str) -> None:
-    check_deaths(tmp_path, made(14, sampler=sampler, pruner=pruner), 1)
+    check_deaths(tmp_path, made(14, sampler=sampler, pruner=pruner), lambda count, what: True)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -118,7 +129,7 @@ def test_it_may_be_killed_again_and_again(tmp_path: Path, seed: int) -> None:
         last = rng.randrange(30)
         kept = tmp_path / f"kept-{deaths}"
         try:
-            with writes_to(folder, kept, {last}, mortal=True):
+            with writes_to(folder, kept, lambda count, what, last=last: count == last, mortal=True):
                 played = play(folder, study)
         except Killed:
             folder, deaths = kept / f"{last:04d}", deaths + 1
@@ -174,10 +185,20 @@ def test_lost_checkpoints_cost_the_running_trials_only(tmp_path: Path) -> None:
     assert [row["params"] for row in played.table[:6]] == [row["params"] for row in undisturbed.table[:6]]
 
 
+def test_a_lost_folder_of_checkpoints_is_made_again(tmp_path: Path) -> None:
+    """When no trial had got anywhere yet, so that nothing was lost with it."""
+    study, folder = made(4), tmp_path / "study"
+    folder.mkdir()
+    with opened(study, folder, None) as machine:
+        machine.begin()
+    (folder / "checkpoints").rmdir()
+    check_whole(folder, play(folder, study), 4)
+
+
 def test_what_was_decided_is_told_before_trials_are_seated_anew(tmp_path: Path) -> None:
     """Killed between deciding and telling, and resumed by other workers."""
     study, found = made(6), []
-    with writes_to(tmp_path / "study", tmp_path, range(10_000)) as writes:
+    with writes_to(tmp_path / "study", tmp_path, lambda count, what: what == "SET_TRIAL_STATE_VALUES") as writes:
         play(tmp_path / "study", study)
     for copy in writes.copies:
         board = read_board(copy)
@@ -237,7 +258,7 @@ def test_a_study_may_grow(tmp_path: Path, trials: int, batch: int, turns: int | 
 def test_a_grown_study_may_be_killed(tmp_path: Path) -> None:
     first, grown = made(4), made(7)
     play(tmp_path / "study", first)
-    with writes_to(tmp_path / "study", tmp_path, range(0, 10_000, 5)) as writes:
+    with writes_to(tmp_path / "study", tmp_path, lambda count, what: count % 5 == 0) as writes:
         undisturbed = play(tmp_path / "study", grown)
     for copy in writes.copies:
         check_same(copy, play(copy, grown), undisturbed)

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
+from flatout.errors import SettingsError
+from flatout.evaluation.held_out import BESIDE
 from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block
 from flatout.folds.splits import SHORTEST, Folds, final_block, make_folds
@@ -123,6 +125,7 @@ def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: in
     from flatout.learners.jax_market_environment import MarketEnvironment  # loads JAX, which `flatout --help` need not
 
     check_space(settings.search.space, settings)
+    check_gates(settings)
     recipe = recipe_of(settings.features)
     lookback = max(recipe.warmup, VOLATILITY_BARS)
     # The first test block is decided one bar earlier, on features that are warm.
@@ -138,6 +141,15 @@ def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: in
     program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes)
     updates = max(1, -(-settings.search.timesteps // program.rollout))
     return MarketStudy(settings, known, folds, program, tape, stretches, updates)
+
+
+def check_gates(settings: Settings) -> None:
+    """Refuse to compare winners with baselines that nobody runs: every one of them would be refused, hours later."""
+    unknown = sorted(set(settings.gates.beats) - set(BESIDE))
+    if unknown:
+        raise SettingsError(
+            f"gates.beats names {', '.join(unknown)}; what winners are compared with: {', '.join(BESIDE)}"
+        )
 
 
 def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict[str, Stretch]]:

@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,14 @@ def prepare(request: Request, resolved: Resolved, panel: Panel, workers: int, ou
     settings = resolved.settings
     search = settings.search
     folder = out / request.name
-    if settings.train.n_envs is None and (folder / "settings.json").exists():  # written last
-        chosen = settings.train.model_copy(update={"n_envs": read_run(folder)[1]["n_envs"]})
+    begun = read_run(folder)[1] if (folder / "settings.json").exists() else {}  # written last
+    if settings.train.n_envs is None and begun:
+        chosen = settings.train.model_copy(update={"n_envs": begun["n_envs"]})
         settings = settings.model_copy(update={"train": chosen})
     at_once = (CREWS + 1) * USUAL_LANES * workers  # a third crew proves knobs and trains finalists
     market = make_study(panel, settings, at_once, workers)
+    if "index_only" in begun:  # another program might round differently
+        market = replace(market, program=market.program._replace(index_only=begun["index_only"]))
     layout = make_layout(len(market.folds.splits), search.seeds, workers, search.trials, search.batch)
     return Prepared(request, resolved, panel, market, layout)
 
@@ -145,7 +148,8 @@ def begin_or_check(folder: Path, prepared: Prepared, url: str | None) -> None:
             folder / "about.json",
             {
                 "verb": "search", "request": asdict(prepared.request), "fingerprint": prepared.panel.fingerprint,
-                "n_envs": prepared.market.program.n_envs, "storage": storage_mark(url), "versions": versions(),
+                "n_envs": prepared.market.program.n_envs, "index_only": prepared.market.program.index_only,
+                "storage": storage_mark(url), "versions": versions(),
             },
         )  # fmt: skip
         write_json(folder / "settings.json", prepared.resolved.model_dump(mode="json"))

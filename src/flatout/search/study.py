@@ -59,6 +59,7 @@ class Study:
             self.conclude()
         if self.board.asked == 0 or not self.checkpoints_fit():
             self.rearrange()
+        (self.folder / "checkpoints").mkdir(exist_ok=True)
         for crew in range(CREWS):  # of a study that has grown since it was over
             if not any(self.board.crews[crew]):
                 self.refill(crew)
