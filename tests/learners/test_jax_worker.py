@@ -1,5 +1,7 @@
 """The worker's side of the connection, without a device: orders are taken as they come and answered in their order."""
 
+import subprocess
+import sys
 import threading
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -58,3 +60,10 @@ def test_large_orders_do_not_wait_for_large_answers(driver: Connection) -> None:
 def test_the_service_ends_with_the_connection(driver: Connection) -> None:
     driver.send(Order((1,), turn=5))
     assert driver.recv().turn == 5
+
+
+def test_a_worker_of_a_large_driver_is_not_large() -> None:
+    ballast = np.ones(2**27)  # a GiB, held by this process while the other one starts
+    code = "from flatout.learners.jax_worker import peak_bytes; print(peak_bytes())"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 2**24 < int(told.stdout) < ballast.nbytes

@@ -101,10 +101,9 @@ def check_deaths(tmp_path: Path, study: Prepared, wanted: Callable[[int, str], b
         check_same(copy, play(copy, study), undisturbed)
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
-def test_it_may_be_killed_before_its_writes(tmp_path: Path, sampler: str) -> None:
-    """Every so many of them; there are about two hundred."""
-    check_deaths(tmp_path, made(12, sampler=sampler), lambda count, what: count % 13 == 5)
+def test_it_may_be_killed_before_its_writes(tmp_path: Path) -> None:
+    """Every so many of them; there are about two hundred. Ten trials are drawn at random, then the sampler learns."""
+    check_deaths(tmp_path, made(12), lambda count, what: count % 12 == 5)
 
 
 def test_trials_may_be_half_drawn_and_half_decided(tmp_path: Path) -> None:
@@ -155,7 +154,7 @@ def interrupted(folder: Path, study: Prepared, turns: int) -> None:
         play(folder, study, heard=until(turns))
 
 
-@pytest.mark.parametrize("turns", [1, 6, 9])
+@pytest.mark.parametrize("turns", [1, 8])
 @pytest.mark.parametrize("changes", [{"workers": 1}, {"workers": 3}, {"places": 1}, {"places": 3, "workers": 1}])
 def test_other_workers_begin_running_trials_anew_and_lose_none(
     tmp_path: Path, turns: int, changes: dict[str, int]
@@ -309,9 +308,8 @@ def test_halving_lets_the_better_half_of_each_turn_go_on(tmp_path: Path) -> None
     assert max(first, key=lambda x: x[1])[0] == "going"
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("rung", [1, 3, 4])
-def test_a_lane_that_diverges_fails_its_trial_only(tmp_path: Path, bad: float, rung: int) -> None:
+@pytest.mark.parametrize(("rung", "bad"), [(1, np.nan), (3, np.inf), (4, np.nan), (4, -np.inf)])
+def test_a_lane_that_diverges_fails_its_trial_only(tmp_path: Path, rung: int, bad: float) -> None:
     seen: set[float] = set()
 
     def diverging(lane: Lane, blocks: int, bars: int) -> np.ndarray:

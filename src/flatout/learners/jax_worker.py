@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 
 from flatout.learners.jax_crew import Compiled, Crew, load_data
@@ -77,7 +78,14 @@ def assemble(jobs: Sequence[Job]) -> list[Crew]:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held."""
+    """The most memory that this process has held. Linux counts the memory of the process that started it into
+    `ru_maxrss`, so a worker of a large driver would seem large: the high-water mark is its own.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
