@@ -86,6 +86,9 @@ def verdict_speed(
     walks: Annotated[int, typer.Option("--walks", min=0, help="Markets without edge.")] = 20,
     signals: Annotated[int, typer.Option("--signals", min=0, help="Markets with a planted signal.")] = 10,
     trials: Annotated[int, typer.Option("--trials", min=2, help="Of each study.")] = 32,
+    strength: Annotated[
+        float, typer.Option("--strength-bps", min=0, help="Expected return per bar and unit of the planted signal.")
+    ] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Whole studies on markets whose truth is known: random walks must be refused, planted signals must pass."""
@@ -97,7 +100,7 @@ def verdict_speed(
         word = "PROMOTABLE" if row["promotable"] else f"refused by {', '.join(row['refused_by'])}"
         console.print(f"{name}: Sharpe {row['median_sharpe']:.2f}; {word}", highlight=False, soft_wrap=True)
 
-    result = calibrate(walks, signals, trials, TIMESTEPS, told)
+    result = calibrate(walks, signals, trials, TIMESTEPS, strength, told)
     if as_json:
         print_json(result)
         return

@@ -37,9 +37,9 @@ def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
     )
 
 
-def market(kind: str, seed: int) -> Panel:
+def market(kind: str, seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
     """A random walk, or a market with a signal; both show a signal column."""
-    planted = PlantedSignal(n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=SIGNAL_BPS).panel()
+    planted = PlantedSignal(n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps).panel()
     if kind == "signal":
         return planted
     walk = RandomWalk(n_bars=BARS, seed=seed, symbols=SYMBOLS).panel()
@@ -64,6 +64,7 @@ def calibrate(
     signals: int = 10,
     trials: int = 32,
     timesteps: int = TIMESTEPS,
+    strength_bps: float = SIGNAL_BPS,
     told: Told = lambda name, row: None,
 ) -> dict[str, Any]:
     """Verdicts of studies on so many markets of each kind."""
@@ -71,17 +72,17 @@ def calibrate(
     with tempfile.TemporaryDirectory() as out, own_registry(Path(out) / "registry"):
         for kind, count in (("walk", walks), ("signal", signals)):
             for seed in range(count):
-                row = one_verdict(kind, seed, trials, timesteps, Path(out))
+                row = one_verdict(kind, seed, market(kind, seed, strength_bps), trials, timesteps, Path(out))
                 rows.append(row)
                 told(f"{kind} {seed}", row)
-    return summary(rows, trials, timesteps)
+    return {**summary(rows, trials, timesteps), "strength_bps": strength_bps}
 
 
-def one_verdict(kind: str, seed: int, trials: int, timesteps: int, out: Path) -> dict[str, Any]:
+def one_verdict(kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path) -> dict[str, Any]:
     """The verdict on one market."""
     slots = slots_for(MANY)
     resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
-    made = prepare(Request(f"{kind}-{seed}"), resolved, market(kind, seed), len(slots), out)
+    made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out)
     [report] = run_studies([made], slots, out, None, lambda study, decided: None, lambda study, text: None)
     if report is None:
         raise RuntimeError(f"the study of {kind} {seed} did not end")
