@@ -12,8 +12,8 @@ import numpy as np
 
 from flatout.learners import jax_population
 from flatout.learners.environment import Box, Step
-from flatout.learners.jax_rollout import Lanes
 from flatout.learners.rates import Program, Rates, metric_names, program_of, rates_of
+from flatout.learners.trajectory import Lanes
 from flatout.policies.network import gates_of, new_network
 from flatout.settings import TrainSettings
 

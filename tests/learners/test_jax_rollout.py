@@ -15,9 +15,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from flatout.learners import jax_population
 from flatout.learners.jax_agent import normal
-from flatout.learners.jax_population import Batch
-from flatout.learners.jax_rollout import Transition, rollout, scale_rewards
+from flatout.learners.jax_rollout import rollout, scale_rewards
 from flatout.learners.rates import UPDATE_METRICS
+from flatout.learners.trajectory import Batch, Transition
 from flatout.policies.network import actor, critic
 
 

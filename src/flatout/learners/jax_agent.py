@@ -1,4 +1,4 @@
-"""The policy inside the program: networks, distributions and the noise they are given."""
+"""What JAX alone needs of an agent: its noise, and bounds as arrays."""
 
 import math
 
@@ -7,9 +7,8 @@ import jax.numpy as jnp
 
 from flatout.arrays import Array
 from flatout.learners.environment import Box
-from flatout.learners.rates import Program, Rates
-from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian
-from flatout.policies.network import Network, actor, critic
+from flatout.learners.rates import Program
+from flatout.policies.actions import Distribution
 
 
 def noise_key(seed: Array, updates: Array | int, purpose: int) -> Array:
@@ -24,25 +23,6 @@ def normal(key: Array, shape: tuple[int, ...]) -> Array:
     radius, angle = jnp.sqrt(-2 * jnp.log1p(-uniform[0])), (2 * math.pi) * uniform[1]
     both = jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle)])
     return jnp.reshape(both[: math.prod(shape)], shape)
-
-
-def distribution_of(program: Program, network: Network, head: Array) -> Distribution:
-    """The distribution that the actor's output describes."""
-    if not isinstance(program.environment.actions, Box):
-        return Categorical(head)
-    kind = Gaussian if program.distribution == "gaussian" else SquashedGaussian
-    return kind(head, network.log_std)
-
-
-def actor_of(program: Program, rates: Rates, network: Network, observation: Array) -> Distribution:
-    """What the policy would do."""
-    gates = rates.gates if program.gated else None
-    return distribution_of(program, network, actor(network, observation, program.activation, jnp, gates))
-
-
-def critic_of(program: Program, rates: Rates, network: Network, observation: Array) -> Array:
-    """What the critic expects."""
-    return critic(network, observation, program.activation, jnp, rates.gates if program.gated else None)
 
 
 def bounded(program: Program, distribution: Distribution, raw: Array) -> Array:

@@ -6,7 +6,7 @@ they run one after another, each within the cache. The program has no callbacks;
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,26 +15,16 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from flatout.arrays import Array
-from flatout.learners import ppo_math, shuffle
-from flatout.learners.jax_agent import actor_of, critic_of, distribution_of, noise_key
-from flatout.learners.jax_rollout import Episodes, Lanes, rollout, scale_rewards, values_of
+from flatout.learners import shuffle
+from flatout.learners.agent import critic_of, distribution_of, loss_of
+from flatout.learners.jax_agent import noise_key
+from flatout.learners.jax_rollout import rollout, scale_rewards, values_of
 from flatout.learners.ppo_math import Moments
-from flatout.learners.rates import EPISODES, UPDATE_METRICS, Program, Rates, metric_names
+from flatout.learners.rates import ADAM_EPSILON, EPISODES, KL_TOLERANCE, UPDATE_METRICS, Program, Rates, metric_names
+from flatout.learners.trajectory import Batch, Episodes, Lanes, advantages, scheduled_rate, update_metrics
 from flatout.policies.network import Network
 
-ADAM = optax.scale_by_adam(eps=1e-5)
-KL_TOLERANCE = 1.5
-
-
-class Batch(NamedTuple):
-    """What the loss needs of each transition: (transition, ...)."""
-
-    seen: Any
-    raw: Array
-    log_prob: Array
-    value: Array
-    advantage: Array
-    returns: Array
+ADAM = optax.scale_by_adam(eps=ADAM_EPSILON)
 
 
 def init(program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]) -> Lanes:
@@ -117,30 +107,15 @@ def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
     state, steps, terms = rollout(program, data, rates, state)
     value = values_of(program, data, rates, state.network, steps.seen)
     log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
-    last = critic_of(program, rates, state.network, program.environment.observe(state.view, data))
+    last = critic_of(program, rates, state.network, program.environment.observe(state.view, data), jnp)
     discounted, moments, reward = scale_rewards(rates, state, steps)
-    after = ppo_math.following_values(value, last, steps.final, steps.terminated, steps.truncated, jnp)
-    ended = steps.terminated | steps.truncated
-    advantage, returns = ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, jnp)
+    advantage, returns = advantages(rates, steps, value, last, reward, jnp)
     batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
     batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
-    progress = jnp.minimum(state.updates / jnp.maximum(rates.updates - 1, 1), 1.0)
-    rate = rates.learning_rate * (1 + progress * (rates.final_rate_share - 1))
+    rate = scheduled_rate(rates, state.updates, jnp)
     key = noise_key(state.seed, state.updates, 2)
     network, optimiser, learned, epochs = _learn(program, data, rates, rate, key, state.network, state.optimiser, batch)
-    finished = state.episodes
-    count = jnp.sum(finished.ended)
-    rest = [
-        ppo_math.explained_variance(batch.value, batch.returns, jnp),
-        rate,
-        jnp.mean(jnp.exp(network.log_std)) if network.log_std.size else 0.0,
-        epochs,
-        jnp.mean(steps.reward),
-        count,
-        jnp.sum(finished.ended_earned),
-        jnp.sum(finished.ended_length),
-    ]
-    metrics = jnp.concatenate([learned, jnp.stack([jnp.asarray(x, jnp.float32) for x in rest]), terms])
+    metrics = update_metrics(learned, rate, epochs, network, state.episodes, batch, steps.reward, terms, jnp)
     state = state._replace(
         network=network, optimiser=optimiser, discounted=discounted, moments=moments, updates=state.updates + 1
     )
@@ -152,7 +127,7 @@ def _learn(
 ) -> tuple[Network, Any, Array, Array]:
     """Epochs of minibatches until they are done or the policy has moved too far."""
     count, size = program.minibatches, program.minibatch
-    grad = jax.value_and_grad(partial(_loss, program, data, rates), has_aux=True)
+    grad = jax.value_and_grad(partial(loss_of, program, data, rates, xp=jnp), has_aux=True)
     weights, network_of = ravel_pytree(network)
 
     def minibatch(carry: Any, rows: Array) -> Any:
@@ -186,15 +161,3 @@ def _learn(
 def _rows(batch: Batch, rows: Array) -> Batch:
     """Some transitions of a batch; the rows are known to exist."""
     return jax.tree.map(lambda x: x.at[rows].get(mode="promise_in_bounds"), batch)
-
-
-def _loss(program: Program, data: Any, rates: Rates, network: Network, batch: Batch) -> tuple[Array, list[Array]]:
-    observation = program.environment.observe(batch.seen, data) if program.index_only else batch.seen
-    policy = actor_of(program, rates, network, observation)
-    value = critic_of(program, rates, network, observation)
-    advantage = jnp.where(rates.normalise_advantage, ppo_math.normalise(batch.advantage, jnp), batch.advantage)
-    surrogate = ppo_math.policy_loss(policy.log_prob(batch.raw, jnp), batch.log_prob, advantage, rates.clip, jnp)
-    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, jnp)
-    entropy = jnp.mean(policy.entropy(batch.raw, jnp))
-    loss = surrogate.loss + rates.value * error - rates.entropy * entropy
-    return loss, [surrogate.loss, error, entropy, surrogate.approx_kl, surrogate.clip_fraction]

@@ -4,54 +4,19 @@ All noise is drawn before the scan. What can be computed for all steps at once (
 the end, where it is one wide product instead of many narrow ones.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from flatout.arrays import Array
-from flatout.learners import ppo_math
+from flatout.learners.agent import actor_of, critic_of
 from flatout.learners.environment import Box
-from flatout.learners.jax_agent import actor_of, bounded, critic_of, noise_key, normal
+from flatout.learners.jax_agent import bounded, noise_key, normal
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Program, Rates
+from flatout.learners.trajectory import Lanes, Transition, count, scaled_step
 from flatout.policies.network import Network
-
-
-class Episodes(NamedTuple):
-    """What the running episodes have earned so far, and those that ended in this rollout: (env,) each."""
-
-    earned: Array
-    length: Array
-    ended: Array
-    ended_earned: Array
-    ended_length: Array
-
-
-class Transition(NamedTuple):
-    """One step of the rollout; stacked (step, env, ...)."""
-
-    seen: Any  # observation, or the view it can be made from
-    raw: Array
-    head: Array  # the actor's output
-    reward: Array
-    terminated: Array
-    truncated: Array
-    final: Array  # value of the last observation where truncated
-
-
-class Lanes(NamedTuple):
-    """All that changes during training."""
-
-    network: Network
-    optimiser: Any
-    environment: Any
-    view: Any
-    episodes: Episodes
-    discounted: Array  # (env,) running discounted returns, for the scale of rewards
-    moments: Moments  # of those
-    seed: Array
-    updates: Array  # done; with the seed it fixes all noise to come
 
 
 def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Transition, Array]:
@@ -67,7 +32,7 @@ def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
         environment, view, episodes, sums = carry
         noise, luck = inputs
         observation = env.observe(view, data)
-        policy = actor_of(program, rates, network, observation)
+        policy = actor_of(program, rates, network, observation, jnp)
         raw = policy.sample(noise, jnp)
         environment, step = env.step(environment, bounded(program, policy, raw), luck, data, rates.environment)
         transition = Transition(
@@ -81,7 +46,8 @@ def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
         )
         sums = tuple(total + term for total, term in zip(sums, step.terms, strict=True))
         view = env.view(environment, data, rates.environment)
-        return (environment, view, _count(episodes, step), sums), transition
+        episodes = count(episodes, step.reward, step.terminated | step.truncated, jnp)
+        return (environment, view, episodes, sums), transition
 
     fresh = state.episodes._replace(ended=zeros, ended_earned=zeros, ended_length=zeros)
     carry = (state.environment, state.view, fresh, (zeros,) * len(env.terms))
@@ -96,7 +62,7 @@ def values_of(program: Program, data: Any, rates: Rates, network: Network, seen:
 
     def one(seen: Any) -> Array:
         observation = program.environment.observe(seen, data) if program.index_only else seen
-        return critic_of(program, rates, network, observation)
+        return critic_of(program, rates, network, observation, jnp)
 
     return jnp.reshape(jax.lax.map(one, blocks), (program.n_steps, program.n_envs))
 
@@ -106,32 +72,17 @@ def _final_values(program: Program, data: Any, rates: Rates, network: Network, s
     env = program.environment
 
     def look(arrived: Any) -> Array:
-        return critic_of(program, rates, network, env.observe(env.view(arrived, data, rates.environment), data))
+        return critic_of(program, rates, network, env.observe(env.view(arrived, data, rates.environment), data), jnp)
 
     return jax.lax.cond(jnp.any(step.truncated), look, lambda _: jnp.zeros_like(step.reward), step.arrived)
-
-
-def _count(episodes: Episodes, step: Any) -> Episodes:
-    ended = jnp.asarray(step.terminated | step.truncated, jnp.float32)
-    earned, length = episodes.earned + step.reward, episodes.length + 1
-    return Episodes(
-        earned * (1 - ended),
-        length * (1 - ended),
-        episodes.ended + ended,
-        episodes.ended_earned + ended * earned,
-        episodes.ended_length + ended * length,
-    )
 
 
 def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array, Moments, Array]:
     """Rewards in units of the running deviation of discounted returns, if asked for."""
 
     def body(carry: Any, step: Any) -> Any:
-        discounted, moments = carry
         reward, ended = step
-        discounted = discounted * rates.gamma + reward
-        moments = ppo_math.merge_moments(moments, discounted, jnp)
-        return (jnp.where(ended, 0.0, discounted), moments), ppo_math.scaled_reward(reward, moments, jnp)
+        return scaled_step(rates, carry, reward, ended, jnp)
 
     def scaled(_: None) -> Any:
         ends = steps.terminated | steps.truncated

@@ -19,6 +19,8 @@ METRICS = (
     "learning_rate", "std", "epochs", "reward", "episodes", "episode_return", "episode_length",
 )  # fmt: skip
 UPDATE_METRICS = 7  # the first ones are means over minibatches
+KL_TOLERANCE = 1.5  # learning from a rollout stops when the policy has moved this many times target_kl
+ADAM_EPSILON = 1e-5
 EPISODES = METRICS.index("episodes")  # a total; what follows it are means over those episodes
 
 

@@ -1,0 +1,45 @@
+"""The agent as all engines compute it: networks, the distribution they describe, and the loss of a minibatch."""
+
+from typing import Any
+
+from flatout.arrays import Array, Namespace
+from flatout.learners import ppo_math
+from flatout.learners.environment import Box
+from flatout.learners.rates import Program, Rates
+from flatout.learners.trajectory import Batch
+from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian
+from flatout.policies.network import Network, actor, critic
+
+
+def distribution_of(program: Program, network: Network, head: Array) -> Distribution:
+    """The distribution that the actor's output describes."""
+    if not isinstance(program.environment.actions, Box):
+        return Categorical(head)
+    kind = Gaussian if program.distribution == "gaussian" else SquashedGaussian
+    return kind(head, network.log_std)
+
+
+def actor_of(program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace) -> Distribution:
+    """What the policy would do."""
+    gates = rates.gates if program.gated else None
+    return distribution_of(program, network, actor(network, observation, program.activation, xp, gates))
+
+
+def critic_of(program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace) -> Array:
+    """What the critic expects."""
+    return critic(network, observation, program.activation, xp, rates.gates if program.gated else None)
+
+
+def loss_of(
+    program: Program, data: Any, rates: Rates, network: Network, batch: Batch, xp: Namespace
+) -> tuple[Array, list[Array]]:
+    """PPO's loss of some transitions, and the first figures of `rates.METRICS`."""
+    observation = program.environment.observe(batch.seen, data) if program.index_only else batch.seen
+    policy = actor_of(program, rates, network, observation, xp)
+    value = critic_of(program, rates, network, observation, xp)
+    advantage = xp.where(rates.normalise_advantage, ppo_math.normalise(batch.advantage, xp), batch.advantage)
+    surrogate = ppo_math.policy_loss(policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp)
+    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, xp)
+    entropy = xp.mean(policy.entropy(batch.raw, xp))
+    loss = surrogate.loss + rates.value * error - rates.entropy * entropy
+    return loss, [surrogate.loss, error, entropy, surrogate.approx_kl, surrogate.clip_fraction]

@@ -1,0 +1,118 @@
+"""What a learner carries from update to update, what a rollout leaves behind, and what is made of it to learn from."""
+
+from typing import Any, NamedTuple
+
+from flatout.arrays import Array, Namespace
+from flatout.learners import ppo_math
+from flatout.learners.ppo_math import Moments
+from flatout.learners.rates import Rates
+from flatout.policies.network import Network
+
+
+class Episodes(NamedTuple):
+    """What the running episodes have earned so far, and those that ended in this rollout: (env,) each."""
+
+    earned: Array
+    length: Array
+    ended: Array
+    ended_earned: Array
+    ended_length: Array
+
+
+class Transition(NamedTuple):
+    """One step of the rollout; stacked (step, env, ...)."""
+
+    seen: Any  # observation, or the view it can be made from
+    raw: Array
+    head: Array  # the actor's output
+    reward: Array
+    terminated: Array
+    truncated: Array
+    final: Array  # value of the last observation where truncated
+
+
+class Batch(NamedTuple):
+    """What the loss needs of each transition: (transition, ...)."""
+
+    seen: Any
+    raw: Array
+    log_prob: Array
+    value: Array
+    advantage: Array
+    returns: Array
+
+
+class Lanes(NamedTuple):
+    """All that changes during training."""
+
+    network: Network
+    optimiser: Any
+    environment: Any
+    view: Any
+    episodes: Episodes
+    discounted: Array  # (env,) running discounted returns, for the scale of rewards
+    moments: Moments  # of those
+    seed: Array
+    updates: Array  # done; with the seed it fixes all noise to come
+
+
+def count(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Episodes:
+    """The episodes after one more step."""
+    ended = xp.astype(ended, reward.dtype)
+    earned, length = episodes.earned + reward, episodes.length + 1
+    return Episodes(
+        earned * (1 - ended),
+        length * (1 - ended),
+        episodes.ended + ended,
+        episodes.ended_earned + ended * earned,
+        episodes.ended_length + ended * length,
+    )
+
+
+def scaled_step(rates: Rates, carry: Any, reward: Array, ended: Array, xp: Namespace) -> tuple[Any, Array]:
+    """One step's rewards in units of the running deviation of discounted returns."""
+    discounted, moments = carry
+    discounted = discounted * rates.gamma + reward
+    moments = ppo_math.merge_moments(moments, discounted, xp)
+    going = xp.where(ended, xp.zeros_like(discounted), discounted)
+    return (going, moments), ppo_math.scaled_reward(reward, moments, xp)
+
+
+def advantages(rates: Rates, steps: Transition, value: Array, last: Array, reward: Array, xp: Namespace) -> Any:
+    """Advantages and returns of a rollout: (step, env) each; `last` is the value of what comes after it."""
+    after = ppo_math.following_values(value, last, steps.final, steps.terminated, steps.truncated, xp)
+    ended = steps.terminated | steps.truncated
+    return ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, xp)
+
+
+def scheduled_rate(rates: Rates, updates: Array, xp: Namespace) -> Array:
+    """The learning rate of an update."""
+    length = xp.astype(xp.clip(rates.updates - 1, 1, None), rates.learning_rate.dtype)
+    progress = xp.clip(xp.astype(updates, length.dtype) / length, None, 1.0)
+    return rates.learning_rate * (1 + progress * (rates.final_rate_share - 1))
+
+
+def update_metrics(
+    learned: Array,
+    rate: Array,
+    epochs: Array,
+    network: Network,
+    episodes: Episodes,
+    batch: Batch,
+    reward: Array,
+    terms: Array,
+    xp: Namespace,
+) -> Array:
+    """The columns of `rates.METRICS` and the reward's terms, from what an update learned and what it rolled out."""
+    deviation = xp.mean(xp.exp(network.log_std)) if network.log_std.shape[0] else xp.zeros_like(rate)
+    rest = [
+        ppo_math.explained_variance(batch.value, batch.returns, xp),
+        rate,
+        deviation,
+        xp.astype(epochs, learned.dtype),
+        xp.mean(reward),
+        xp.sum(episodes.ended),
+        xp.sum(episodes.ended_earned),
+        xp.sum(episodes.ended_length),
+    ]
+    return xp.concat([learned, xp.stack(rest), terms])
