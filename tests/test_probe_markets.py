@@ -31,7 +31,7 @@ from flatout.evaluation.optimum import ChainPolicy, Optimum, optimum, optimum_on
 from flatout.features.recipe import fit
 from flatout.learners import jax_evaluate, jax_population
 from flatout.learners.jax_agent import noise_key
-from flatout.learners.jax_market_environment import MarketEnvironment
+from flatout.learners.jax_market_environment import JaxMarketEnvironment
 from flatout.learners.rates import Program, metric_names, program_of, rates_of
 from flatout.learners.training import stacked
 from flatout.market import episode
@@ -112,7 +112,7 @@ def held_out(market: Market) -> Market:
 
 def starts_of(market: Market) -> Starts:
     """(account,): the bars at which the judging accounts start."""
-    environment = MarketEnvironment(market.shape)
+    environment = JaxMarketEnvironment(market.shape)
     noise = environment.draw(noise_key(jnp.asarray(JUDGE_SEED), 0, 0), 1, JUDGES)[0]
     tape, rules = held_out(market).arrays()
     return np.asarray(environment.reset(noise, tape, rules).t)
@@ -147,7 +147,7 @@ def judge(program: Program) -> Callable[..., Any]:
 def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
     """Three seeds as three lanes of one program; `changes` are rates of all of them."""
     train = settings_of(probe).train
-    program = program_of(train, MarketEnvironment(market.shape), N_ENVS)
+    program = program_of(train, JaxMarketEnvironment(market.shape), N_ENVS)
     warm = int(market.rules.segments.first[0])
     tape, teaching = market.between(warm, CUT, BARS).arrays()
     data, judging = jax.tree.map(jnp.asarray, tape), held_out(market).arrays()[1]

@@ -26,6 +26,7 @@ Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Activation = Literal["tanh", "relu", "silu"]
 DistributionName = Literal["gaussian", "squashed_gaussian"]
+EngineName = Literal["auto", "jax", "torch"]
 
 
 class FeeTier(Model):
@@ -118,6 +119,9 @@ class FeatureSettings(Model):
 class TrainSettings(Model):
     """How PPO learns. Marked [shape]: another value is another program; all others are data in one."""
 
+    engine: EngineName = Field(
+        "auto", description="library that computes [shape]; auto = jax, but torch where only PyTorch can use the GPU"
+    )
     n_envs: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="accounts trading at once [shape]; not given = chosen from memory"
     )

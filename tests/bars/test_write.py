@@ -79,9 +79,16 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(BarsError, match=r"bars\.parquet: it cannot be written: disk full\. Choose another place"):
         write_bars(panel.rows(0, 10), path)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_what_was_assumed_stands_in_the_manifest(tmp_path: Path) -> None:
+    panel = sample(tmp_path)
+    manifests = [write_bars(panel, tmp_path / f"{len(given)}.parquet", given) for given in ((), ("no gaps", "no fees"))]
+    said = [json.loads(manifest.read_text()).get("assumed") for manifest in manifests]
+    assert said == [None, ["no gaps", "no fees"]]
 
 
 def test_refusals(tmp_path: Path) -> None:

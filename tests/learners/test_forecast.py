@@ -12,7 +12,7 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.learners import forecast as module
 from flatout.learners import jax_population
 from flatout.learners.forecast import LEAST_ENVS, USUAL_ENVS, choose, forecast, free_bytes
-from flatout.learners.jax_market_environment import MarketEnvironment
+from flatout.learners.jax_market_environment import JaxMarketEnvironment
 from flatout.learners.market_training import make_agent, make_training
 from flatout.learners.plan import make_plan
 from flatout.learners.rates import Program, program_of, rates_of
@@ -32,7 +32,7 @@ def market() -> Market:
 
 
 def program_for(market: Market, n_envs: int = 64, index_only: bool = False, **settings: Any) -> Program:
-    return program_of(TrainSettings(**settings), MarketEnvironment(market.shape), n_envs, index_only=index_only)
+    return program_of(TrainSettings(**settings), JaxMarketEnvironment(market.shape), n_envs, index_only=index_only)
 
 
 def working_memory(market: Market, program: Program, lanes: int = 2) -> int:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from small_learners import LANES, Population, Trained, difference, lane, population, runner, train
 
-from flatout.learners.jax_market_environment import MarketEnvironment
+from flatout.learners.jax_market_environment import JaxMarketEnvironment
 from flatout.market import jax_market
 from flatout.market.market import Market, build_market
 from flatout.market.rewards import RewardTerms
@@ -30,7 +30,7 @@ def market(seed: int = 0, **changes: dict[str, float]) -> Market:
 def lanes_in(*markets: Market, index_only: bool = False) -> Population:
     """A lane under the rules of each, all on the first one's tape."""
     rules = [jax.tree.map(np.asarray, jax_market.upload(one)[1]) for one in markets]
-    environment, tape = MarketEnvironment(markets[0].shape), jax_market.upload(markets[0])[0]
+    environment, tape = JaxMarketEnvironment(markets[0].shape), jax_market.upload(markets[0])[0]
     return population(LANES, rules, environment=environment, data=tape, index_only=index_only)
 
 

@@ -30,7 +30,7 @@ from flatout.learners import workers
 from flatout.learners.jobs import Failure
 from flatout.learners.journal import Row
 from flatout.learners.training import alone, make_jobs
-from flatout.learners.workers import ONE_THREAD, Slot, Worker, cause, cpu_slots, shares, slots_for
+from flatout.learners.workers import ONE_THREAD, Slot, Worker, cause, cpu_slots, shares
 from worker_processes import children, kill_workers, lives
 
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
@@ -89,7 +89,6 @@ def test_shares_are_even_and_hold_every_lane_once(lanes: int, slots: int) -> Non
 @pytest.fixture
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "available_cores", lambda: [2, 3, 5, 7])
-    monkeypatch.setattr(workers, "count_accelerators", lambda: 0)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
 
 
@@ -108,8 +107,7 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("four_cores")
 def test_cores_are_shared_out(lanes: int, asked: int | None, cores: list[tuple[int, ...]]) -> None:
-    slots = slots_for(lanes, asked)
-    assert slots == cpu_slots(lanes, asked)
+    slots = cpu_slots(lanes, asked)
     assert [slot.cores for slot in slots] == cores
     for slot in slots:
         assert slot.environment["JAX_PLATFORMS"] == "cpu"
@@ -120,24 +118,6 @@ def test_cores_are_shared_out(lanes: int, asked: int | None, cores: list[tuple[i
 def test_a_users_own_flags_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp/x")
     assert cpu_slots(2)[0].environment["XLA_FLAGS"] == f"--xla_dump_to=/tmp/x {ONE_THREAD}"
-
-
-@pytest.mark.parametrize(
-    ("lanes", "asked", "names"),
-    [
-        (1, None, ["gpu 0"]),
-        (8, None, ["gpu 0", "gpu 1"]),
-        (8, 3, ["gpu 0", "gpu 1", "gpu 0"]),
-        (2, 5, ["gpu 0", "gpu 1"]),
-    ],
-)
-def test_accelerators_come_first(
-    monkeypatch: pytest.MonkeyPatch, lanes: int, asked: int | None, names: list[str]
-) -> None:
-    monkeypatch.setattr(workers, "count_accelerators", lambda: 2)
-    slots = slots_for(lanes, asked)
-    assert [slot.name for slot in slots] == names
-    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots] == [name[-1] for name in names]
 
 
 def test_the_cause_of_a_death_is_told() -> None:

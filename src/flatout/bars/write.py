@@ -8,6 +8,7 @@ panels come from.
 
 import hashlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,25 @@ from flatout.bars.refusal import refusal
 from flatout.run_directory import write_bytes, write_json
 
 
-def write_bars(panel: Panel, path: str | Path) -> Path:
-    """Write `path` (.parquet) and its manifest; returns the manifest's path."""
+def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> Path:
+    """Write `path` (.parquet) and its manifest; returns the manifest's path, in which `assumed` stands if given."""
     path = Path(path)
     if path.suffix.lower() != ".parquet":
         raise refusal(path, "bars are written as .parquet only", "Choose a name that ends in .parquet.")
     table = to_table(panel)
     if table.is_empty():
         raise refusal(path, "the panel has no bars to write", "Check what was read.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd")
     content = buffer.getvalue()
-    write_bytes(path, content)
     manifest = path.with_name(f"{path.stem}.manifest.json")
-    write_json(manifest, describe(panel, path, content, table.height))
+    facts = describe(panel, path, content, table.height) | ({"assumed": list(assumed)} if assumed else {})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)
+        write_json(manifest, facts)
+    except OSError as error:
+        raise refusal(path, f"it cannot be written: {error.strerror or error}", "Choose another place.") from error
     return manifest
 
 

@@ -61,6 +61,18 @@ def train_speed(
         show_training(result)
 
 
+@app.command("torch")
+def torch_speed(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Steps per second of the PyTorch engine, one agent, learning included, beside Stable-Baselines3."""
+    from flatout.evaluation.torch_speed import measure_torch
+
+    with Console(stderr=True).status("measuring") as status:
+        show_pairs(measure_torch(rounds, status.update), as_json)
+
+
 @app.command("study")
 def study_speed(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="Length of each slice.")] = 60.0,
@@ -72,6 +84,11 @@ def study_speed(
     console = Console(stderr=True)
     with console.status("measuring") as status:
         result = measure_study(seconds, status.update)
+    show_pairs(result, as_json)
+
+
+def show_pairs(result: dict[str, Any], as_json: bool) -> None:
+    """Names and figures."""
     if as_json:
         print_json(result)
         return

@@ -11,7 +11,7 @@ from flatout.cli.doctor import memory
 from flatout.cli.options import Json, Out, Seed, print_json
 from flatout.cli.search import Watch
 from flatout.cli.verdict_box import show_verdict
-from flatout.learners.workers import slots_for
+from flatout.learners.devices import settle
 from flatout.settings import Resolved, Settings
 
 TABLES = {
@@ -28,7 +28,8 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     from flatout.search.run import Request, prepare, run_studies
 
     settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})
-    slots, panel = slots_for(MANY), built_in_market(seed=seed)
+    chosen, panel = settle("auto", None, MANY), built_in_market(seed=seed)
+    slots = chosen.slots
     quiet = Console(quiet=True) if as_json else Console()
     quiet.print(f"[bold]flatout[/] on {', '.join(slot.name for slot in slots)}, {memory()}", highlight=False)
     quiet.print(
@@ -40,7 +41,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
         findings.append(finding._asdict())
         show({**findings[-1], "details": ()}, quiet)
     name = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
-    made = prepare(Request(name), Resolved(settings=settings, origin={}), panel, len(slots), out)
+    made = prepare(Request(name), Resolved(settings=settings, origin={}), panel, len(slots), out, chosen)
     quiet.print(
         f"search: {settings.search.trials} trials x {made.layout.splits} splits, {len(made.market.folds.paths)} paths, "
         f"gaps of {made.market.folds.purge} and {made.market.folds.embargo} bars around every test block",

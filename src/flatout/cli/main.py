@@ -15,6 +15,8 @@ from flatout.cli import (
     data,
     demo,
     doctor,
+    export,
+    import_arrays,
     init,
     report,
     search,
@@ -60,6 +62,8 @@ main.command("init")(init.init_command)
 main.command("status")(status.status_command)
 main.command("stop")(stop.stop_command)
 main.command("report")(report.report_command)
+main.command("export")(export.export_command)
+main.command("import-arrays", cls=import_arrays.ImportCommand)(import_arrays.import_arrays_command)
 main.command("audit")(audit.audit_command)
 main.add_typer(trials.app, name="trials")
 main.add_typer(data.app, name="data")

@@ -14,6 +14,12 @@ Config = Annotated[Path | None, typer.Option("--config", "-c", help="Settings fi
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's own folder is made.")]
+Engine = Annotated[
+    str | None, typer.Option("--engine", help="jax, torch or auto; instead of train.engine.", metavar="ENGINE")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda, cuda:1, rocm, mps or auto; else the best there is.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from flatout.cli.options import Json, Out, Set, SpaceSeparated, print_json
+from flatout.cli.options import Device, Engine, Json, Out, Set, SpaceSeparated, print_json
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import SettingsError
-from flatout.learners.workers import slots_for
+from flatout.learners.devices import settle
 from flatout.settings import Resolved, load_settings
 
 NOT_PROMOTABLE = 3  # exit code with --gate
@@ -43,6 +44,8 @@ def search_command(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; else one per GPU or CPU core.")
     ] = None,
+    engine: Engine = None,
+    device: Device = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Forecast memory and time, and stop.")] = False,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with code 3 unless every winner is promotable.")] = False,
     overrides: Set = None,
@@ -50,29 +53,41 @@ def search_command(
     as_json: Json = False,
 ) -> None:
     """Search settings with cross-validation, and judge the winner. The same command goes on after any interruption."""
-    from flatout.search.run import Prepared, Request, prepare, read_panel, run_studies  # loads Optuna and JAX
+    from flatout.search.run import (  # loads Optuna and JAX
+        Prepared,
+        Request,
+        agreed_engine,
+        prepare,
+        read_panel,
+        run_studies,
+    )
 
     files: list[Path | None] = [*configs] if configs else [None]
     if name and len(files) > 1:
         raise SettingsError(f"--name names one study, but {len(files)} settings files are given: leave it out")
     given = [*(overrides or ()), *([f"search.trials={trials}"] if trials else [])]
+    given += [f"train.engine={engine}"] if engine else []
     prepared: list[Prepared] = []
-    slots = slots_for(sys.maxsize, workers)
-    for path in files:
-        resolved = load_settings(path, given)
+    settings = [load_settings(path, given) for path in files]
+    names = [name or (path.stem if path else "study") for path in files]
+    chosen = settle(agreed_engine(list(zip(names, settings, strict=True)), out), device, sys.maxsize, workers)
+    slots = chosen.slots
+    console = Console(stderr=True)
+    if chosen.note:
+        console.print(f"[yellow]note:[/] {escape(chosen.note)}", highlight=False, soft_wrap=True)
+    for path, called, resolved in zip(files, names, settings, strict=True):
         request = Request(
-            name=name or (path.stem if path else "study"),
+            name=called,
             bars=where(bars, resolved, path),
             symbols=tuple(symbols) if symbols else resolved.settings.data.symbols,
             bar=bar or resolved.settings.data.bar,
         )
-        prepared.append(prepare(request, resolved, read_panel(request), len(slots), out))
+        prepared.append(prepare(request, resolved, read_panel(request), len(slots), out, chosen))
     if len({one.request.name for one in prepared}) < len(prepared):
         raise SettingsError("two studies have one name: rename a settings file, as its name becomes the study's")
     if plan_only:
         tell_plans(prepared, slots, as_json)
         return
-    console = Console(stderr=True)
     with Watch(console, prepared, quiet=as_json) as watch:
         try:
             reports = run_studies(prepared, slots, out, storage, watch.heard, watch.said)

@@ -1,7 +1,7 @@
 """`flatout train`: one agent or many, trained at once as lanes of one program, judged on bars they never saw."""
 
 import sys
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +12,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from flatout.cli.backtest import assumptions
-from flatout.cli.options import Config, Json, Out, Seed, Set, SpaceSeparated, print_json, progress_bar
+from flatout.cli.options import Config, Device, Engine, Json, Out, Seed, Set, SpaceSeparated, print_json, progress_bar
 from flatout.cli.training_request import Request, build, read_request, save_bundles, start_run
 from flatout.errors import RunError
 from flatout.evaluation.held_out import judge
+from flatout.learners.devices import Choice
 from flatout.learners.journal import Row
 from flatout.learners.market_training import MarketTraining
 from flatout.learners.plan import Plan, make_plan
 from flatout.learners.training import train
-from flatout.learners.workers import Slot
 from flatout.policies.bundle import Bundle
 from flatout.run_directory import write_json
 from flatout.settings import Settings, load_settings
@@ -55,6 +55,8 @@ def train_command(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; else one per GPU or CPU core.")
     ] = None,
+    engine: Engine = None,
+    device: Device = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Forecast memory and time, and stop.")] = False,
     test_run: Annotated[bool, typer.Option("--test-run", help="Two updates only: does everything work?")] = False,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run's folder.")] = None,
@@ -68,22 +70,25 @@ def train_command(
     console = Console(stderr=True)
     if resume:
         request, resolved = read_request(resume)
+        request = replace(request, device=device) if device else request
     else:
         given = [*(overrides or ()), *([f"train.n_envs={n_envs}"] if n_envs else [])]
+        given += [f"train.engine={engine}"] if engine else []
         resolved = load_settings(config, given)
         request = Request(
             bars=str(bars.resolve()) if bars else None, symbols=symbols, portfolio=portfolio, bar=bar,
             timesteps=timesteps, updates=TEST_RUN_UPDATES if test_run else None, seed=seed, seeds=seeds,
-            held_out=held_out, evaluations=evaluations, workers=workers,
+            held_out=held_out, evaluations=evaluations, workers=workers, device=device,
         )  # fmt: skip
-    made, slots, request = build(request, resolved)
+    made, chosen, request = build(request, resolved)
+    slots = chosen.slots
     plan = make_plan(made.training, slots)
     if plan_only:
         tell_plan(plan.measured(slots), as_json)
         return
     run = resume or start_run(out, request, resolved, made)
     if not as_json:
-        tell_start(console, made, slots, plan, run)
+        tell_start(console, made, chosen, plan, run)
     try:
         with Watch(console, made, quiet=as_json) as watch:
             train(made.training, run, slots, watch.heard)
@@ -130,13 +135,15 @@ def tell_plan(plan: Plan, as_json: bool) -> None:
         console.print(line, highlight=False)
 
 
-def tell_start(console: Console, made: MarketTraining, slots: Iterable[Slot], plan: Plan, run: Path) -> None:
-    """What is about to happen."""
+def tell_start(console: Console, made: MarketTraining, chosen: Choice, plan: Plan, run: Path) -> None:
+    """What is about to happen, and where."""
+    if chosen.note:
+        console.print(f"[yellow]note:[/] {escape(chosen.note)}", highlight=False, soft_wrap=True)
     training, program = made.training, made.training.program
     console.print(
         f"[bold]{len(training.lanes)} agent{'s' * (len(training.lanes) > 1)}[/] on "
-        f"{', '.join(slot.name for slot in slots)}: {training.updates} updates of {program.n_envs} accounts x "
-        f"{program.n_steps} bars each, networks {'x'.join(map(str, program.hidden))}; "
+        f"{', '.join(slot.name for slot in chosen.slots)} ({chosen.engine}): {training.updates} updates of "
+        f"{program.n_envs} accounts x {program.n_steps} bars each, networks {'x'.join(map(str, program.hidden))}; "
         f"about {plan.total_bytes / 2**20:,.0f} MiB",
         highlight=False,
     )

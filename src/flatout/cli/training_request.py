@@ -10,9 +10,10 @@ from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.errors import BundleError, RulesError, RunError
+from flatout.learners.devices import Choice, settle
+from flatout.learners.engines import engine_of
 from flatout.learners.market_training import Agent, MarketTraining, make_agent, make_training
 from flatout.learners.training import finished_lanes
-from flatout.learners.workers import Slot, slots_for
 from flatout.policies.bundle import Bundle
 from flatout.run_directory import create_run, runs_folder, versions
 from flatout.settings import Resolved
@@ -35,11 +36,12 @@ class Request:
     held_out: float
     evaluations: int
     workers: int | None
+    device: str | None = None
     index_only: bool | None = None  # trajectories; None = let the memory decide
     fingerprints: dict[str, str] | None = None  # of the bars of each agent
 
 
-def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, list[Slot], Request]:
+def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, Choice, Request]:
     """Bars, lanes and workers; the request with what was chosen, so that it can be repeated."""
     agents = make_agents(request, resolved)
     found = {agent.name: agent.market.panel.fingerprint for agent in agents}
@@ -49,15 +51,19 @@ def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, list[Sl
             "or start a new run"
         )
     lanes = len(agents) * request.seeds
-    slots = slots_for(lanes, request.workers)
+    chosen = settle(resolved.settings.train.engine, request.device, lanes, request.workers)
+    slots = chosen.slots
+    train = resolved.settings.train.model_copy(update={"engine": chosen.engine})
+    settings = resolved.settings.model_copy(update={"train": train})
     seeds = range(request.seed, request.seed + request.seeds)
     made = make_training(
-        agents, resolved.settings, seeds, request.timesteps, len(slots), request.evaluations, request.index_only
-    )
+        agents, settings, seeds, request.timesteps, len(slots), request.evaluations, request.index_only,
+        chosen.free_bytes,
+    )  # fmt: skip
     if request.updates is not None:
         made = made.shortened(request.updates)
     index_only = made.training.program.index_only
-    return made, slots, replace(request, workers=len(slots), index_only=index_only, fingerprints=found)
+    return made, chosen, replace(request, workers=len(slots), index_only=index_only, fingerprints=found)
 
 
 def make_agents(request: Request, resolved: Resolved) -> list[Agent]:
@@ -84,12 +90,16 @@ def panel_of(request: Request, symbols: list[str] | None) -> Panel:
 
 
 def start_run(out: Path, request: Request, resolved: Resolved, made: MarketTraining) -> Path:
-    """A new run folder that knows what was asked. Memory decides `n_envs` once: a resumed run must not choose anew."""
+    """A new run folder that knows what was asked. What memory and devices decided stays so: a resumed run must
+    not choose anew.
+    """
     runs_folder(out)
-    chosen = resolved.settings.train.model_copy(update={"n_envs": made.training.program.n_envs})
-    settled = resolved.model_copy(update={"settings": resolved.settings.model_copy(update={"train": chosen})})
+    program = made.training.program
+    settled = {"n_envs": program.n_envs, "engine": engine_of(program.environment)}
+    chosen = resolved.settings.train.model_copy(update=settled)
+    known = resolved.model_copy(update={"settings": resolved.settings.model_copy(update={"train": chosen})})
     name = "-".join(agent.name for agent in made.agents[:3])
-    return create_run(out, f"train-{name}", settled, {"verb": "train", "request": asdict(request)})
+    return create_run(out, f"train-{name}", known, {"verb": "train", "request": asdict(request)})
 
 
 def read_request(run: Path) -> tuple[Request, Resolved]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from flatout.evaluation.speed import Steps, bench_market
+from flatout.learners.engines import Engine, market_environment
 from flatout.learners.jobs import Newcomers, Order
 from flatout.learners.rates import program_of, rates_of
 from flatout.learners.training import Lane, Training, make_jobs, stacked
@@ -33,14 +34,12 @@ SECONDS = 3.0  # how long a contestant runs in a round
 MATRICES = ((2048, 133, 128), (2048, 256, 256), (1024, 1024, 1024), (2048, 2048, 2048))
 
 
-def bench_training(market: Market, width: int, lanes: int) -> Training:
+def bench_training(market: Market, width: int, lanes: int, engine: Engine = "jax") -> Training:
     """So many agents of one size in the bench's market."""
-    from flatout.learners.jax_market_environment import MarketEnvironment  # loads JAX
-
     settings = TrainSettings(
         n_envs=N_ENVS, n_steps=ROLLOUT // N_ENVS, minibatches=ROLLOUT // MINIBATCH, epochs=EPOCHS, hidden=(width, width)
     )
-    program = program_of(settings, MarketEnvironment(market.shape), N_ENVS)
+    program = program_of(settings, market_environment(market.shape, engine), N_ENVS)
     tape, rules = market.arrays()
     rates = rates_of(settings, 10**6, rules)
     agents = tuple(Lane(f"{width}-{k}", k, rates, rules, settings.hidden, 0.0) for k in range(lanes))

@@ -136,7 +136,7 @@ def _share_below(values: FloatArray, quantiles: FloatArray) -> FloatArray:
 
 # Rational approximations of M. J. Wichura, algorithm AS 241 (PPND16), Applied Statistics 37 (1988): numerator
 # and denominator, lowest power first, for centre, tails and far tails. Relative error about 1e-16.
-_CENTRE = (
+CENTRE = (
     (
         3.387132872796366608, 1.3314166789178437745e2, 1.9715909503065514427e3,
         1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
@@ -148,7 +148,7 @@ _CENTRE = (
         2.8729085735721942674e4, 5.226495278852854561e3,
     ),
 )  # fmt: skip
-_TAIL = (
+TAIL = (
     (
         1.42343711074968357734, 4.6303378461565452959, 5.7694972214606914055,
         3.64784832476320460504, 1.27045825245236838258, 2.4178072517745061177e-1,
@@ -160,7 +160,7 @@ _TAIL = (
         5.475938084995344946e-4, 1.05075007164441684324e-9,
     ),
 )  # fmt: skip
-_FAR_TAIL = (
+FAR_TAIL = (
     (
         6.6579046435011037772, 5.4637849111641143699, 1.7848265399172913358,
         2.9656057182850489123e-1, 2.6532189526576123093e-2, 1.2426609473880784386e-3,
@@ -177,9 +177,9 @@ _FAR_TAIL = (
 def inverse_normal(share: FloatArray) -> FloatArray:
     """The deviate below which the given share (0 < share < 1) of a normal distribution lies; NaN stays."""
     q = share - 0.5
-    centre = q * _rational(0.180625 - q * q, _CENTRE)
+    centre = q * _rational(0.180625 - q * q, CENTRE)
     r = np.sqrt(-np.log(np.minimum(share, 1 - share)))
-    tail = np.where(r <= 5, _rational(r - 1.6, _TAIL), _rational(r - 5, _FAR_TAIL))
+    tail = np.where(r <= 5, _rational(r - 1.6, TAIL), _rational(r - 5, FAR_TAIL))
     return np.where(np.abs(q) <= 0.425, centre, np.copysign(tail, q))
 
 

@@ -60,11 +60,14 @@ def free_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def choose(program: Program, n_envs: int | None, lanes: int, workers: int, data_bytes: int) -> Program:
+def choose(
+    program: Program, n_envs: int | None, lanes: int, workers: int, data_bytes: int, free: int | None = None
+) -> Program:
     """The program with what was not given: as many environments as is usual and fits; views instead of observations
-    when whole trajectories would not fit.
+    when whole trajectories would not fit. `free` is the memory of a GPU that one worker has; else the workers share
+    the machine's.
     """
-    budget = BUDGET * free_bytes() / workers
+    budget = BUDGET * (free_bytes() / workers if free is None else free)
     per_worker = -(-lanes // workers)
 
     def fits(candidate: Program) -> bool:

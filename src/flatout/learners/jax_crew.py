@@ -10,10 +10,10 @@ import numpy as np
 
 from flatout.arrays import map_leaves
 from flatout.learners import jax_population
-from flatout.learners.checkpoint import check_arrays, read_checkpoint, write_checkpoint
+from flatout.learners.crew_state import empty_chunk, save, saved_arrays, untimed
 from flatout.learners.jax_evaluate import evaluator, tracer
 from flatout.learners.jobs import Best, Chunk, Job, Newcomers, Order, Saved
-from flatout.learners.rates import Rates, metric_names
+from flatout.learners.rates import Rates
 from flatout.policies.network import new_network
 
 USUAL_DELAY = 2  # bars; one program serves all delays up to it
@@ -27,7 +27,7 @@ class Compiled(NamedTuple):
     working_bytes: int
 
 
-class Crew:
+class JaxCrew:
     """Lanes that advance together."""
 
     def __init__(self, job: Job, data: Any, compiled: Compiled | None = None) -> None:
@@ -75,7 +75,7 @@ class Crew:
             traces=traces,
         )
         self.state = Saved(lanes, best, untimed(chunk))
-        self.save()
+        save(self.job, array_names(self.state))
         return chunk._replace(networks=jax.tree.map(np.asarray, lanes.network)) if order.networks else chunk
 
     def judge(self, networks: Any, updates: Any, delay: int) -> tuple[Any, Any, Best]:
@@ -121,11 +121,6 @@ class Crew:
         """Orders are carried out when they are made."""
         return jnp.zeros(len(self.job.seeds), jnp.int32)
 
-    def save(self) -> None:
-        """Everything to disk."""
-        arrays = {name: np.asarray(leaf) for name, leaf in array_names(self.state)}
-        write_checkpoint(self.job.checkpoint, arrays, {"lanes": list(self.job.names)})
-
 
 def load_data(job: Job) -> Any:
     """The arrays that all lanes share, on the device."""
@@ -147,38 +142,12 @@ def start(job: Job, data: Any, rates: Rates) -> Saved:
         np.full(count, -np.inf, np.float32), np.zeros(count, np.int32), jax.tree.map(jnp.copy, lanes.network)
     )
     fresh = Saved(lanes, nothing, empty_chunk(job))
-    if not job.checkpoint.exists():
+    arrays = saved_arrays(job, array_names(fresh))
+    if arrays is None:
         return fresh
-    arrays, _ = read_checkpoint(job.checkpoint)
-    names = dict(array_names(fresh))
-    check_arrays(job.checkpoint, arrays, {name: np.shape(leaf) for name, leaf in names.items()})
-    leaves = [jnp.asarray(arrays[name]) for name in names]
+    leaves = [jnp.asarray(arrays[name]) for name, _ in array_names(fresh)]
     loaded: Saved = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     return loaded._replace(last=untimed(jax.tree.map(np.asarray, loaded.last)))
-
-
-def empty_chunk(job: Job) -> Chunk:
-    """What a job reports before its first turn."""
-    program, plan, count = job.program, job.evaluation, len(job.seeds)
-    traced, terms = bool(plan and plan.traced), len(program.environment.terms)
-    return Chunk(
-        updates=np.zeros(count, np.int32),
-        metrics=np.zeros((count, len(metric_names(program))), np.float32),
-        scores=np.zeros((count, 2 + terms if plan and not traced else 0), np.float32),
-        steps=0,
-        busy=0.0,
-        seconds=0.0,
-        peak_bytes=0,
-        job=0,
-        turn=-1,
-        traces=np.zeros((count, terms, plan.n_envs, plan.n_steps) if plan and traced else (count, 0), np.float32),
-    )
-
-
-def untimed(chunk: Chunk) -> Chunk:
-    """A chunk without what differs from run to run: equal trainings leave equal checkpoints."""
-    turn, job = np.asarray(chunk.turn, np.int32), np.asarray(chunk.job, np.int32)
-    return chunk._replace(steps=0, busy=0.0, seconds=0.0, peak_bytes=0, turn=turn, job=job)
 
 
 def array_names(saved: Saved) -> list[tuple[str, Any]]:

@@ -20,7 +20,15 @@ from flatout.learners.agent import critic_of, distribution_of, loss_of
 from flatout.learners.jax_agent import noise_key
 from flatout.learners.jax_rollout import rollout, scale_rewards, values_of
 from flatout.learners.ppo_math import Moments
-from flatout.learners.rates import ADAM_EPSILON, EPISODES, KL_TOLERANCE, UPDATE_METRICS, Program, Rates, metric_names
+from flatout.learners.rates import (
+    ADAM_EPSILON,
+    KL_TOLERANCE,
+    UPDATE_METRICS,
+    Program,
+    Rates,
+    mean_metrics,
+    metric_names,
+)
 from flatout.learners.trajectory import Batch, Episodes, Lanes, advantages, scheduled_rate, update_metrics
 from flatout.policies.network import Network
 
@@ -96,10 +104,7 @@ def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[L
         return state, carry[1] + metrics
 
     state, total = jax.lax.while_loop(going, body, (state, total))
-    means = total / jnp.maximum(state.updates - start, 1)
-    episodes = total[EPISODES]
-    per_episode = total[EPISODES + 1 : EPISODES + 3] / jnp.maximum(episodes, 1)
-    return state, jnp.concatenate([means[:EPISODES], episodes[None], per_episode, means[EPISODES + 3 :]])
+    return state, mean_metrics(total, state.updates - start, jnp)
 
 
 def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:

@@ -14,6 +14,7 @@ from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
 from flatout.errors import RulesError
 from flatout.features.recipe import fit
+from flatout.learners.engines import market_environment
 from flatout.learners.forecast import USUAL_ENVS, choose
 from flatout.learners.rates import program_of, rates_of
 from flatout.learners.training import Lane, Training
@@ -73,18 +74,19 @@ def make_training(
     workers: int = 1,
     evaluations: int = 20,
     index_only: bool | None = None,
+    free: int | None = None,
 ) -> MarketTraining:
-    """One lane per agent and seed; `timesteps` for each. What is left open is chosen by the memory."""
-    from flatout.learners.jax_market_environment import MarketEnvironment  # loads JAX, which `flatout --help` need not
-
+    """One lane per agent and seed; `timesteps` for each. What is left open is chosen by the memory that is free."""
     shapes = {agent.market.shape for agent in agents}
     if len(shapes) > 1:
         raise RulesError("agents of different shapes (assets, features, actions) cannot share one program")
     arrays = [agent.market.arrays() for agent in agents]
     tape, offsets = join_tapes([tape for tape, _ in arrays])
-    program = program_of(settings.train, MarketEnvironment(shapes.pop()), settings.train.n_envs or USUAL_ENVS)
+    program = program_of(
+        settings.train, market_environment(shapes.pop(), settings.train.engine), settings.train.n_envs or USUAL_ENVS
+    )
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes)
+    program = choose(program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes, free)
     if index_only is not None:
         program = program._replace(index_only=index_only)
     updates = max(1, -(-timesteps // program.rollout))

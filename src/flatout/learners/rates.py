@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flatout.arrays import Array
+from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
 from flatout.learners.environment import Box, Environment
 from flatout.market.rules import OFF
@@ -121,3 +121,12 @@ def rates_of(settings: TrainSettings, updates: int, environment: Any, gates: Arr
 def metric_names(program: Program) -> tuple[str, ...]:
     """Names of the columns of the metrics."""
     return METRICS + tuple(f"terms/{name}" for name in program.environment.terms)
+
+
+def mean_metrics(total: Array, updates: Array, xp: Namespace) -> Array:
+    """A chunk's metrics from their sums over so many updates: means, 0 where none was made; episodes are counted, and
+    their returns and lengths are means over those that ended.
+    """
+    means, episodes = total / xp.clip(updates, 1, None), total[EPISODES]
+    per_episode = total[EPISODES + 1 : EPISODES + 3] / xp.clip(episodes, 1, None)
+    return xp.concat([means[:EPISODES], episodes[None], per_episode, means[EPISODES + 3 :]])

@@ -179,6 +179,6 @@ def checkpoint_path(folder: Path, worker: int) -> Path:
     return folder / "checkpoints" / f"worker-{worker}.safetensors"
 
 
-def lane_of(network: Network, lane: int) -> Network:
-    """One lane's network."""
-    return map_leaves(lambda leaf: np.array(leaf[lane]), network)
+def lane_of(tree: Any, lane: int) -> Any:
+    """One lane of a network, of rates or of a state."""
+    return map_leaves(lambda leaf: np.array(leaf[lane]), tree)

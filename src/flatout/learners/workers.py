@@ -19,6 +19,7 @@ from typing import Any
 from flatout.errors import RunError
 from flatout.learners.jobs import Chunk, Failure, Job, Order, Ready
 
+DEVICE = "FLATOUT_TORCH_DEVICE"  # tells a worker which device PyTorch shall use
 MOST_RESTARTS = 3  # in a row without a finished chunk
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 WIDE = 128  # hidden units from which a network counts as large
@@ -38,28 +39,6 @@ class Slot:
     name: str
     cores: tuple[int, ...] = ()  # pinned to these; () = anywhere
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def slots_for(lanes: int, workers: int | None = None) -> list[Slot]:
-    """Where to run so many lanes: on all accelerators, else on the cores; `workers` may ask for fewer or more."""
-    accelerators = count_accelerators()
-    if not accelerators:
-        return cpu_slots(lanes, workers)
-    count = min(workers or accelerators, lanes)
-    visible = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-    return [
-        Slot(f"gpu {k % accelerators}", (), {**CACHE, **dict.fromkeys(visible, str(k % accelerators))})
-        for k in range(count)
-    ]
-
-
-def count_accelerators() -> int:
-    """How many GPUs JAX can use; asked of another process, so that this one holds none."""
-    if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd")):
-        return 0
-    probe = "import jax; print(sum(d.platform != 'cpu' for d in jax.devices()))"
-    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
-    return int(found.stdout) if found.stdout.strip().isdigit() else 0
 
 
 def cpu_slots(lanes: int, workers: int | None = None) -> list[Slot]:
@@ -102,7 +81,7 @@ class Worker:
         ours, theirs = socketpair()
         with self.log.open("ab") as log, theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flatout.learners.jax_worker", str(theirs.fileno())],
+                [sys.executable, "-m", "flatout.learners.worker", str(theirs.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

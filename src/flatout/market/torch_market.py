@@ -11,6 +11,7 @@ from typing import Any
 import array_api_compat.torch as xp
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from flatout.arrays import map_leaves
 from flatout.market import episode
@@ -19,6 +20,10 @@ from flatout.market.market import Market
 from flatout.market.rules import Rules
 from flatout.market.tape import Tape
 
+READS = frozenset(
+    {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "equal", "unique_dim", "_unique2"}
+)
+UPLOADS = frozenset({"lift_fresh", "lift_fresh_copy"})
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
@@ -98,6 +103,28 @@ class TorchMarket:
             self.state, action, self._noise(), self.tape, self.rules, self.market.shape
         )
         return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe)
+
+
+class HostSyncs(TorchDispatchMode):  # type: ignore[misc]
+    """Notes what reads a tensor's values on the host, and what copies between host and device.
+
+    It sees every operation on any device, so that a CPU can tell whether a GPU would have to wait. A Boolean mask as
+    index counts too: its size must be known. Python numbers in arithmetic travel as arguments.
+    """
+
+    def __init__(self, watched: frozenset[str] = READS | UPLOADS) -> None:
+        super().__init__()
+        self.watched = watched
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = function.overloadpacket.__name__
+        masks = [x for x in args[1] if x is not None and x.dtype == torch.bool] if name == "index" else []
+        moved = name == "_to_copy" and kwargs.get("device") is not None
+        if name in self.watched or moved or masks:
+            self.found.append(str(function))
+        return function(*args, **kwargs)
 
 
 def best_device() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal, RandomWalk
-from flatout.learners.workers import slots_for
+from flatout.learners.devices import settle
 from flatout.search.run import Request, prepare, run_studies
 from flatout.settings import Resolved, Settings
 
@@ -80,9 +80,10 @@ def calibrate(
 
 def one_verdict(kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path) -> dict[str, Any]:
     """The verdict on one market."""
-    slots = slots_for(MANY)
+    chosen = settle("auto", None, MANY)
+    slots = chosen.slots
     resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
-    made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out)
+    made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out, chosen)
     [report] = run_studies([made], slots, out, None, lambda study, decided: None, lambda study, text: None)
     if report is None:
         raise RuntimeError(f"the study of {kind} {seed} did not end")

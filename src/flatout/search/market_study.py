@@ -18,6 +18,7 @@ from flatout.evaluation.held_out import BESIDE
 from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block
 from flatout.folds.splits import SHORTEST, Folds, final_block, make_folds
+from flatout.learners.engines import market_environment
 from flatout.learners.forecast import USUAL_ENVS, choose
 from flatout.learners.market_training import episode_bars
 from flatout.learners.rates import Program, Rates, program_of, rates_of
@@ -120,10 +121,10 @@ class MarketStudy:
         )
 
 
-def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: int) -> MarketStudy:
+def make_study(
+    panel: Panel, settings: Settings, lanes_at_once: int, workers: int, free: int | None = None
+) -> MarketStudy:
     """The study that settings ask for on these bars; `lanes_at_once` decides what fits into memory."""
-    from flatout.learners.jax_market_environment import MarketEnvironment  # loads JAX, which `flatout --help` need not
-
     check_space(settings.search.space, settings)
     check_gates(settings)
     recipe = recipe_of(settings.features)
@@ -136,9 +137,9 @@ def make_study(panel: Panel, settings: Settings, lanes_at_once: int, workers: in
     train = settings.train.model_copy(update={"hidden": widest})
     n_features = tape.features.shape[1] // known.n_assets
     shape = Shape(known.n_assets, n_features, recipe.lookback, settings.market.action, settings.market.fill)
-    program = program_of(train, MarketEnvironment(shape), train.n_envs or USUAL_ENVS, gated=gated)
+    program = program_of(train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated)
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes)
+    program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes, free)
     updates = max(1, -(-settings.search.timesteps // program.rollout))
     return MarketStudy(settings, known, folds, program, tape, stretches, updates)
 

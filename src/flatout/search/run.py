@@ -18,8 +18,10 @@ from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
-from flatout.errors import RunError
+from flatout.errors import RunError, SettingsError
 from flatout.evaluation.report import write_report
+from flatout.learners.devices import Choice
+from flatout.learners.engines import engine_of
 from flatout.learners.training import alone
 from flatout.learners.workers import Slot
 from flatout.run_directory import runs_folder, versions, write_bytes, write_json
@@ -32,7 +34,7 @@ from flatout.search.market_study import MarketStudy, make_study
 from flatout.search.report_facts import as_report
 from flatout.search.storage import close_storage, drop_lease, give_lease_back, open_storage, open_study, take_lease
 from flatout.search.study import Study
-from flatout.settings import Resolved, Settings
+from flatout.settings import EngineName, Resolved, Settings
 
 MAY_CHANGE = ("search.trials",)  # of a study that has begun
 TEMPORARY = ".*.????????"  # what `write_bytes` calls a file that is not whole yet
@@ -72,21 +74,43 @@ def read_panel(request: Request) -> Panel:
     return resample(panel, request.bar) if request.bar else panel
 
 
-def prepare(request: Request, resolved: Resolved, panel: Panel, workers: int, out: Path) -> Prepared:
+def prepare(
+    request: Request, resolved: Resolved, panel: Panel, workers: int, out: Path, chosen: Choice | None = None
+) -> Prepared:
     """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists stays decided."""
     settings = resolved.settings
     search = settings.search
     folder = out / request.name
     begun = read_run(folder)[1] if (folder / "settings.json").exists() else {}  # written last
-    if settings.train.n_envs is None and begun:
-        chosen = settings.train.model_copy(update={"n_envs": begun["n_envs"]})
-        settings = settings.model_copy(update={"train": chosen})
+    train = settings.train
+    if train.n_envs is None and begun:
+        train = train.model_copy(update={"n_envs": begun["n_envs"]})
+    if chosen:
+        train = train.model_copy(update={"engine": chosen.engine})
+    settings = settings.model_copy(update={"train": train})
     at_once = (CREWS + 1) * USUAL_LANES * workers  # a third crew proves knobs and trains finalists
-    market = make_study(panel, settings, at_once, workers)
+    market = make_study(panel, settings, at_once, workers, chosen and chosen.free_bytes)
     if "index_only" in begun:  # another program might round differently
         market = replace(market, program=market.program._replace(index_only=begun["index_only"]))
     layout = make_layout(len(market.folds.splits), search.seeds, workers, search.trials, search.batch)
     return Prepared(request, resolved, panel, market, layout)
+
+
+def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineName:
+    """The engine that several studies ask for; one that was begun stays with its own."""
+    asked: set[EngineName] = set()
+    for name, resolved in studies:
+        folder, engine = out / name, resolved.settings.train.engine
+        if engine == "auto" and (folder / "settings.json").exists():
+            engine = read_run(folder)[1].get("engine", "jax")
+        asked.add(engine)
+    asked.discard("auto")
+    if len(asked) > 1:
+        raise SettingsError(
+            "studies of one command share their workers, but these ask for the engines jax and torch: give --engine, "
+            "or run them one after another"
+        )
+    return asked.pop() if asked else "auto"
 
 
 def run_studies(
@@ -149,7 +173,8 @@ def begin_or_check(folder: Path, prepared: Prepared, url: str | None) -> None:
             {
                 "verb": "search", "request": asdict(prepared.request), "fingerprint": prepared.panel.fingerprint,
                 "n_envs": prepared.market.program.n_envs, "index_only": prepared.market.program.index_only,
-                "storage": storage_mark(url), "versions": versions(),
+                "engine": engine_of(prepared.market.program.environment), "storage": storage_mark(url),
+                "versions": versions(),
             },
         )  # fmt: skip
         write_json(folder / "settings.json", prepared.resolved.model_dump(mode="json"))

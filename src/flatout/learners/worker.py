@@ -1,6 +1,6 @@
 """A worker process: owns one device, holds its jobs' lanes, and advances them chunk by chunk when told.
 
-Started by `workers.py` as `python -m flatout.learners.jax_worker`; it gets its jobs through the connection that it
+Started by `workers.py` as `python -m flatout.learners.worker`; it gets its jobs through the connection that it
 inherited, and answers every `Order` with a `Chunk`. Orders wait in a queue: a driver that sends the next one
 early never lets the device wait. After each chunk all of its state is on disk before the answer is sent. It dies with
 its driver: the end of its standard input means that nobody wants its work any more.
@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
-from flatout.learners.jax_crew import Compiled, Crew, load_data
+from flatout.learners.engines import Crew, crews_of
 from flatout.learners.jobs import Failure, Job, Order, Ready
 
 
@@ -65,13 +66,14 @@ def receive(connection: Connection, orders: "SimpleQueue[Order | None]") -> None
 
 def assemble(jobs: Sequence[Job]) -> list[Crew]:
     """The crews of all jobs; equal data is loaded once, and equal shapes are compiled once."""
-    loaded, programs, crews = {}, dict[object, Compiled](), []
+    crew_of, load_data = crews_of(jobs[0].program.environment)
+    loaded, programs, crews = dict[object, Any](), dict[object, Any](), list[Crew]()
     for job in jobs:
         if job.data not in loaded:
             loaded[job.data] = load_data(job)
         plan = job.evaluation
         shape = (job.program, job.data, len(job.seeds), plan and (plan.n_envs, plan.n_steps, plan.traced))
-        crew = Crew(job, loaded[job.data], programs.get(shape))
+        crew = crew_of(job, loaded[job.data], programs.get(shape))
         programs[shape] = crew.compiled
         crews.append(crew)
     return crews

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flatout.learners import jax_worker
+from flatout.learners import worker
 from flatout.learners.jobs import Chunk, Order, Ready
 
 LARGE = np.zeros(2**20, np.float32)  # 4 MiB, more than any connection holds
@@ -31,9 +31,9 @@ class Crew:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The driver's end of a connection that is served in a thread."""
-    monkeypatch.setattr(jax_worker, "assemble", lambda jobs: [Crew(job) for job in jobs])
+    monkeypatch.setattr(worker, "assemble", lambda jobs: [Crew(job) for job in jobs])
     ours, theirs = Pipe()
-    server = threading.Thread(target=jax_worker.serve, args=(theirs, [0, 1, 2]), daemon=True)
+    server = threading.Thread(target=worker.serve, args=(theirs, [0, 1, 2]), daemon=True)
     server.start()
     assert isinstance(ours.recv(), Ready)
     yield ours
@@ -64,6 +64,6 @@ def test_the_service_ends_with_the_connection(driver: Connection) -> None:
 
 def test_a_worker_of_a_large_driver_is_not_large() -> None:
     ballast = np.ones(2**27)  # a GiB, held by this process while the other one starts
-    code = "from flatout.learners.jax_worker import peak_bytes; print(peak_bytes())"
+    code = "from flatout.learners.worker import peak_bytes; print(peak_bytes())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**24 < int(told.stdout) < ballast.nbytes

@@ -1,0 +1,36 @@
+"""`flatout export`: a saved policy for Stable-Baselines3 or ONNX, or its scaler for scikit-learn."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flatout.cli.options import Json, print_json
+from flatout.interop.export import TARGETS, export
+
+TO_HELP = "; ".join(f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items())
+
+
+def export_command(
+    bundle: Annotated[Path, typer.Argument(help="The folder of a saved policy.")],
+    to: Annotated[str, typer.Option("--to", help=f"{TO_HELP}.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; else here, named after the policy's folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a saved policy, or its scaler, as a file that other programs read."""
+    report = export(bundle, to, out)
+    if as_json:
+        print_json(report)
+    else:
+        typer.echo("\n".join(lines_of(report)))
+
+
+def lines_of(report: dict[str, Any]) -> list[str]:
+    """The report for people."""
+    lines = [f"{report['file']}: {report['meaning']}, {report['bytes']:,} bytes"]
+    for kind in ("inputs", "outputs"):
+        for name, shape in report.get(kind, {}).items():
+            lines.append(f"  {kind[:-1]} {name} ({', '.join(map(str, shape))})")
+    return [*lines, *(f"  {remark}" for remark in report["remarks"])]

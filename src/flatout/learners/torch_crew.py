@@ -1,0 +1,172 @@
+"""A crew on PyTorch: the lanes of one job, one after another on one device; orders, answers and checkpoints are those
+of the JAX crew.
+"""
+
+import os
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from flatout.arrays import map_leaves, to_numpy
+from flatout.learners.checkpoint import rebuilt
+from flatout.learners.crew_state import empty_chunk, save, saved_arrays, untimed
+from flatout.learners.jobs import Best, Chunk, Job, Newcomers, Order, Saved
+from flatout.learners.rates import mean_metrics, metric_names
+from flatout.learners.torch_compile import quick_step
+from flatout.learners.torch_evaluate import evaluate, trace
+from flatout.learners.torch_ppo import TorchLearner
+from flatout.learners.training import lane_of, stacked
+from flatout.learners.trajectory import Lanes
+from flatout.learners.workers import DEVICE, available_cores
+from flatout.policies.network import new_network
+
+
+class Compiled(NamedTuple):
+    """What crews of one shape share."""
+
+    step: Any
+    working_bytes: int = 0  # unknown before it runs
+
+
+class TorchCrew:
+    """Lanes that advance one after another."""
+
+    def __init__(self, job: Job, data: Any, compiled: Compiled | None = None) -> None:
+        self.job, self.data, self.device = job, data, device()
+        self.compiled = compiled or Compiled(quick_step(vector_steps(job), self.device))
+        self.rates = job.rates
+        plan = job.evaluation
+        self.judged = plan.environment if plan else None
+        agents = zip(job.seeds, job.log_std, job.hidden, strict=True)
+        self.lanes = [self.fresh(k, *agent) for k, agent in enumerate(agents)]
+        self.state = self.start()
+        if compiled is None:
+            self.lanes[0].warm_up()
+
+    def fresh(self, lane: int, seed: int, log_std: float, hidden: tuple[int, ...]) -> TorchLearner:
+        """A new agent for a lane."""
+        program = self.job.program
+        network = new_network(program.sizes, seed, log_std, hidden)
+        rates = lane_of(self.rates, lane)
+        return TorchLearner(program, self.data, rates, network, seed, self.device, compiled=self.compiled.step)
+
+    def start(self) -> Saved:
+        """The lanes as the checkpoint has them, or fresh ones."""
+        count, lanes = len(self.lanes), self.snapshot()
+        nothing = Best(np.full(count, -np.inf, np.float32), np.zeros(count, np.int32), lanes.network)
+        fresh = Saved(lanes, nothing, empty_chunk(self.job))
+        arrays = saved_arrays(self.job, array_names(fresh))
+        if arrays is None:
+            return fresh
+        last = Chunk(*(None if part is None else rebuilt(part, arrays, f"last/{name}")
+                       for name, part in fresh.last._asdict().items()))  # fmt: skip
+        loaded = Saved(rebuilt(lanes, arrays, "lanes"), rebuilt(nothing, arrays, "best"), untimed(last))
+        for k, lane in enumerate(self.lanes):
+            lane.load(lane_of(loaded.lanes, k))
+        return loaded
+
+    def snapshot(self) -> Lanes:
+        """The state of all lanes, on the host, with the lane axis first."""
+        return stacked([map_leaves(on_host, lane.state) for lane in self.lanes])
+
+    def advance(self, order: Order) -> Chunk:
+        """Carry out an order; what it led to is on disk when this returns."""
+        began = time.perf_counter()
+        if order.newcomers:
+            self.receive(order.newcomers)
+        done = [lane.updates for lane in self.lanes]
+        metrics = [advanced(lane, until) for lane, until in zip(self.lanes, order.until, strict=True)]
+        busy = time.perf_counter() - began
+        lanes = self.snapshot()
+        scores, traces, best = self.judge(lanes, order.delay)
+        chunk = Chunk(
+            updates=lanes.updates,
+            metrics=np.stack(metrics),
+            scores=scores,
+            steps=int(np.sum(lanes.updates - np.asarray(done))) * self.job.program.rollout,
+            busy=busy,
+            seconds=time.perf_counter() - began,
+            peak_bytes=0,
+            job=order.job,
+            turn=order.turn,
+            traces=traces,
+        )
+        self.state = Saved(lanes, best, untimed(chunk))
+        save(self.job, array_names(self.state))
+        return chunk._replace(networks=lanes.network) if order.networks else chunk
+
+    def judge(self, lanes: Lanes, delay: int) -> tuple[Any, Any, Best]:
+        """Scores, traces and the best networks so far; empty arrays for what was not asked for."""
+        plan, last, program = self.job.evaluation, self.state.last, self.job.program
+        if plan is None:
+            return last.scores, last.traces, self.state.best
+        found = []
+        for k, lane in enumerate(self.lanes):
+            rates = lane.rates._replace(environment=map_leaves(lane.upload, lane_of(self.judged, k)))
+            size = (program, plan.n_envs, plan.n_steps, self.data, rates, lane.network)
+            generator = torch.Generator(lane.device).manual_seed(plan.seed)
+            found.append(to_numpy(trace(*size, delay) if plan.traced else evaluate(*size, generator)))
+        if plan.traced:
+            return last.scores, np.stack(found), self.state.best
+        scores = np.stack(found)
+        now = Best(scores[:, 0], lanes.updates, lanes.network)
+        return scores, last.traces, chosen(scores[:, 0] > self.state.best.score, now, self.state.best)
+
+    def receive(self, newcomers: Newcomers) -> None:
+        """Put new agents into some lanes; the others stay as they are, except for their rates."""
+        self.rates, self.judged = newcomers.rates, newcomers.judged
+        for k, lane in enumerate(self.lanes):
+            lane.set_rates(lane_of(self.rates, k))
+        for taken, seed, log_std, hidden in zip(*newcomers[2:], strict=True):
+            self.lanes[taken] = self.fresh(taken, seed, log_std, hidden)
+
+
+def vector_steps(job: Job) -> int:
+    """Steps of all environments together that the job is going to make."""
+    return int(np.sum(job.rates.updates)) * job.program.n_steps
+
+
+def on_host(leaf: Any) -> Any:
+    """A leaf as JAX would keep it: PyTorch's sums of whole numbers are wider."""
+    array = to_numpy(leaf)
+    return array.astype(np.int32) if array.dtype == np.int64 else array
+
+
+def advanced(lane: TorchLearner, until: int) -> Any:
+    """Bring a lane to so many updates; its metrics over those that it made."""
+    total, before = np.zeros(len(metric_names(lane.program)), np.float32), lane.updates
+    if before < until:
+        total = to_numpy(sum(lane.update() for _ in range(until - before)))
+    return mean_metrics(total, np.asarray(lane.updates - before, np.float32), np)
+
+
+def chosen(lanes: Any, new: Any, old: Any) -> Any:
+    """The new values of some lanes among the old ones of the others."""
+    if not isinstance(new, tuple):
+        return np.where(np.reshape(lanes, (-1,) + (1,) * (np.ndim(new) - 1)), new, old)
+    parts = [chosen(lanes, *pair) for pair in zip(new, old, strict=True)]
+    return type(new)(*parts) if hasattr(new, "_fields") else tuple(parts)
+
+
+def array_names(tree: Any, name: str = "") -> list[tuple[str, Any]]:
+    """(name, leaf) of all arrays of nested tuples, in order: `lanes/network/actor/hidden/0/weight`."""
+    if tree is None:
+        return []
+    if not isinstance(tree, tuple):
+        return [(name, tree)]
+    fields = getattr(tree, "_fields", range(len(tree)))
+    parts = [(f"{name}/{field}" if name else str(field), part) for field, part in zip(fields, tree, strict=True)]
+    return [found for path, part in parts for found in array_names(part, path)]
+
+
+def device() -> str:
+    """This worker's device, as its slot says."""
+    return os.environ.get(DEVICE, "cpu")
+
+
+def load_data(job: Job) -> Any:
+    """The arrays that all lanes share, on the device. A worker that is pinned to some cores uses as many threads."""
+    torch.set_num_threads(len(available_cores()))
+    return map_leaves(lambda path: torch.from_numpy(np.load(path)).to(device()), job.data)

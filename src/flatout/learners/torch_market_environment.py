@@ -1,0 +1,19 @@
+"""The market as an environment of the PyTorch learner."""
+
+from typing import Any, ClassVar
+
+import array_api_compat.torch
+import torch
+from torch import Tensor
+
+from flatout.learners.market_environment import MarketEnvironment
+
+
+class TorchMarketEnvironment(MarketEnvironment):
+    """Accounts in tensors; noise from a generator, on its device."""
+
+    engine: ClassVar[str] = "torch"
+    xp: ClassVar[Any] = array_api_compat.torch
+
+    def draw(self, key: Any, n_steps: int, n_envs: int) -> Tensor:
+        return torch.rand(n_steps, n_envs, generator=key, device=key.device)

@@ -1,0 +1,74 @@
+"""Policies of a random walk for the tests of this folder, and what they see there bar by bar."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flatout.bars.panel import Panel
+from flatout.bars.synthetic import RandomWalk
+from flatout.features import indicators
+from flatout.features.recipe import Recipe, fit
+from flatout.market import episode
+from flatout.market.orders import action_size
+from flatout.policies.bundle import Bundle
+from small_bundles import market_settings, network_of
+
+SYMBOLS = ("AAA", "BBB", "CCC")
+FEATURES = ("return_1", "rsi", "obv", "volume", "willr")  # obv and willr have ties
+LOOKBACK = 3
+SIZE = LOOKBACK * len(SYMBOLS) * len(FEATURES) + 7 + 4 * len(SYMBOLS)
+PANEL = RandomWalk(n_bars=700, symbols=SYMBOLS, seed=3).panel()
+
+
+def policy_of(scaler: str = "quantile", panel: Panel = PANEL, **changes: Any) -> Bundle:
+    """A sharp policy, fitted on the first 500 bars; keywords replace a bundle's fields, or the market's keys."""
+    fields = {name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__}
+    settings = market_settings(**changes)
+    values = {
+        "network": network_of(SIZE, action_size(settings.action, len(SYMBOLS)), hidden=(24, 16)),
+        "activation": "tanh",
+        "distribution": "gaussian",
+        "recipe": fit(Recipe(FEATURES, LOOKBACK, scaler), panel, np.arange(500)),
+    }
+    return Bundle(settings=settings, **(values | fields))
+
+
+def gated(gates: tuple[float, ...], **changes: Any) -> Bundle:
+    """A policy of equally wide layers with these gates."""
+    network = network_of(SIZE, len(SYMBOLS) + 1, hidden=(16,) * len(gates))
+    return policy_of(network=network, gates=np.array(gates), **changes)
+
+
+def random_observations(bundle: Bundle, rows: int, seed: int = 0) -> np.ndarray:
+    """Of the size that scaled features have, some at the observation space's edge."""
+    drawn = np.random.default_rng(seed).normal(0, 2, (rows, bundle.observation_size))
+    drawn[::50] *= 100
+    return np.clip(drawn, -10, 10).astype(np.float32)
+
+
+class Seen(NamedTuple):
+    """What accounts that follow a policy saw and did, one row per bar and account."""
+
+    indicators: np.ndarray  # (row, lookback, asset, feature), unscaled
+    account: np.ndarray  # (row, private feature)
+    observation: np.ndarray
+    action: np.ndarray
+
+
+def follow(bundle: Bundle, panel: Panel = PANEL, bars: int = 200, accounts: int = 4) -> Seen:
+    """Accounts that start at different bars and follow the policy; those that end restart."""
+    market = bundle.market(panel, bundle.settings.model_copy(update={"episode_bars": 60}))
+    tape, rules = market.arrays(np.float32)
+    values = indicators.compute(panel, bundle.recipe.names)
+    rng = np.random.default_rng(0)
+    state = episode.reset(rng.random(accounts, np.float32), market.shape, rules, np)
+    rows = []
+    for _ in range(bars):
+        observation = episode.observe(state, tape, market.shape, rules, np)
+        action = bundle.act(observation)
+        window = np.stack([values[state.t - lag] for lag in range(LOOKBACK)], axis=1)
+        rows.append(Seen(window, episode.private_features(state, rules, np).T, observation, action))
+        state, outcome = episode.step(state, action.T, tape, market.shape, rules, np)
+        ended = outcome.terminated | outcome.truncated
+        state = episode.restart(state, ended, rng.random(accounts, np.float32), rules, np)
+    return Seen(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))

@@ -1,0 +1,156 @@
+"""Lanes on PyTorch behind the same orders, answers and checkpoints as on JAX."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flatout.arrays import map_leaves  # noqa: E402
+from flatout.bars.synthetic import RandomWalk  # noqa: E402
+from flatout.learners import jax_crew, torch_crew  # noqa: E402
+from flatout.learners.checkpoint import read_checkpoint  # noqa: E402
+from flatout.learners.jobs import EvaluationPlan, Job, Newcomers, Order  # noqa: E402
+from flatout.learners.market_training import MarketTraining, make_agent, make_training  # noqa: E402
+from flatout.learners.torch_crew import TorchCrew  # noqa: E402
+from flatout.learners.training import finished_lanes, make_jobs, train  # noqa: E402
+from flatout.learners.workers import cpu_slots  # noqa: E402
+from flatout.market.market import segments  # noqa: E402
+from flatout.settings import Settings  # noqa: E402
+
+PANEL = RandomWalk(n_bars=300, seed=1, symbols=("AAA", "BBB")).panel()
+TRAIN = {"n_envs": 8, "n_steps": 16, "minibatches": 2, "epochs": 2, "hidden": [8, 8], "learning_rate": 3e-3}
+
+
+def made(engine: str = "torch", seeds: int = 2, **train: Any) -> MarketTraining:
+    settings = Settings.model_validate(
+        {"train": {**TRAIN, "engine": engine, **train}, "features": {"indicators": ["return_1", "roc"]}}
+    )
+    agent = make_agent("both", PANEL, settings, 0.2)
+    return make_training([agent], settings, range(seeds), 8 * 16 * 6, evaluations=3)
+
+
+def job_in(folder: Path, training: MarketTraining | None = None, **changes: Any) -> Job:
+    folder.mkdir(exist_ok=True)
+    [job] = make_jobs((training or made()).training, folder, 1)
+    return replace(job, **changes)
+
+
+def crew_in(folder: Path, **changes: Any) -> TorchCrew:
+    job = job_in(folder, **changes)
+    return TorchCrew(job, torch_crew.load_data(job))
+
+
+def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(tmp_path: Path) -> None:
+    ours = crew_in(tmp_path / "torch")
+    ours.advance(Order((1, 1), turn=7))
+    job = job_in(tmp_path / "jax", made("jax"))
+    theirs = jax_crew.JaxCrew(job, jax_crew.load_data(job))
+    theirs.advance(Order((1, 1), turn=7))
+    found, expected = (read_checkpoint(crew.job.checkpoint)[0] for crew in (ours, theirs))
+    assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
+        name: (x.shape, x.dtype) for name, x in expected.items()
+    }
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine: str) -> None:
+    crews = {"torch": (TorchCrew, torch_crew.load_data), "jax": (jax_crew.JaxCrew, jax_crew.load_data)}
+    job = job_in(tmp_path, made(engine))
+    make, load = crews.pop(engine)
+    first = make(job, load(job)).advance(Order((2, 2)))
+    [(other, (make, load))] = crews.items()
+    job = job_in(tmp_path, made(other))
+    crew = make(job, load(job))
+    assert list(crew.state.last.updates) == [2, 2]
+    np.testing.assert_array_equal(crew.state.last.scores, first.scores)
+    chunk = crew.advance(Order((3, 3)))
+    assert list(chunk.updates) == [3, 3]
+    assert np.isfinite(chunk.metrics).all()
+
+
+def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    whole = crew_in(tmp_path / "whole")
+    for until in (2, 4):
+        whole.advance(Order((until, until), turn=until))
+    crew_in(tmp_path / "parts").advance(Order((2, 2), turn=2))
+    again = crew_in(tmp_path / "parts")
+    again.advance(Order((4, 4), turn=4))
+    assert again.job.checkpoint.read_bytes() == whole.job.checkpoint.read_bytes()
+
+
+def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
+    """Nor does it matter in which order or how far the others go."""
+    both, alone = crew_in(tmp_path / "both"), crew_in(tmp_path / "alone", training=made(seeds=1))
+    both.advance(Order((3, 1)))
+    alone.advance(Order((3,)))
+    for name, leaf in torch_crew.array_names(alone.state.lanes):
+        np.testing.assert_array_equal(dict(torch_crew.array_names(both.state.lanes))[name][:1], leaf)
+    assert list(both.state.last.updates) == [3, 1]
+
+
+def test_newcomers_take_over_their_lanes_only(tmp_path: Path) -> None:
+    crew, other = crew_in(tmp_path / "a"), crew_in(tmp_path / "b", seeds=[0, 9])
+    crew.advance(Order((2, 2)))
+    rates, judged = crew.job.rates, crew.job.evaluation.environment  # type: ignore[union-attr]
+    newcomer = Newcomers(rates, judged, (1,), (9,), (crew.job.log_std[1],), (crew.job.hidden[1],))
+    crew.advance(Order((2, 1), newcomers=newcomer))
+    other.advance(Order((2, 1)))
+    for (name, ours), (_, theirs) in zip(
+        torch_crew.array_names(crew.state.lanes), torch_crew.array_names(other.state.lanes), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+
+
+def traced_job(folder: Path, engine: str) -> Job:
+    """Two stretches of bars that judge, on every bar."""
+    job = job_in(folder, made(engine))
+    rules = job.evaluation.environment  # type: ignore[union-attr]
+    bounds = segments([(60, 90), (120, 140)], None, PANEL.n_bars)
+    bounds = map_leaves(lambda x: np.stack([np.asarray(x)] * 2), bounds)
+    return replace(job, evaluation=EvaluationPlan(rules._replace(segments=bounds), 2, 29, traced=True))
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_traces_equal_those_of_jax(tmp_path: Path, delay: int) -> None:
+    job = traced_job(tmp_path / "torch", "torch")
+    crew = TorchCrew(job, torch_crew.load_data(job))
+    found = crew.advance(Order((2, 2), delay=delay)).traces
+    job = traced_job(tmp_path / "jax", "jax")
+    other = jax_crew.JaxCrew(job, jax_crew.load_data(job))
+    networks = map_leaves(jnp.asarray, crew.state.lanes.network)
+    _, expected, _ = other.judge(networks, np.asarray([2, 2]), delay)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    assert (found[:, :, 1, 20:] == 0).all()  # after its end
+    assert np.abs(found[:, 0, :, :19]).max() > 0
+
+
+def test_the_best_network_is_kept(tmp_path: Path) -> None:
+    crew = crew_in(tmp_path)
+    best = np.full(2, -np.inf)
+    for until in range(1, 6):
+        chunk = crew.advance(Order((until, until)))
+        won = chunk.scores[:, 0] > best
+        best = np.maximum(best, chunk.scores[:, 0])
+        np.testing.assert_array_equal(crew.state.best.score, best.astype(np.float32))
+        for new, kept in zip(
+            jax.tree.leaves(crew.state.lanes.network), jax.tree.leaves(crew.state.best.network), strict=True
+        ):
+            np.testing.assert_array_equal(kept[won], new[won])
+
+
+def test_workers_train_on_pytorch(tmp_path: Path) -> None:
+    """In processes of their own, which never load JAX."""
+    training = made().training
+    rows: list[Any] = []
+    results = train(training, tmp_path, cpu_slots(2, 2), rows.extend)
+    assert [result.updates for result in results] == [6, 6]
+    assert {row.lane for row in rows} == {"both-seed0", "both-seed1"}
+    again = finished_lanes(training, tmp_path, 2)
+    assert [result.best_score for result in again] == [result.best_score for result in results]
