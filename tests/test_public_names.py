@@ -31,7 +31,7 @@ def test_there_are_about_a_dozen() -> None:
 def test_the_list_is_this() -> None:
     """A name that goes or comes is a decision: it is made here too."""
     assert set(flatout.__all__) == {
-        "FittedRecipe", "FlatoutError", "Market", "MarketEnv", "MarketVectorEnv", "Panel", "Recipe", "Settings",
+        "FittedRecipe", "FlatoutError", "Market", "MarketEnv", "MarketVectorEnv", "PPO", "Panel", "Recipe", "Settings",
         "TorchMarket", "backtest", "build_market", "load_settings", "read_bars",
     }  # fmt: skip
 
@@ -59,6 +59,12 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     found = loaded_by(f"import {module}")
     assert module in found
     assert found.isdisjoint(HEAVY)
+
+
+def test_ppo_loads_its_engines_when_it_is_given_an_environment() -> None:
+    found = loaded_by("from flatout import PPO")
+    assert "flatout.interop.ppo" in found
+    assert found.isdisjoint({*HEAVY, "stable_baselines3"})
 
 
 def test_a_name_is_loaded_when_it_is_first_used() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flatout.errors import FlatoutError
     from flatout.evaluation.backtest import backtest
     from flatout.features.recipe import FittedRecipe, Recipe
+    from flatout.interop.ppo import PPO
     from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
     from flatout.market.market import Market, build_market
     from flatout.market.torch_market import TorchMarket
@@ -27,6 +28,7 @@ HOMES = {
     "Market": "flatout.market.market",
     "MarketEnv": "flatout.market.gymnasium_env",
     "MarketVectorEnv": "flatout.market.gymnasium_env",
+    "PPO": "flatout.interop.ppo",
     "Panel": "flatout.bars.panel",
     "Recipe": "flatout.features.recipe",
     "Settings": "flatout.settings",
@@ -37,12 +39,13 @@ HOMES = {
     "read_bars": "flatout.bars.read",
 }
 
-__all__ = [
+__all__ = [  # noqa: RUF022 (plain order, as `dir` has it)
     "FittedRecipe",
     "FlatoutError",
     "Market",
     "MarketEnv",
     "MarketVectorEnv",
+    "PPO",
     "Panel",
     "Recipe",
     "Settings",

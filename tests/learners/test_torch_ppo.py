@@ -13,7 +13,7 @@ from flatout.learners import torch_compile  # noqa: E402
 from flatout.learners.rates import metric_names, program_of, rates_of  # noqa: E402
 from flatout.learners.torch_compile import Fused, quick_step  # noqa: E402
 from flatout.learners.torch_market_environment import TorchMarketEnvironment  # noqa: E402
-from flatout.learners.torch_ppo import TorchLearner, few_threads, one_step  # noqa: E402
+from flatout.learners.torch_ppo import TorchLearner, one_step  # noqa: E402
 from flatout.market.torch_market import HostSyncs  # noqa: E402
 from flatout.policies.network import new_network  # noqa: E402
 from flatout.settings import TrainSettings  # noqa: E402
@@ -148,10 +148,11 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
     usual = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        with few_threads(torch.device("cpu"), 64):
+        one = learner()
+        with one.threads(small=True):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
-        with few_threads(torch.device("cpu"), 100_000):
+        with one.threads(small=False):
             assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(usual)

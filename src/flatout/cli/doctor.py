@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import platform
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -10,11 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from flatout.cli.options import Json, print_json
+from flatout.learners.devices import Gpu, ask, hardware, settle
+from flatout.learners.engines import Engine
+from flatout.learners.forecast import free_bytes
 from flatout.run_directory import versions
 
 EXTRAS = {
-    "torch": ("torch", "TorchMarket"),
-    "stable_baselines3": ("sb3", "checking environments against Stable-Baselines3"),
+    "torch": ("torch", "the PyTorch engine, TorchMarket, flatout.PPO on Gymnasium environments"),
+    "stable_baselines3": ("sb3", "export to Stable-Baselines3, and the benches beside it"),
+    "onnx": ("export", "export to ONNX"),
+    "sklearn": ("export", "export of scalers to scikit-learn"),
 }
 
 
@@ -43,11 +49,21 @@ def look() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": memory(),
-        "jax devices": jax_devices(),
-        "torch devices": torch_devices(),
+        "free memory": f"{free_bytes() / 2**30:.1f} GiB",
+        "gpu drivers": hardware() or ["none"],
+        "jax devices": seen_by("jax"),
+        "torch devices": seen_by("torch"),
+        "chosen": chosen(),
         **known,
         "missing": missing(),
     }
+
+
+def chosen() -> str:
+    """Where `flatout train` would compute if nothing is asked for."""
+    choice = settle("auto", None, sys.maxsize)
+    places = ", ".join(slot.name for slot in choice.slots)
+    return f"{choice.engine} on {places}" + (f"; {choice.note}" if choice.note else "")
 
 
 def memory() -> str:
@@ -58,20 +74,18 @@ def memory() -> str:
     return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
 
 
-def jax_devices() -> list[str]:
-    """What JAX would compute on."""
-    from flatout.market.jax_market import devices
+def seen_by(engine: Engine) -> list[str]:
+    """What a library would compute on, and why not on a GPU that is there."""
+    found = ask(engine)
+    gpus = [f"{gpu.kind}:{k} {gpu.name}{room(gpu)} ({gpu.build})" for k, gpu in enumerate(found.gpus)]
+    return ["cpu", *gpus, *([f"trouble: {found.trouble}"] if found.trouble else [])]
 
-    return devices()
 
-
-def torch_devices() -> list[str]:
-    """What PyTorch would compute on."""
-    if importlib.util.find_spec("torch") is None:
-        return ["PyTorch is not installed"]
-    from flatout.market.torch_market import devices
-
-    return devices()
+def room(gpu: Gpu) -> str:
+    """A GPU's memory, where it tells it."""
+    if gpu.total_bytes is None or gpu.free_bytes is None:
+        return ""
+    return f", {gpu.free_bytes / 2**30:.1f} of {gpu.total_bytes / 2**30:.1f} GiB free"
 
 
 def missing() -> list[str]:

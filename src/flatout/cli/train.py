@@ -82,7 +82,7 @@ def train_command(
         )  # fmt: skip
     made, chosen, request = build(request, resolved)
     slots = chosen.slots
-    plan = make_plan(made.training, slots)
+    plan = make_plan(made.training, slots, chosen.free_bytes)
     if plan_only:
         tell_plan(plan.measured(slots), as_json)
         return

@@ -30,6 +30,19 @@ def critic_of(program: Program, rates: Rates, network: Network, observation: Arr
     return critic(network, observation, program.activation, xp, rates.gates if program.gated else None)
 
 
+def bounded(program: Program, policy: Distribution, raw: Array, xp: Namespace) -> Array:
+    """What the environment gets for a drawn action. Bounds are filled in where the action is: nothing is uploaded."""
+    actions = program.environment.actions
+    if not isinstance(actions, Box):
+        return raw
+    first = raw[..., :1]
+    low, high = (
+        xp.concat([xp.full_like(first, value) for value in (bound if len(set(bound)) > 1 else bound[:1])], axis=-1)
+        for bound in (actions.low, actions.high)
+    )
+    return policy.bounded(raw, low, high, xp)
+
+
 def loss_of(
     program: Program, data: Any, rates: Rates, network: Network, batch: Batch, xp: Namespace
 ) -> tuple[Array, list[Array]]:

@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 def ask(engine: Engine) -> Found:
     """What this library can use, asked of another process; nothing is asked where no GPU is in sight."""
     if importlib.util.find_spec(engine) is None:
-        return Found((), f"{engine} is not installed: pip install 'flatout[torch]'")
+        return Found((), f"{engine} is not installed")
     if not hardware() and sys.platform != "darwin":
         return Found()
     command = [sys.executable, "-m", "flatout.learners.device_probe", engine]

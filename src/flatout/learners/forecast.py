@@ -8,10 +8,13 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from flatout.learners.engines import engine_of
 from flatout.learners.rates import Program
 
 FLOAT = 4
-PROCESS = 800 * 2**20  # Python, JAX and the compiler at work; measured: 680 to 930, 400 when the program was kept
+# Python, the library and its compiler at work; measured: jax 680 to 930 (400 with a kept program), torch 340 to 480
+PROCESS = {"jax": 800 * 2**20, "torch": 480 * 2**20}
+BETWEEN = {"jax": 1.0, "torch": 1.4}  # PyTorch keeps results between operations that XLA never writes; measured
 BESIDE_SEEN = 14  # numbers per transition beside what is seen and three times the action
 PER_UNIT = 1.6  # arrays per hidden unit of a minibatch: activations and gradients that live together; measured
 BUDGET = 0.6  # share of the free memory that a training may take
@@ -40,13 +43,15 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
     at_once = 1 if one_by_one else lanes
     seen = env.view_size if program.index_only else env.observation_size
     units = 2 * sum(sizes.hidden)
+    engine = engine_of(env)
+    between = BETWEEN[engine]
     weights = sum(a * b + b for a, b in sizes.layers) * 2 + (sizes.hidden[-1] + 1) * (sizes.head + 1) + sizes.deviations
     return Forecast(
-        rollout=int(at_once * program.rollout * FLOAT * (seen + 3 * env.actions.size + BESIDE_SEEN)),
-        minibatch=int(at_once * program.minibatch * FLOAT * (env.observation_size + PER_UNIT * units)),
+        rollout=int(between * at_once * program.rollout * FLOAT * (seen + 3 * env.actions.size + BESIDE_SEEN)),
+        minibatch=int(between * at_once * program.minibatch * FLOAT * (env.observation_size + PER_UNIT * units)),
         state=2 * lanes * FLOAT * (4 * weights + program.n_envs * 2 * env.view_size),
         data=data_bytes,
-        process=PROCESS,
+        process=PROCESS[engine],
     )
 
 
@@ -60,6 +65,21 @@ def free_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def fits_into(program: Program, lanes: int, workers: int, data_bytes: int, free: int | None) -> bool:
+    """Whether a worker with these lanes has enough memory. JAX runs the lanes of a GPU at once; others take turns."""
+    budget = BUDGET * (free_bytes() / workers if free is None else free)
+    one_by_one = free is None or engine_of(program.environment) != "jax"
+    return forecast(program, lanes, data_bytes, one_by_one).total <= budget
+
+
+def largest_envs(program: Program, lanes: int, workers: int, data_bytes: int, free: int | None = None) -> int:
+    """The most accounts that fit, as a power of two."""
+    envs = LEAST_ENVS
+    while fits_into(program._replace(n_envs=2 * envs), -(-lanes // workers), workers, data_bytes, free):
+        envs *= 2
+    return envs
+
+
 def choose(
     program: Program, n_envs: int | None, lanes: int, workers: int, data_bytes: int, free: int | None = None
 ) -> Program:
@@ -67,11 +87,10 @@ def choose(
     when whole trajectories would not fit. `free` is the memory of a GPU that one worker has; else the workers share
     the machine's.
     """
-    budget = BUDGET * (free_bytes() / workers if free is None else free)
     per_worker = -(-lanes // workers)
 
     def fits(candidate: Program) -> bool:
-        return forecast(candidate, per_worker, data_bytes).total <= budget
+        return fits_into(candidate, per_worker, workers, data_bytes, free)
 
     envs = USUAL_ENVS if n_envs is None else n_envs
     while True:

@@ -1,4 +1,4 @@
-"""What JAX alone needs of an agent: its noise, and bounds as arrays."""
+"""The noise of agents in JAX."""
 
 import math
 
@@ -6,9 +6,6 @@ import jax
 import jax.numpy as jnp
 
 from flatout.arrays import Array
-from flatout.learners.environment import Box
-from flatout.learners.rates import Program
-from flatout.policies.actions import Distribution
 
 
 def noise_key(seed: Array, updates: Array | int, purpose: int) -> Array:
@@ -23,11 +20,3 @@ def normal(key: Array, shape: tuple[int, ...]) -> Array:
     radius, angle = jnp.sqrt(-2 * jnp.log1p(-uniform[0])), (2 * math.pi) * uniform[1]
     both = jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle)])
     return jnp.reshape(both[: math.prod(shape)], shape)
-
-
-def bounded(program: Program, distribution: Distribution, raw: Array) -> Array:
-    """What the environment gets for a drawn action."""
-    actions = program.environment.actions
-    if not isinstance(actions, Box):
-        return raw
-    return distribution.bounded(raw, jnp.asarray(actions.low), jnp.asarray(actions.high), jnp)

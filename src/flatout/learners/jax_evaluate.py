@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from flatout.arrays import Array
-from flatout.learners.agent import actor_of
-from flatout.learners.jax_agent import bounded, noise_key
+from flatout.learners.agent import actor_of, bounded
+from flatout.learners.jax_agent import noise_key
 from flatout.learners.rates import Program, Rates
 from flatout.policies.network import Network
 
@@ -49,7 +49,7 @@ def _evaluate(
     def body(carry: Any, luck: Any) -> Any:
         state, view, alive, sums = carry
         policy = actor_of(program, rates, network, env.observe(view, data), jnp)
-        action = bounded(program, policy, policy.mode(jnp))
+        action = bounded(program, policy, policy.mode(jnp), jnp)
         state, step = env.step(state, action, luck, data, rates.environment)
         counted = jnp.stack([step.reward, jnp.ones(n_envs), *step.terms])
         sums = sums + alive * counted
@@ -80,7 +80,7 @@ def tracer(
 
         def decide(view: Any) -> Array:
             policy = actor_of(program, rates, network, env.observe(view, data), jnp)
-            return bounded(program, policy, policy.mode(jnp))
+            return bounded(program, policy, policy.mode(jnp), jnp)
 
         def body(carry: Any, noise: Array) -> Any:
             state, view, alive, earlier = carry

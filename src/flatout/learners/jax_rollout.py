@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from flatout.arrays import Array
-from flatout.learners.agent import actor_of, critic_of
+from flatout.learners.agent import actor_of, bounded, critic_of
 from flatout.learners.environment import Box
-from flatout.learners.jax_agent import bounded, noise_key, normal
+from flatout.learners.jax_agent import noise_key, normal
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Lanes, Transition, count, scaled_step
@@ -34,7 +34,7 @@ def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
         observation = env.observe(view, data)
         policy = actor_of(program, rates, network, observation, jnp)
         raw = policy.sample(noise, jnp)
-        environment, step = env.step(environment, bounded(program, policy, raw), luck, data, rates.environment)
+        environment, step = env.step(environment, bounded(program, policy, raw, jnp), luck, data, rates.environment)
         transition = Transition(
             seen=view if program.index_only else observation,
             raw=raw,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flatout.learners.forecast import Forecast, forecast, free_bytes
+from flatout.learners.engines import engine_of
+from flatout.learners.forecast import Forecast, forecast, free_bytes, largest_envs
 from flatout.learners.jobs import Chunk
 from flatout.learners.training import Training, make_jobs, next_until
 from flatout.learners.workers import Slot, drive, hired
@@ -24,12 +25,19 @@ class Plan:
     memory: Forecast  # of the largest worker
     steps_per_s: float | None = None  # of all workers together
     compile_seconds: float | None = None
+    free: int | None = None  # bytes of a GPU; None on a CPU
     measured_bytes: int | None = None  # peak of one worker in the trial
 
     @property
     def total_bytes(self) -> int:
         """Of all workers."""
         return self.memory.total * self.workers
+
+    @property
+    def largest_n_envs(self) -> int:
+        """The most accounts per agent that fit into memory."""
+        training = self.training
+        return largest_envs(training.program, len(training.lanes), self.workers, data_bytes(training), self.free)
 
     @property
     def seconds(self) -> float | None:
@@ -73,7 +81,8 @@ class Plan:
             "steps": self.training.steps,
             "trajectories": "index only" if program.index_only else "whole",
             "memory_bytes": {**self.memory._asdict(), "worker": self.memory.total, "all": self.total_bytes},
-            "free_bytes": free_bytes(),
+            "free_bytes": free_bytes() if self.free is None else self.free,
+            "largest_n_envs": self.largest_n_envs,
             "trial_peak_bytes": self.measured_bytes,
             "compile_seconds": self.compile_seconds,
             "steps_per_s": self.steps_per_s,
@@ -88,7 +97,7 @@ class Plan:
             f"{f['agents']} agents on {f['workers']} workers, {f['n_envs']} accounts x {f['n_steps']} bars per update, "
             f"{f['updates']} updates each, {f['steps']:,} steps in all; trajectories {f['trajectories']}",
             f"memory: {self.memory.total / MIB:,.0f} MiB per worker ({memory}), {self.total_bytes / MIB:,.0f} MiB in "
-            f"all; free {f['free_bytes'] / MIB:,.0f} MiB",
+            f"all; free {f['free_bytes'] / MIB:,.0f} MiB, enough for {f['largest_n_envs']:,} accounts per agent",
         ]
         if self.seconds is not None:
             lines.append(
@@ -98,9 +107,14 @@ class Plan:
         return lines
 
 
-def make_plan(training: Training, slots: Sequence[Slot]) -> Plan:
-    """The forecast without a trial."""
-    data = 0 if training.data is None else sum(array.nbytes for array in training.data)
-    one_by_one = all(slot.name.startswith("cpu") for slot in slots)
+def make_plan(training: Training, slots: Sequence[Slot], free: int | None = None) -> Plan:
+    """The forecast without a trial; `free` bytes are a GPU's."""
+    one_by_one = all(slot.name.startswith("cpu") for slot in slots) or engine_of(training.program.environment) != "jax"
     per_worker = -(-len(training.lanes) // len(slots))
-    return Plan(training, len(slots), forecast(training.program, per_worker, data, one_by_one))
+    memory = forecast(training.program, per_worker, data_bytes(training), one_by_one)
+    return Plan(training, len(slots), memory, free=free)
+
+
+def data_bytes(training: Training) -> int:
+    """Of what all lanes share."""
+    return 0 if training.data is None else sum(array.nbytes for array in training.data)

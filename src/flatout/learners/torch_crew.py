@@ -4,18 +4,21 @@ of the JAX crew.
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import array_api_compat.torch as torch_namespace
 import numpy as np
 import torch
 
 from flatout.arrays import map_leaves, to_numpy
 from flatout.learners.checkpoint import rebuilt
 from flatout.learners.crew_state import empty_chunk, save, saved_arrays, untimed
-from flatout.learners.jobs import Best, Chunk, Job, Newcomers, Order, Saved
+from flatout.learners.jobs import Best, Chunk, EvaluationPlan, Job, Newcomers, Order, Saved
+from flatout.learners.market_environment import MarketEnvironment
 from flatout.learners.rates import mean_metrics, metric_names
+from flatout.learners.stepwise import NumpyMarketEnvironment, evaluate, trace
 from flatout.learners.torch_compile import quick_step
-from flatout.learners.torch_evaluate import evaluate, trace
 from flatout.learners.torch_ppo import TorchLearner
 from flatout.learners.training import lane_of, stacked
 from flatout.learners.trajectory import Lanes
@@ -77,7 +80,10 @@ class TorchCrew:
         if order.newcomers:
             self.receive(order.newcomers)
         done = [lane.updates for lane in self.lanes]
-        metrics = [advanced(lane, until) for lane, until in zip(self.lanes, order.until, strict=True)]
+        metrics = []
+        for lane, until in zip(self.lanes, order.until, strict=True):
+            lane.buffers = self.lanes[0].buffers  # they take turns: one rollout's memory serves all
+            metrics.append(advanced(lane, until))
         busy = time.perf_counter() - began
         lanes = self.snapshot()
         scores, traces, best = self.judge(lanes, order.delay)
@@ -99,20 +105,32 @@ class TorchCrew:
 
     def judge(self, lanes: Lanes, delay: int) -> tuple[Any, Any, Best]:
         """Scores, traces and the best networks so far; empty arrays for what was not asked for."""
-        plan, last, program = self.job.evaluation, self.state.last, self.job.program
+        plan, last = self.job.evaluation, self.state.last
         if plan is None:
             return last.scores, last.traces, self.state.best
-        found = []
-        for k, lane in enumerate(self.lanes):
-            rates = lane.rates._replace(environment=map_leaves(lane.upload, lane_of(self.judged, k)))
-            size = (program, plan.n_envs, plan.n_steps, self.data, rates, lane.network)
-            generator = torch.Generator(lane.device).manual_seed(plan.seed)
-            found.append(to_numpy(trace(*size, delay) if plan.traced else evaluate(*size, generator)))
+        found = [self.judged_lane(plan, k, delay) for k in range(len(self.lanes))]
         if plan.traced:
             return last.scores, np.stack(found), self.state.best
         scores = np.stack(found)
         now = Best(scores[:, 0], lanes.updates, lanes.network)
         return scores, last.traces, chosen(scores[:, 0] > self.state.best.score, now, self.state.best)
+
+    def judged_lane(self, plan: EvaluationPlan, k: int, delay: int) -> Any:
+        """One lane's figures or traces."""
+        lane, size = self.lanes[k], (plan.n_envs, plan.n_steps)
+        program, xp = self.job.program, torch_namespace
+        place: Callable[[Any], Any] = lane.upload
+        data, network, key = self.data, lane.network, torch.Generator(lane.device).manual_seed(plan.seed)
+        if self.device == "cpu" and isinstance(program.environment, MarketEnvironment):
+            program = program._replace(environment=NumpyMarketEnvironment(program.environment.shape))
+            place, xp, key = to_numpy, np, np.random.default_rng(plan.seed)
+            data, network = map_leaves(to_numpy, data), map_leaves(to_numpy, network)
+        rates = map_leaves(place, lane_of(self.rates, k)._replace(environment=lane_of(self.judged, k)))
+        with torch.no_grad():
+            if plan.traced:
+                which = place(((np.arange(plan.n_envs) + 0.5) / plan.n_envs).astype(np.float32))
+                return to_numpy(trace(program, size, data, rates, network, which, delay, xp))
+            return to_numpy(evaluate(program, size, data, rates, network, key, xp))
 
     def receive(self, newcomers: Newcomers) -> None:
         """Put new agents into some lanes; the others stay as they are, except for their rates."""

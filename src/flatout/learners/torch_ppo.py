@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flatout.arrays import map_leaves
 from flatout.learners import shuffle
-from flatout.learners.agent import actor_of, critic_of, distribution_of, loss_of
+from flatout.learners.agent import actor_of, bounded, critic_of, distribution_of, loss_of
 from flatout.learners.environment import Box
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import ADAM_EPSILON, KL_TOLERANCE, UPDATE_METRICS, Program, Rates
@@ -33,7 +33,8 @@ from flatout.learners.trajectory import (
 from flatout.market.rules import OFF
 from flatout.policies.network import Network
 
-FEW = 1024  # environments up to which a CPU steps them faster on one core than on several
+FEW_ENVS = 1024  # up to so many a CPU steps faster on one core than on several
+FEW_UNITS = 2**18  # of a minibatch's widest layer: with so few, several cores gain little, and lose all when shared
 FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch's Adam is one kernel
 
 
@@ -73,7 +74,7 @@ class TorchLearner:
         self.generator = torch.Generator(self.device)
         self.set_rates(rates)
         self.network = map_leaves(lambda leaf: self.upload(leaf).clone().requires_grad_(), network)
-        self.weights = leaves_of(self.network)
+        self.weights = [leaf for leaf in leaves_of(self.network) if leaf.numel()]  # choices have no deviations
         self.optimiser = torch.optim.Adam(self.weights, eps=ADAM_EPSILON, fused=self.device.type in FUSED)
         self.updates = 0
         self.restart()
@@ -121,11 +122,12 @@ class TorchLearner:
         """One rollout and what is learned from it; the metrics are a row that is still on the device."""
         noise = self.draw() if noise is None else noise
         with torch.no_grad():
-            with few_threads(self.device, self.program.n_envs):
+            with self.threads(self.program.n_envs <= FEW_ENVS):
                 steps, terms = self.rollout(noise)
             batch = self.batch_of(steps)
         rate = float(scheduled_rate(self.host, np.asarray(self.updates, np.int32), np))
-        learned, epochs = self.learn(batch, noise.shuffle, rate)
+        with self.threads(self.program.minibatch * max(self.program.hidden) <= FEW_UNITS):
+            learned, epochs = self.learn(batch, noise.shuffle, rate)
         self.updates += 1
         with torch.no_grad():
             rates, passes = (torch.full_like(learned[0], value) for value in (rate, epochs))
@@ -150,12 +152,22 @@ class TorchLearner:
         final = self.final_values(arrivals, rules)
         return self.buffers._replace(final=final), torch.mean(sums, dim=1) / program.n_steps
 
+    @contextmanager
+    def threads(self, small: bool) -> Iterator[None]:
+        """One thread for small work on a CPU: handing it to others takes longer, and waits for whatever runs there."""
+        usual = torch.get_num_threads()
+        torch.set_num_threads(1 if small and self.device.type == "cpu" else usual)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(usual)
+
     def warm_up(self) -> None:
         """Make two steps that do not count: what is compiled at first use is compiled then."""
         noise, terms = self.draw(), len(self.program.environment.terms)
         sums = self.discounted.new_zeros(terms, self.program.n_envs)
         carry = (self.environment, self.view, self.episodes, sums)
-        with torch.no_grad(), few_threads(self.device, self.program.n_envs):
+        with torch.no_grad(), self.threads(self.program.n_envs <= FEW_ENVS):
             for k in range(min(2, self.program.n_steps)):
                 carry, _, _ = self.one_step(
                     self.program, self.network, self.rates, self.data, carry, noise.action[k], map_leaf(noise.luck, k)
@@ -281,7 +293,7 @@ class TorchLearner:
         """Go on from a state of either engine."""
         up = self.upload
         with torch.no_grad():
-            for weight, saved in zip(self.weights, leaves_of(state.network), strict=True):
+            for weight, saved in zip(leaves_of(self.network), leaves_of(state.network), strict=True):
                 weight.copy_(up(saved))
         sizes = [weight.numel() for weight in self.weights]
         first, second = (torch.split(up(x), sizes) for x in (state.optimiser.mu, state.optimiser.nu))
@@ -306,7 +318,7 @@ def one_step(
     observation = env.observe(view, data)
     policy = actor_of(program, rates, network, observation, xp)
     raw = policy.sample(noise, xp)
-    environment, step = env.step(environment, bounded(program, policy, raw), luck, data, rates.environment)
+    environment, step = env.step(environment, bounded(program, policy, raw, xp), luck, data, rates.environment)
     made = Transition(
         view if program.index_only else observation, raw, policy[0], step.reward, step.terminated, step.truncated, ()
     )
@@ -314,29 +326,6 @@ def one_step(
     view = env.view(environment, data, rates.environment)
     sums = sums + torch.stack(step.terms) if step.terms else sums
     return (environment, view, episodes, sums), made, step.arrived
-
-
-@contextmanager
-def few_threads(device: torch.device, n_envs: int) -> Iterator[None]:
-    """One thread for small steps on a CPU: handing them to others takes longer than the work."""
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1 if device.type == "cpu" and n_envs <= FEW else usual)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(usual)
-
-
-def bounded(program: Program, policy: Any, raw: Tensor) -> Tensor:
-    """What the environment gets for a drawn action. Bounds of all actions alike are numbers: nothing is uploaded."""
-    actions = program.environment.actions
-    if not isinstance(actions, Box):
-        return raw
-    low, high = (
-        torch.full_like(raw[..., :1], bound[0]) if len(set(bound)) == 1 else raw.new_tensor(bound)
-        for bound in (actions.low, actions.high)
-    )
-    return policy.bounded(raw, low, high, xp)
 
 
 def leaves_of(tree: Any) -> list[Any]:

@@ -109,8 +109,3 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
         return n_steps * n_envs
 
     return once
-
-
-def devices() -> list[str]:
-    """What JAX would compute on."""
-    return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()]

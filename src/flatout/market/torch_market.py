@@ -132,18 +132,6 @@ def best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def devices() -> list[str]:
-    """What PyTorch would compute on; a ROCm build calls its GPUs cuda too."""
-    found = ["cpu"]
-    build = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
-    for index in range(torch.cuda.device_count()):
-        gigabytes = torch.cuda.get_device_properties(index).total_memory / 2**30
-        found.append(f"cuda:{index} {torch.cuda.get_device_name(index)} {gigabytes:.1f} GiB ({build})")
-    if torch.backends.mps.is_available():
-        found.append("mps")
-    return found
-
-
 def product(a: Any, b: Any, c: Any) -> Callable[[], Any]:
     """A function that multiplies two NumPy matrices with PyTorch, into a third: what the machine's peak is asked of."""
     left, right, out = (torch.from_numpy(x) for x in (a, b, c))
