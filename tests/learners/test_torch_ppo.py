@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 from flatout.arrays import map_leaves, to_numpy  # noqa: E402
 from flatout.learners import torch_compile  # noqa: E402
 from flatout.learners.rates import metric_names, program_of, rates_of  # noqa: E402
-from flatout.learners.torch_compile import Fused, quick_step  # noqa: E402
+from flatout.learners.torch_compile import PLAIN, Fused, quick_kernels  # noqa: E402
 from flatout.learners.torch_market_environment import TorchMarketEnvironment  # noqa: E402
-from flatout.learners.torch_ppo import TorchLearner, one_step  # noqa: E402
+from flatout.learners.torch_ppo import Kernels, TorchLearner  # noqa: E402
 from flatout.market.torch_market import HostSyncs  # noqa: E402
 from flatout.policies.network import new_network  # noqa: E402
 from flatout.settings import TrainSettings  # noqa: E402
@@ -23,14 +23,14 @@ TRAIN: dict[str, Any] = {"n_envs": 8, "n_steps": 12, "minibatches": 3, "epochs":
 MARKET = biting_market(80, episode_bars=7)
 
 
-def learner(compiled: Any = None, seed: int = 0, index_only: bool = False, **changes: Any) -> TorchLearner:
+def learner(kernels: Any = None, seed: int = 0, index_only: bool = False, **changes: Any) -> TorchLearner:
     settings = TrainSettings(**{**TRAIN, **changes})
     tape, rules = MARKET.arrays()
     program = program_of(settings, TorchMarketEnvironment(MARKET.shape), settings.n_envs or 0, index_only=index_only)
     rates = rates_of(settings, 10, map_leaves(np.asarray, rules))
     data = map_leaves(torch.as_tensor, tape)
     network = new_network(program.sizes, seed, settings.log_std)
-    return TorchLearner(program, data, rates, network, seed, compiled=compiled)
+    return TorchLearner(program, data, rates, network, seed, kernels=kernels)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def learner(compiled: Any = None, seed: int = 0, index_only: bool = False, **cha
 )
 def test_an_update_never_waits_for_the_device(changes: dict[str, Any]) -> None:
     one = learner(**changes)
+    one.may_ask = False  # as on a GPU
     one.update()  # tensors are made at the first use
     noise = one.draw()
     with HostSyncs() as syncs, torch.no_grad():
@@ -164,34 +165,35 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
 def test_short_trainings_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(torch_compile.SWITCH, raising=False)
     monkeypatch.setattr(torch_compile, "can_compile", lambda device: device == "cpu")
-    assert quick_step(1000, "cpu") is one_step
-    assert isinstance(quick_step(10**6, "cpu"), Fused)
-    assert quick_step(10**6, "mps") is one_step
+    assert quick_kernels(1000, "cpu") is PLAIN
+    assert all(isinstance(kernel, Fused) for kernel in quick_kernels(10**6, "cpu"))
+    assert quick_kernels(10**6, "mps") is PLAIN
     monkeypatch.setenv(torch_compile.SWITCH, "0")
-    assert quick_step(10**6, "cpu") is one_step
+    assert quick_kernels(10**6, "cpu") is PLAIN
     monkeypatch.setenv(torch_compile.SWITCH, "1")
-    assert isinstance(quick_step(1, "cpu"), Fused)
+    assert all(isinstance(kernel, Fused) for kernel in quick_kernels(1, "cpu"))
 
 
 def test_a_compiler_that_fails_costs_a_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """A real failure: there is no such compiler."""
     from torch._inductor import config
 
-    fused = Fused()
+    kernels = Kernels(*(Fused(kernel) for kernel in PLAIN))
     with config.patch({"cpp.cxx": ("/nowhere/g++",), "fx_graph_cache": False, "force_disable_caches": True}):
-        row = learner(fused, n_steps=3, minibatches=2).update()
-    assert fused.step is one_step
+        row = learner(kernels, n_steps=3, minibatches=2).update()
+    assert [kernel.current for kernel in kernels] == list(PLAIN)
     said = capsys.readouterr().err
-    assert said.count("torch.compile failed (") == 1
+    assert said.count("torch.compile failed (") == 2
     assert torch.equal(row, learner(n_steps=3, minibatches=2).update())
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_the_fused_step_learns_alike() -> None:
-    fused, plain = Fused(), learner()
-    one = learner(fused)
+    kernels, plain = Kernels(*(Fused(kernel) for kernel in PLAIN)), learner()
+    one = learner(kernels)
+    one.warm_up()
     for _ in range(4):
         a, b = one.update(), plain.update()
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
-    assert fused.step is not one_step
+    assert all(kernel.current is not kernel.plain for kernel in kernels)

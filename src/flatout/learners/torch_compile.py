@@ -1,4 +1,5 @@
-"""The learner's step, fused by `torch.compile` where that pays; plain PyTorch where it cannot be, said in one line.
+"""The learner's step and loss, fused by `torch.compile` where that pays; plain PyTorch where it cannot be, said in one
+line.
 
 Compiling takes half a minute, so short trainings go without. `FLATOUT_TORCH_COMPILE=0` switches it off, 1 on.
 """
@@ -12,18 +13,19 @@ from typing import Any
 
 import torch
 
-from flatout.learners.torch_ppo import one_step
+from flatout.learners.agent import loss_of
+from flatout.learners.torch_ppo import Kernels, one_step
 
 SWITCH = "FLATOUT_TORCH_COMPILE"
 WORTH = 50_000  # steps of all environments together, from which fusing pays for its compilation
-Step = Callable[..., Any]
+PLAIN = Kernels(one_step, loss_of)
 
 
-def quick_step(steps: int, device: str) -> Step:
-    """The step for a training of so many."""
+def quick_kernels(steps: int, device: str) -> Kernels:
+    """What a training of so many steps uses."""
     asked = os.environ.get(SWITCH)
     wanted = steps >= WORTH if asked is None else asked not in ("", "0")
-    return Fused() if wanted and can_compile(device) else one_step
+    return Kernels(*(Fused(function) for function in PLAIN)) if wanted and can_compile(device) else PLAIN
 
 
 def can_compile(device: str) -> bool:
@@ -34,18 +36,19 @@ def can_compile(device: str) -> bool:
 
 
 class Fused:
-    """The compiled step, until it fails for the first time."""
+    """A compiled function, until it fails for the first time."""
 
-    def __init__(self) -> None:
-        self.step: Step = torch.compile(one_step, fullgraph=True, dynamic=False)
+    def __init__(self, plain: Callable[..., Any]) -> None:
+        self.plain = plain
+        self.current: Callable[..., Any] = torch.compile(plain, fullgraph=True, dynamic=False)
 
     def __call__(self, *inputs: Any) -> Any:
         try:
-            return self.step(*inputs)
+            return self.current(*inputs)
         except Exception as error:  # a compiler may fail in any way; plain PyTorch does not need one
-            if self.step is one_step:
+            if self.current is self.plain:
                 raise
-            self.step = one_step
+            self.current = self.plain
             told = str(error).strip().splitlines()
             sys.stderr.write(f"torch.compile failed ({told[0] if told else type(error).__name__}); going on without\n")
-            return one_step(*inputs)
+            return self.plain(*inputs)

@@ -18,7 +18,7 @@ from flatout.learners.jobs import Best, Chunk, EvaluationPlan, Job, Newcomers, O
 from flatout.learners.market_environment import MarketEnvironment
 from flatout.learners.rates import mean_metrics, metric_names
 from flatout.learners.stepwise import NumpyMarketEnvironment, evaluate, trace
-from flatout.learners.torch_compile import quick_step
+from flatout.learners.torch_compile import quick_kernels
 from flatout.learners.torch_ppo import TorchLearner
 from flatout.learners.training import lane_of, stacked
 from flatout.learners.trajectory import Lanes
@@ -29,7 +29,7 @@ from flatout.policies.network import new_network
 class Compiled(NamedTuple):
     """What crews of one shape share."""
 
-    step: Any
+    kernels: Any
     working_bytes: int = 0  # unknown before it runs
 
 
@@ -38,7 +38,7 @@ class TorchCrew:
 
     def __init__(self, job: Job, data: Any, compiled: Compiled | None = None) -> None:
         self.job, self.data, self.device = job, data, device()
-        self.compiled = compiled or Compiled(quick_step(vector_steps(job), self.device))
+        self.compiled = compiled or Compiled(quick_kernels(vector_steps(job), self.device))
         self.rates = job.rates
         plan = job.evaluation
         self.judged = plan.environment if plan else None
@@ -53,7 +53,7 @@ class TorchCrew:
         program = self.job.program
         network = new_network(program.sizes, seed, log_std, hidden)
         rates = lane_of(self.rates, lane)
-        return TorchLearner(program, self.data, rates, network, seed, self.device, compiled=self.compiled.step)
+        return TorchLearner(program, self.data, rates, network, seed, self.device, kernels=self.compiled.kernels)
 
     def start(self) -> Saved:
         """The lanes as the checkpoint has them, or fresh ones."""

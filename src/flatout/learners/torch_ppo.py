@@ -4,7 +4,7 @@ Everything stays on the device. A rollout writes into tensors that were made onc
 an update the host asks once per epoch whether the policy has moved too far, and only where `target_kl` is set.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -54,6 +54,13 @@ class Adam(NamedTuple):
     nu: Any
 
 
+class Kernels(NamedTuple):
+    """What may be compiled: `one_step` and `agent.loss_of`, or what computes the same."""
+
+    step: Callable[..., Any]
+    loss: Callable[..., Any]
+
+
 class TorchLearner:
     """One agent: its network, optimiser and environments on one device."""
 
@@ -66,11 +73,12 @@ class TorchLearner:
         seed: int,
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
-        compiled: Any = None,  # `one_step`, or its compiled form
+        kernels: "Kernels | None" = None,
     ) -> None:
         self.program, self.data, self.seed = program, data, seed
         self.device, self.dtype = torch.device(device), dtype
-        self.one_step = compiled or one_step
+        self.may_ask = self.device.type == "cpu"  # its own values; on a GPU the host would wait for them
+        self.kernels = kernels or Kernels(one_step, loss_of)
         self.generator = torch.Generator(self.device)
         self.set_rates(rates)
         self.network = map_leaves(lambda leaf: self.upload(leaf).clone().requires_grad_(), network)
@@ -142,15 +150,15 @@ class TorchLearner:
         sums = self.discounted.new_zeros(len(env.terms), program.n_envs)
         carry = (self.environment, self.view, self.episodes, sums)
         for k in range(program.n_steps):
-            carry, made, arrived = self.one_step(
+            carry, made, arrived = self.kernels.step(
                 program, self.network, self.rates, self.data, carry, noise.action[k], map_leaf(noise.luck, k)
             )
             self.keep(k, made)
             arrivals.append(arrived)
         self.environment, self.view, self.episodes, sums = carry
         assert self.buffers is not None
-        final = self.final_values(arrivals, rules)
-        return self.buffers._replace(final=final), torch.mean(sums, dim=1) / program.n_steps
+        self.value_ends(arrivals, rules)
+        return self.buffers, torch.mean(sums, dim=1) / program.n_steps
 
     @contextmanager
     def threads(self, small: bool) -> Iterator[None]:
@@ -163,35 +171,42 @@ class TorchLearner:
             torch.set_num_threads(usual)
 
     def warm_up(self) -> None:
-        """Make two steps that do not count: what is compiled at first use is compiled then."""
-        noise, terms = self.draw(), len(self.program.environment.terms)
-        sums = self.discounted.new_zeros(terms, self.program.n_envs)
+        """Make two steps and a gradient that do not count: what is compiled at first use is compiled then."""
+        program, noise = self.program, self.draw()
+        sums = self.discounted.new_zeros(len(program.environment.terms), program.n_envs)
         carry = (self.environment, self.view, self.episodes, sums)
-        with torch.no_grad(), self.threads(self.program.n_envs <= FEW_ENVS):
-            for k in range(min(2, self.program.n_steps)):
-                carry, _, _ = self.one_step(
-                    self.program, self.network, self.rates, self.data, carry, noise.action[k], map_leaf(noise.luck, k)
-                )
+        with torch.no_grad(), self.threads(program.n_envs <= FEW_ENVS):
+            for k in range(min(2, program.n_steps)):
+                inputs = (noise.action[k], map_leaf(noise.luck, k))
+                carry, made, _ = self.kernels.step(program, self.network, self.rates, self.data, carry, *inputs)
+        rows = torch.arange(program.minibatch, device=self.device) % program.n_envs
+        batch = map_leaves(lambda x: x.index_select(0, rows), Batch(made.seen, made.raw, *[made.reward] * 4))
+        with self.threads(program.minibatch * max(program.hidden) <= FEW_UNITS):
+            loss, _ = self.kernels.loss(program, self.data, self.rates, self.network, batch, xp)
+            torch.autograd.grad(loss, self.weights)
 
     def keep(self, k: int, made: Transition) -> None:
         """Write a step into the buffers, which are made at the first one."""
         if self.buffers is None:
             n_steps = self.program.n_steps
-            self.buffers = map_leaves(lambda x: torch.empty((n_steps, *x.shape), dtype=x.dtype, device=x.device), made)
+            self.buffers = map_leaves(lambda x: torch.zeros((n_steps, *x.shape), dtype=x.dtype, device=x.device), made)
         for buffer, leaf in zip(leaves_of(self.buffers), leaves_of(made), strict=True):
             buffer[k].copy_(leaf)
 
-    def final_values(self, arrivals: Sequence[Any], rules: Any) -> Tensor:
-        """(step, env): the critic's view of where each step led before any restart. Looked at together, at the end:
-        which steps were truncated only the device knows.
+    def value_ends(self, arrivals: Sequence[Any], rules: Any) -> None:
+        """Write the critic's view of where each step led before any restart. Looked at together, at the end: which
+        steps were truncated only the device knows. Where asking costs nothing, those alone are looked at.
         """
-        env = self.program.environment
-        values = []
-        for first in range(0, len(arrivals), self.steps_at_once):
-            some = arrivals[first : first + self.steps_at_once]
-            seen = env.observe(env.view(side_by_side(some), self.data, rules), self.data)
-            values.append(critic_of(self.program, self.rates, self.network, seen, xp))
-        return torch.cat(values).reshape(self.program.n_steps, self.program.n_envs)
+        assert self.buffers is not None
+        env, size = self.program.environment, self.steps_at_once
+        steps = list(range(len(arrivals)))
+        if self.may_ask:
+            steps = torch.any(self.buffers.truncated, dim=1).nonzero().flatten().tolist()
+        for some in (steps[k : k + size] for k in range(0, len(steps), size)):
+            seen = env.observe(env.view(side_by_side([arrivals[k] for k in some]), self.data, rules), self.data)
+            values = critic_of(self.program, self.rates, self.network, seen, xp).reshape(len(some), -1)
+            for row, k in enumerate(some):
+                self.buffers.final[k].copy_(values[row])
 
     @property
     def steps_at_once(self) -> int:
@@ -247,7 +262,7 @@ class TorchLearner:
 
     def descend(self, batch: Batch, going: Tensor, limited: bool) -> tuple[Tensor, Tensor]:
         """One step of Adam, unless the policy has moved too far."""
-        loss, figures = loss_of(self.program, self.data, self.rates, self.network, batch, xp)
+        loss, figures = self.kernels.loss(self.program, self.data, self.rates, self.network, batch, xp)
         gradients = list(torch.autograd.grad(loss, self.weights))
         norm = torch.nn.utils.get_total_norm(gradients)
         torch._foreach_mul_(gradients, torch.clamp(self.rates.max_grad_norm / (norm + 1e-6), max=1.0))
@@ -320,8 +335,9 @@ def one_step(
     raw = policy.sample(noise, xp)
     environment, step = env.step(environment, bounded(program, policy, raw, xp), luck, data, rates.environment)
     made = Transition(
-        view if program.index_only else observation, raw, policy[0], step.reward, step.terminated, step.truncated, ()
-    )
+        view if program.index_only else observation, raw, policy[0], step.reward, step.terminated, step.truncated,
+        torch.zeros_like(step.reward),
+    )  # fmt: skip
     episodes = count(episodes, step.reward, step.terminated | step.truncated, xp)
     view = env.view(environment, data, rates.environment)
     sums = sums + torch.stack(step.terms) if step.terms else sums
