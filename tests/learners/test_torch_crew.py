@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import array_api_compat
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flatout.arrays import map_leaves  # noqa: E402
+import array_api_compat.torch  # noqa: E402
+
+from flatout.arrays import map_leaves, to_numpy  # noqa: E402
 from flatout.bars.synthetic import RandomWalk  # noqa: E402
 from flatout.learners import jax_crew, torch_crew  # noqa: E402
 from flatout.learners.checkpoint import read_checkpoint  # noqa: E402
@@ -20,7 +23,11 @@ from flatout.learners.market_training import MarketTraining, make_agent, make_tr
 from flatout.learners.torch_crew import TorchCrew  # noqa: E402
 from flatout.learners.training import finished_lanes, make_jobs, train  # noqa: E402
 from flatout.learners.workers import cpu_slots  # noqa: E402
+from flatout.market.gymnasium_env import MarketVectorEnv  # noqa: E402
 from flatout.market.market import segments  # noqa: E402
+from flatout.policies.actions import Gaussian  # noqa: E402
+from flatout.policies.bundle import Bundle  # noqa: E402
+from flatout.policies.network import actor  # noqa: E402
 from flatout.settings import Settings  # noqa: E402
 
 PANEL = RandomWalk(n_bars=300, seed=1, symbols=("AAA", "BBB")).panel()
@@ -116,19 +123,54 @@ def traced_job(folder: Path, engine: str) -> Job:
     return replace(job, evaluation=EvaluationPlan(rules._replace(segments=bounds), 2, 29, traced=True))
 
 
-@pytest.mark.parametrize("delay", [0, 1, 2])
-def test_traces_equal_those_of_jax(tmp_path: Path, delay: int) -> None:
+def test_traces_equal_those_of_jax(tmp_path: Path) -> None:
     job = traced_job(tmp_path / "torch", "torch")
     crew = TorchCrew(job, torch_crew.load_data(job))
-    found = crew.advance(Order((2, 2), delay=delay)).traces
     job = traced_job(tmp_path / "jax", "jax")
     other = jax_crew.JaxCrew(job, jax_crew.load_data(job))
-    networks = map_leaves(jnp.asarray, crew.state.lanes.network)
-    _, expected, _ = other.judge(networks, np.asarray([2, 2]), delay)
-    assert found.shape == expected.shape
+    for delay in (0, 1, 2):
+        found = crew.advance(Order((2, 2), delay=delay)).traces
+        networks = map_leaves(jnp.asarray, crew.state.lanes.network)
+        _, expected, _ = other.judge(networks, np.asarray([2, 2]), delay)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+        assert (found[:, :, 1, 20:] == 0).all()  # after its end
+        assert np.abs(found[:, 0, :, :19]).max() > 0
+
+
+def test_pytorch_traces_as_numpy_does(tmp_path: Path) -> None:
+    """On a GPU the arrays stay where they are."""
+    job = traced_job(tmp_path, "torch")
+    crew = TorchCrew(job, torch_crew.load_data(job))
+    expected = crew.advance(Order((2, 2), delay=1)).traces
+    crew.on_host = False
+    plan = job.evaluation
+    assert plan is not None
+    found = np.stack([crew.judged_lane(plan, k, 1) for k in range(2)])
     np.testing.assert_allclose(found, expected, atol=2e-5)
-    assert (found[:, :, 1, 20:] == 0).all()  # after its end
-    assert np.abs(found[:, 0, :, :19]).max() > 0
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+def test_a_saved_policy_gives_the_same_orders_in_every_library(tmp_path: Path, engine: str) -> None:
+    """Whoever trained it; along the path that its own orders lead to."""
+    training = made(engine)
+    [result, _] = train(training.training, tmp_path, cpu_slots(1, 1), lambda rows: None)
+    market = training.agents[0].market
+    Bundle(result.last, "tanh", "gaussian", market.fitted, Settings().market).save(tmp_path / "bundle")
+    bundle = Bundle.load(tmp_path / "bundle")
+    env = MarketVectorEnv(market, 3)
+    observation, _ = env.reset(seed=0)
+    seen, orders = [], []
+    for _ in range(150):
+        seen.append(observation)
+        orders.append(bundle.act(observation))
+        observation, *_ = env.step(orders[-1])
+    seen, orders = np.stack(seen), np.stack(orders)
+    for xp, up in ((jnp, jnp.asarray), (array_api_compat.torch, torch.as_tensor)):
+        network = map_leaves(up, bundle.network)
+        found = Gaussian.bounded(actor(network, up(seen), "tanh", xp), up(np.float32(-1)), up(np.float32(1)), xp)
+        np.testing.assert_allclose(to_numpy(found), orders, atol=1e-5)
+    assert np.ptp(orders, axis=0).max() > 1e-3
 
 
 def test_the_best_network_is_kept(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class TorchCrew:
 
     def __init__(self, job: Job, data: Any, compiled: Compiled | None = None) -> None:
         self.job, self.data, self.device = job, data, device()
+        self.on_host = self.device == "cpu"  # where NumPy can read the same memory
         self.compiled = compiled or Compiled(quick_kernels(vector_steps(job), self.device))
         self.rates = job.rates
         plan = job.evaluation
@@ -72,7 +73,7 @@ class TorchCrew:
 
     def snapshot(self) -> Lanes:
         """The state of all lanes, on the host, with the lane axis first."""
-        return stacked([map_leaves(on_host, lane.state) for lane in self.lanes])
+        return stacked([map_leaves(as_saved, lane.state) for lane in self.lanes])
 
     def advance(self, order: Order) -> Chunk:
         """Carry out an order; what it led to is on disk when this returns."""
@@ -121,7 +122,7 @@ class TorchCrew:
         program, xp = self.job.program, torch_namespace
         place: Callable[[Any], Any] = lane.upload
         data, network, key = self.data, lane.network, torch.Generator(lane.device).manual_seed(plan.seed)
-        if self.device == "cpu" and isinstance(program.environment, MarketEnvironment):
+        if self.on_host and isinstance(program.environment, MarketEnvironment):
             program = program._replace(environment=NumpyMarketEnvironment(program.environment.shape))
             place, xp, key = to_numpy, np, np.random.default_rng(plan.seed)
             data, network = map_leaves(to_numpy, data), map_leaves(to_numpy, network)
@@ -146,7 +147,7 @@ def vector_steps(job: Job) -> int:
     return int(np.sum(job.rates.updates)) * job.program.n_steps
 
 
-def on_host(leaf: Any) -> Any:
+def as_saved(leaf: Any) -> Any:
     """A leaf as JAX would keep it: PyTorch's sums of whole numbers are wider."""
     array = to_numpy(leaf)
     return array.astype(np.int32) if array.dtype == np.int64 else array
