@@ -91,10 +91,13 @@ def precision(request: pytest.FixtureRequest) -> Any:
 
 
 SINGLE, DOUBLE = "float32", "float64"
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("precision", "case"), [(SINGLE, "plain"), (DOUBLE, "squashed"), (SINGLE, "index only")], indirect=["precision"]
+    ("precision", "case"),
+    [(SINGLE, "plain"), pytest.param(DOUBLE, "squashed", marks=SLOW), pytest.param(SINGLE, "index only", marks=SLOW)],
+    indirect=["precision"],
 )
 def test_the_same_rollout(precision: str, case: str) -> None:
     both = pair(precision, **CASES[case])
@@ -116,7 +119,12 @@ def test_the_same_rollout(precision: str, case: str) -> None:
 
 @pytest.mark.parametrize(
     ("precision", "case"),
-    [(SINGLE, "plain"), (SINGLE, "everything"), (DOUBLE, "everything"), (DOUBLE, "squashed"), (SINGLE, "index only")],
+    [
+        (SINGLE, "plain"),
+        (DOUBLE, "everything"),
+        *(pytest.param(*rest, marks=SLOW) for rest in ((SINGLE, "everything"), (DOUBLE, "squashed"))),
+        pytest.param(SINGLE, "index only", marks=SLOW),
+    ],
     indirect=["precision"],
 )
 def test_the_same_weights_after_ten_updates(precision: str, case: str) -> None:
