@@ -25,7 +25,7 @@ from flatout.cli import train
 from flatout.cli.main import main
 from flatout.cli.training_request import Request
 from flatout.errors import FlatoutError, RulesError
-from flatout.learners import workers
+from flatout.learners import devices, workers
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import flatten
 
@@ -285,3 +285,34 @@ def test_a_run_whose_bars_have_changed_cannot_be_resumed(tested: dict[str, Any],
     result = call("--resume", str(run))
     assert isinstance(result.exception, FlatoutError)
     assert str(result.exception).startswith(f"the bars have changed since the run was started ({changed})")
+
+
+# --- engines and devices ------------------------------------------------------------------------------------------
+
+
+def test_pytorch_trains_and_its_policies_trade(bars: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = ("--bars", str(bars), "--symbols", "AAA", "--engine", "torch", "--device", "cpu", *TINY)
+    result = call(*words, "--test-run", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "cpu (torch): 2 updates of 8 accounts" in result.output
+    [run] = tmp_path.iterdir()
+    assert json.loads((run / "settings.json").read_text())["settings"]["train"]["engine"] == "torch"
+    bundle = Bundle.load(run / "AAA-seed0" / "last")
+    assert np.isfinite(bundle.act(np.zeros((1, bundle.observation_size)))).all()
+    report = json.loads((run / "report.json").read_text())
+    again = call("--resume", str(run), "--json")  # nothing is left to do, and the engine is still known
+    assert json.loads(again.stdout)["agents"] == report["agents"]
+
+
+@pytest.mark.skipif(bool(devices.hardware()), reason="this machine has a GPU")
+def test_a_device_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:
+    said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda", *TINY)
+    assert said.startswith("--device cuda: jax and torch see no such device here; leave --device out")
+    said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda0", *TINY)
+    assert said.startswith("--device cuda0 is unknown; there are auto, cpu, cuda, cuda:N")
+
+
+def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:
+    said = refusal(tmp_path / "out", "--bars", str(bars), "--engine", "fast", *TINY)
+    assert "'auto', 'jax' or 'torch'" in said

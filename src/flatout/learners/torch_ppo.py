@@ -246,6 +246,7 @@ class TorchLearner:
         """Epochs of minibatches until they are done or the policy has moved too far."""
         program, limited = self.program, float(self.host.target_kl) < OFF
         self.optimiser.param_groups[0]["lr"] = rate
+        self.optimiser.found_inf = None  # the switch of `step_where`, which other rates may have left on
         totals = torch.zeros(UPDATE_METRICS, device=self.device, dtype=self.dtype)
         going = torch.ones((), device=self.device, dtype=torch.bool)
         epochs = 0
