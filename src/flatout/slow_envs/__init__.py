@@ -1,0 +1,1 @@
+"""Environments that wait: their waits overlap in one event loop, and the learner works meanwhile."""

@@ -1,0 +1,33 @@
+"""An environment that waits: Gymnasium's signatures with `async` before them, and nothing else to learn."""
+
+import inspect
+from typing import Any, Protocol, runtime_checkable
+
+from gymnasium import Space
+
+
+@runtime_checkable
+class AsyncEnv(Protocol):
+    """What the pool steps. A step may be cancelled while it waits: the pool then closes or resets the environment."""
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode: observation and info."""
+        ...
+
+    async def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Observation, reward, terminated, truncated, info."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+def waits(env: Any) -> bool:
+    """Whether this environment's steps are coroutines."""
+    return inspect.iscoroutinefunction(getattr(env, "step", None))
