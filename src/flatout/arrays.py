@@ -52,6 +52,11 @@ def map_leaves(function: Any, tree: T) -> T:
     return type(tree)(*leaves) if hasattr(tree, "_fields") else type(tree)(leaves)
 
 
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of nested tuples, in order."""
+    return [leaf for part in tree for leaf in leaves_of(part)] if isinstance(tree, tuple) else [tree]
+
+
 def select(mask: Array, chosen: T, other: T, xp: Namespace) -> T:
     """Leaf by leaf `chosen` where the mask holds, else `other`, for nested NamedTuples; leaves may have axes before
     the mask's.

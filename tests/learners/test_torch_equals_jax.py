@@ -10,14 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flatout.arrays import map_leaves, to_numpy  # noqa: E402
+from flatout.arrays import leaves_of, map_leaves, to_numpy  # noqa: E402
 from flatout.learners import jax_population, shuffle  # noqa: E402
 from flatout.learners.jax_agent import noise_key, normal  # noqa: E402
 from flatout.learners.jax_market_environment import JaxMarketEnvironment  # noqa: E402
 from flatout.learners.jax_rollout import rollout  # noqa: E402
 from flatout.learners.rates import metric_names, program_of, rates_of  # noqa: E402
 from flatout.learners.torch_market_environment import TorchMarketEnvironment  # noqa: E402
-from flatout.learners.torch_ppo import Noise, TorchLearner, leaves_of  # noqa: E402
+from flatout.learners.torch_ppo import Noise, TorchLearner  # noqa: E402
 from flatout.learners.trajectory import Lanes  # noqa: E402
 from flatout.policies.network import Network, new_network  # noqa: E402
 from flatout.settings import TrainSettings  # noqa: E402

@@ -25,6 +25,7 @@ from flatout.interop.ppo_knowledge import Knowledge, knowledge_of, new_knowledge
 from flatout.interop.ppo_log import new_logger, record_episodes, record_update
 from flatout.interop.ppo_policy import MlpPolicy
 from flatout.interop.ppo_source import source_of
+from flatout.learners.environment import actions_of
 from flatout.policies.network import Network, Sizes, new_network
 from flatout.run_directory import versions
 
@@ -115,7 +116,7 @@ class PPO:
 
     def _beginning(self) -> Knowledge:
         """A network that has learned nothing."""
-        actions = ppo_spaces.actions_of(self.action_space)
+        actions = actions_of(self.action_space)
         deviations = 0 if hasattr(self.action_space, "n") else actions.size
         size = ppo_spaces.observation_size(self.observation_space)
         sizes = Sizes(size, self.architecture.hidden, actions.size, deviations)

@@ -12,6 +12,7 @@ from flatout.interop.ppo_arguments import Scheduled, rates_of_model, scheduled_n
 from flatout.interop.ppo_calls import Calls
 from flatout.interop.ppo_envs import VectorFace
 from flatout.interop.ppo_knowledge import Knowledge
+from flatout.learners.environment import actions_of
 from flatout.learners.rates import Program
 
 
@@ -26,7 +27,7 @@ class HostEngine:
         self.venv, self.n_envs = venv, int(venv.num_envs)
         self.observation_space, self.action_space = venv.observation_space, venv.action_space
         size = ppo_spaces.observation_size(self.observation_space)
-        environment = HostEnvironment(size, ppo_spaces.actions_of(self.action_space))
+        environment = HostEnvironment(size, actions_of(self.action_space))
         policy = model.architecture
         program = Program(environment, self.n_envs, model.n_steps, 1, policy.hidden, policy.activation, "gaussian")
         check_length(venv, model.n_steps)

@@ -11,7 +11,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
-from flatout.learners.environment import Box, Discrete
 from flatout.policies.actions import Categorical, Gaussian
 from flatout.policies.network import Network
 
@@ -61,14 +60,6 @@ def observation_size(space: Any) -> int:
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
     return int(np.prod(space.shape))
-
-
-def actions_of(space: Any) -> Box | Discrete:
-    """What the learner knows of the action space."""
-    if isinstance(space, spaces.Discrete):
-        return Discrete(int(space.n))
-    low, high = (tuple(bound.astype(float).reshape(-1).tolist()) for bound in (space.low, space.high))
-    return Box(low, high)
 
 
 def features(space: Any, observation: Any) -> NDArray[np.float32]:

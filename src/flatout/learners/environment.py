@@ -7,7 +7,11 @@ to a state, and `observe`, which joins a view with the data. A trajectory may th
 
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from gymnasium import spaces
+
 from flatout.arrays import Array
+from flatout.errors import SettingsError
 
 
 class Box(NamedTuple):
@@ -76,3 +80,13 @@ class Environment(Protocol):
     def step(self, state: Any, action: Array, noise: Any, data: Any, rates: Any) -> tuple[Any, Step]:
         """One step of all; those that end restart at once."""
         ...
+
+
+def actions_of(space: spaces.Space[Any]) -> Box | Discrete:
+    """Gymnasium's action space as learners know it."""
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return Discrete(int(space.n))
+    if isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all():
+        low, high = (tuple(bound.astype(float).reshape(-1).tolist()) for bound in (space.low, space.high))
+        return Box(low, high)
+    raise SettingsError(f"the action space is {space}; give a Discrete that starts at 0, or a Box with finite bounds")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flatout.arrays import map_leaves
+from flatout.arrays import leaves_of, map_leaves
 from flatout.learners import shuffle
 from flatout.learners.agent import actor_of, bounded, critic_of, distribution_of, loss_of
 from flatout.learners.environment import Box
@@ -343,11 +343,6 @@ def one_step(
     view = env.view(environment, data, rates.environment)
     sums = sums + torch.stack(step.terms) if step.terms else sums
     return (environment, view, episodes, sums), made, step.arrived
-
-
-def leaves_of(tree: Any) -> list[Any]:
-    """The tensors of nested tuples, in order."""
-    return [leaf for part in tree for leaf in leaves_of(part)] if isinstance(tree, tuple) else [tree]
 
 
 def map_leaf(tree: Any, index: Any) -> Any:

@@ -7,7 +7,6 @@ its driver: the end of its standard input means that nobody wants its work any m
 """
 
 import contextlib
-import os
 import resource
 import signal
 import sys
@@ -21,24 +20,19 @@ from typing import Any
 
 from flatout.learners.engines import Crew, crews_of
 from flatout.learners.jobs import Failure, Job, Order, Ready
+from flatout.learners.lifeline import die_with_driver
 
 
 def main() -> None:
     """Serve one driver until it lets go."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends its workers
-    threading.Thread(target=die_with_driver, daemon=True).start()
+    die_with_driver()
     connection = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError):
         try:
             serve(connection, connection.recv())
         except Exception as error:  # told to the driver, which raises it for the user
             connection.send(Failure(type(error).__name__, str(error)))
-
-
-def die_with_driver() -> None:
-    """Wait for the end of standard input, which the driver holds open as long as it lives."""
-    sys.stdin.buffer.read()
-    os._exit(1)
 
 
 def serve(connection: Connection, jobs: Sequence[Job]) -> None:

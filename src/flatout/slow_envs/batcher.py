@@ -1,0 +1,157 @@
+"""Answers environments together: all that are ready go in one forward pass, and nobody waits longer than a deadline.
+
+Continuous batching: while nothing is computed, the next pass takes everyone who is there; those who come meanwhile go
+with the one after it. `least` and `patience_s` let a pass wait for company where a pass is dear (a GPU).
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.errors import SettingsError
+
+Floats = NDArray[np.float32]
+KEPT_WAITS = 10_000  # the last of them, for percentiles
+
+
+class Decisions(NamedTuple):
+    """What a policy decided for a batch of observations."""
+
+    raw: NDArray[Any]  # (observation, ...) as drawn
+    log_prob: Floats  # (observation,)
+    version: int  # of the weights that decided
+
+
+class Decision(NamedTuple):
+    """What it decided for one."""
+
+    raw: Any
+    log_prob: float
+    version: int
+
+
+@dataclass(frozen=True)
+class Batching:
+    """When a forward pass begins and how large it is."""
+
+    least: int = 1  # wait for so many ...
+    patience_s: float = 0.002  # ... but not longer than this
+    largest: int = 256
+    buckets: tuple[int, ...] = ()  # sizes to pad to, for programs compiled per shape; () = no padding
+    threaded: bool = False  # compute beside the event loop: for passes of milliseconds
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.largest or self.patience_s < 0:
+            raise SettingsError(
+                f"least is {self.least}, largest {self.largest}, patience_s {self.patience_s}; "
+                "give 1 <= least <= largest and patience_s >= 0"
+            )
+        if self.buckets and (list(self.buckets) != sorted(set(self.buckets)) or self.buckets[-1] < self.largest):
+            raise SettingsError(f"buckets are {self.buckets}: give growing sizes, the last at least {self.largest}")
+
+    def padded(self, count: int) -> int:
+        """The size of the pass that serves so many."""
+        return next((size for size in self.buckets if size >= count), count)
+
+
+class Waiting(NamedTuple):
+    """One who is ready."""
+
+    observation: Floats
+    since: float
+    answer: "asyncio.Future[Decision]"
+
+
+class Batcher:
+    """Collects observations and gives back decisions."""
+
+    def __init__(self, act: Callable[[Floats], Decisions], size: int, batching: Batching | None = None) -> None:
+        self.act, self.batching = act, batching or Batching()
+        rows = self.batching.padded(self.batching.largest)
+        self.buffer = np.zeros((rows, size), np.float32)
+        self.ready: deque[Waiting] = deque()
+        self.timer: asyncio.Handle | None = None
+        self.urgent = self.busy = False
+        self.executor = ThreadPoolExecutor(1, "policy") if self.batching.threaded else None
+        self.sizes: Counter[int] = Counter()
+        self.waits: deque[float] = deque(maxlen=KEPT_WAITS)
+
+    async def ask(self, observation: Floats) -> Decision:
+        """What to do now that this was seen."""
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(observation, loop.time(), loop.create_future())
+        self.ready.append(waiting)
+        self.arrange(loop)
+        return await waiting.answer
+
+    def arrange(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that a pass begins when it should."""
+        if self.busy or not self.ready:
+            return
+        enough = len(self.ready) >= self.batching.least
+        if self.timer is not None and (self.urgent or not enough):
+            return
+        if self.timer is not None:
+            self.timer.cancel()
+        self.urgent = enough
+        due = self.ready[0].since + self.batching.patience_s
+        self.timer = loop.call_soon(self.begin) if enough else loop.call_at(due, self.begin)
+
+    def begin(self) -> None:
+        """Take those who are ready into a pass."""
+        self.timer = None
+        loop = asyncio.get_running_loop()
+        served: list[Waiting] = []
+        while self.ready and len(served) < self.batching.largest:
+            waiting = self.ready.popleft()
+            if not waiting.answer.done():  # whoever was cancelled needs no answer
+                served.append(waiting)
+        if not served:
+            self.arrange(loop)
+            return
+        for k, waiting in enumerate(served):
+            self.buffer[k] = waiting.observation
+            self.waits.append(loop.time() - waiting.since)
+        self.sizes[len(served)] += 1
+        batch = self.buffer[: self.batching.padded(len(served))]
+        if self.executor is None:
+            self.finish(served, self.act(batch))
+            self.arrange(loop)
+        else:
+            self.busy = True
+            computed = loop.run_in_executor(self.executor, self.act, batch)
+            computed.add_done_callback(lambda made: self.computed(served, made))
+
+    def computed(self, served: list[Waiting], made: "asyncio.Future[Decisions]") -> None:
+        """A pass in the thread is over: hand out what it made, or its error."""
+        self.busy = False
+        error = None if made.cancelled() else made.exception()
+        if error is not None:
+            for waiting in served:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error)
+        elif not made.cancelled():
+            self.finish(served, made.result())
+        self.arrange(made.get_loop())
+
+    @staticmethod
+    def finish(served: list[Waiting], made: Decisions) -> None:
+        """Hand out decisions."""
+        for waiting, raw, log_prob in zip(served, made.raw, made.log_prob, strict=False):  # padding has no taker
+            if not waiting.answer.done():
+                waiting.answer.set_result(Decision(raw, float(log_prob), made.version))
+
+    def close(self) -> None:
+        """End the thread, and the wait of whoever still waits."""
+        for waiting in self.ready:
+            waiting.answer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.executor is not None:
+            self.executor.shutdown(wait=True)

@@ -1,0 +1,91 @@
+"""The learner's process: takes segments from shared memory, learns, and puts weights back.
+
+Started by `link.ProcessLink` as `python -m flatout.slow_envs.learner_process CONNECTION MEMORY`. It yields to the
+environments wherever both want a core: their waits are what the run is made of. It ends with its driver.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from multiprocessing.connection import Connection
+from typing import Any
+
+from flatout.learners.lifeline import die_with_driver
+from flatout.slow_envs.learning import Learning, Update
+from flatout.slow_envs.link import Assignment, Broken, Change, Filled, Freed, Published, Tell, Took
+from flatout.slow_envs.shared_memory import SharedArrays
+from flatout.slow_envs.tape import Segment
+from flatout.slow_envs.torch_learner import new_learner, use_one_thread
+
+GENTLE = 10  # niceness
+
+
+def main() -> None:
+    """Serve one driver until it lets go."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends its learner
+    die_with_driver()
+    os.nice(GENTLE)
+    use_one_thread()
+    connection = Connection(int(sys.argv[1]))
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            Server(connection, connection.recv(), int(sys.argv[2])).serve()
+        except Exception:  # told to the driver, which raises it for the user
+            connection.send(Broken(traceback.format_exc()))
+
+
+class Server:
+    """Learns, and answers messages between updates."""
+
+    def __init__(self, connection: Connection, assignment: Assignment, descriptor: int) -> None:
+        self.connection = connection
+        self.memory = SharedArrays(assignment.shapes(), descriptor)
+        self.learner = new_learner(assignment)
+        self.learning = Learning(self.learner, assignment.overlap)
+        self.taken = self.learner.version  # newest weights that the driver has copied
+        self.places: deque[int] = deque()  # of the ring, that hold segments which wait
+        self.idle = 0.0
+
+    def serve(self) -> None:
+        """Learn while there is something to learn from, else wait for it."""
+        while True:
+            while self.connection.poll():
+                self.hear(self.connection.recv())
+            taken = self.learning.gather()
+            if taken:
+                self.connection.send(Freed(tuple(self.places.popleft() for _ in range(taken))))
+            update = self.learning.work()
+            if update is not None:
+                self.publish(update)
+                continue
+            begun = time.perf_counter()
+            self.hear(self.connection.recv())
+            self.idle += time.perf_counter() - begun
+
+    def hear(self, message: Any) -> None:
+        """Do what a message asks."""
+        if isinstance(message, Filled):
+            self.learning.take(Segment(*(self.memory[name][message.place] for name in Segment._fields)))
+            self.places.append(message.place)
+        elif isinstance(message, Took):
+            self.taken = message.version
+        elif isinstance(message, Change):
+            self.learner.change(message.rule)
+        elif isinstance(message, Tell):
+            self.connection.send(self.learner.knowledge)
+
+    def publish(self, update: Update) -> None:
+        """Put the weights where the driver finds them, once it has copied those that lay there."""
+        while self.taken < update.version - 2:
+            self.hear(self.connection.recv())
+        self.memory["weights"][update.version % 2] = self.learner.vector
+        self.connection.send(Published(update, self.idle))
+        self.idle = 0.0
+
+
+if __name__ == "__main__":
+    main()

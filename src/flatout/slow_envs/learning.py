@@ -1,0 +1,94 @@
+"""What a learner does with segments as they come: batches of the oldest first, again from the last while that is
+still worth it, and account of its time and of the data's age.
+"""
+
+import time
+from collections import Counter, deque
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from flatout.slow_envs.overlap import Overlap, Rule
+from flatout.slow_envs.tape import Segment
+
+
+class Result(Protocol):
+    """What an update tells: see `torch_learner.Learned`."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def figures(self) -> dict[str, float]: ...
+    @property
+    def lags(self) -> Counter[int]: ...
+    @property
+    def too_old(self) -> int: ...
+
+
+class SegmentLearner(Protocol):
+    """What it needs of one who learns: see `torch_learner.TorchSegmentLearner`."""
+
+    rule: Rule
+
+    def update(self, batch: Segment) -> Result: ...
+    def worth_again(self, batch: Segment) -> bool: ...
+
+
+class Update(NamedTuple):
+    """One update as the environments' process hears of it."""
+
+    version: int
+    figures: dict[str, float]
+    lags: Counter[int]  # rows that taught, by how many updates older their policy was
+    too_old: int  # rows that were left out
+    again: bool  # learned from a batch that had been learned from before
+    seconds: float  # it took
+
+
+class Learning:
+    """Segments in, updates out."""
+
+    def __init__(self, learner: SegmentLearner, overlap: Overlap) -> None:
+        self.learner, self.overlap = learner, overlap
+        self.waiting: deque[Segment] = deque()
+        self.last: Segment | None = None
+        self.times_used = 0
+
+    @property
+    def rule(self) -> Rule:
+        """How it learns now."""
+        return self.learner.rule
+
+    def take(self, segment: Segment) -> None:
+        """One more segment; its arrays stay as they are until `gather` has taken it."""
+        self.waiting.append(segment)
+
+    def gather(self) -> int:
+        """Make the oldest segments the next batch if there are enough; how many it took."""
+        count = self.rule.batch_segments
+        if len(self.waiting) < count:
+            return 0
+        self.last, self.times_used = stacked([self.waiting.popleft() for _ in range(count)]), 0
+        return count
+
+    def work(self) -> Update | None:
+        """One update, if there is something to learn from."""
+        if self.last is None or (self.times_used and not self.may_reuse(self.last)):
+            return None
+        begun = time.perf_counter()
+        made = self.learner.update(self.last)
+        self.times_used += 1
+        seconds = time.perf_counter() - begun
+        return Update(made.version, made.figures, made.lags, made.too_old, self.times_used > 1, seconds)
+
+    def may_reuse(self, batch: Segment) -> bool:
+        """Whether the last batch may teach once more; if not, it is forgotten: it will not become so again."""
+        if self.times_used <= self.overlap.reuse.most and self.learner.worth_again(batch):
+            return True
+        self.last = None
+        return False
+
+
+def stacked(segments: list[Segment]) -> Segment:
+    """Segments side by side: (row, segment, ...)."""
+    return Segment(*(np.stack(arrays, axis=1) for arrays in zip(*segments, strict=True)))

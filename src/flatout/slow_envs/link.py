@@ -1,0 +1,238 @@
+"""The way between environments and learner: segments there, weights back, each with the version of the policy.
+
+`InlineLink` learns on the spot, for simulated time. `ProcessLink` has the learner in a process of its own, so that
+learning takes nothing from the event loop: arrays lie in shared memory, and small messages say which are ready.
+"""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from socket import socketpair
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.errors import RunError
+from flatout.slow_envs.learning import Learning, Update
+from flatout.slow_envs.model import Model
+from flatout.slow_envs.overlap import Overlap, Rule
+from flatout.slow_envs.shared_memory import Shapes, SharedArrays
+from flatout.slow_envs.tape import Format, Segment
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """All that was learned: weights, Adam's memory, and how many updates it took."""
+
+    vector: Vector
+    first: Vector
+    second: Vector
+    steps: int  # of Adam
+    version: int
+
+
+class Assignment(NamedTuple):
+    """What a learner starts from."""
+
+    model: Model
+    rule: Rule
+    overlap: Overlap
+    form: Format
+    knowledge: Knowledge
+    seed: int
+
+    @property
+    def ring(self) -> int:
+        """Segments that may wait."""
+        return self.overlap.waiting_batches * self.rule.batch_segments
+
+    def shapes(self) -> Shapes:
+        """What lies in shared memory: a ring of segments, and weights twice: one to read, one to write."""
+        ring = {name: ((self.ring, *shape), kind) for name, (shape, kind) in self.form.shapes().items()}
+        return {**ring, "weights": ((2, self.knowledge.vector.size), np.float32)}
+
+
+# --- messages -----------------------------------------------------------------------------------------------
+
+
+class Filled(NamedTuple):
+    """To the learner: this place of the ring holds a segment."""
+
+    place: int
+
+
+class Took(NamedTuple):
+    """To the learner: these weights have been copied."""
+
+    version: int
+
+
+class Change(NamedTuple):
+    """To the learner: learn by this rule from now on."""
+
+    rule: Rule
+
+
+class Tell(NamedTuple):
+    """To the learner: say all you know."""
+
+
+class Freed(NamedTuple):
+    """From the learner: these places may be filled again."""
+
+    places: tuple[int, ...]
+
+
+class Published(NamedTuple):
+    """From the learner: an update is done, its weights lie in half `version % 2`."""
+
+    update: Update
+    idle: float  # seconds since the update before without anything to learn from
+
+
+class Broken(NamedTuple):
+    """From the learner: it failed."""
+
+    traceback: str
+
+
+# --- links --------------------------------------------------------------------------------------------------
+
+
+class Link(Protocol):
+    """What the environments' side needs of a learner."""
+
+    async def put(self, segment: Segment) -> None:
+        """Hand over a segment; waits while too many wait."""
+        ...
+
+    async def knowledge(self) -> Knowledge: ...
+    def change(self, rule: Rule) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Heard(Protocol):
+    """Whoever is told of updates."""
+
+    def __call__(self, update: Update, vector: Vector, idle: float) -> None: ...
+
+
+class InlineLink:
+    """Learns whenever a batch is full, on the spot."""
+
+    def __init__(self, assignment: Assignment, heard: Heard) -> None:
+        from flatout.slow_envs.torch_learner import new_learner  # late: PyTorch takes seconds to load
+
+        self.learner = new_learner(assignment)
+        self.learning, self.heard = Learning(self.learner, assignment.overlap), heard
+
+    async def put(self, segment: Segment) -> None:
+        self.learning.take(segment)
+        self.learning.gather()
+        while (update := self.learning.work()) is not None:
+            self.heard(update, self.learner.vector, 0.0)
+
+    async def knowledge(self) -> Knowledge:
+        return self.learner.knowledge
+
+    def change(self, rule: Rule) -> None:
+        self.learner.change(rule)
+
+    async def close(self) -> None:
+        pass
+
+
+class ProcessLink:
+    """The learner's process, seen from the environments'."""
+
+    def __init__(self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]) -> None:
+        self.heard, self.failed = heard, failed
+        self.memory = SharedArrays(assignment.shapes())
+        self.free = deque(range(assignment.ring))
+        self.room = asyncio.Event()
+        self.room.set()
+        self.told: asyncio.Future[Knowledge] | None = None
+        self.start(assignment)
+
+    def start(self, assignment: Assignment) -> None:
+        """Start the process and listen to it in this event loop."""
+        ours, theirs = socketpair()
+        inherited = (theirs.fileno(), self.memory.descriptor)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "flatout.slow_envs.learner_process", *map(str, inherited)],
+                stdin=subprocess.PIPE,
+                pass_fds=inherited,
+            )
+        self.connection = Connection(ours.detach())
+        self.connection.send(assignment)
+        self.loop = asyncio.get_running_loop()
+        self.loop.add_reader(self.connection.fileno(), self.read)
+
+    async def put(self, segment: Segment) -> None:
+        while not self.free:
+            self.room.clear()
+            await self.room.wait()
+        place = self.free.popleft()
+        for name, array in segment._asdict().items():
+            self.memory[name][place] = array
+        self.say(Filled(place))
+
+    def say(self, message: Any) -> None:
+        """Send; that the other side is gone shows in what it says last."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(message)
+
+    def read(self) -> None:
+        """Hear one message."""
+        try:
+            message = self.connection.recv()
+        except (EOFError, OSError):
+            self.loop.remove_reader(self.connection.fileno())
+            self.give_up(f"it ended with {self.process.wait()} without a word")
+            return
+        if isinstance(message, Freed):
+            self.free.extend(message.places)
+            self.room.set()
+        elif isinstance(message, Published):
+            version = message.update.version
+            vector = self.memory["weights"][version % 2].copy()
+            self.say(Took(version))
+            self.heard(message.update, vector, message.idle)
+        elif isinstance(message, Broken):
+            self.give_up(message.traceback)
+        elif self.told is not None:
+            self.told.set_result(message)
+
+    def give_up(self, why: str) -> None:
+        """The learner is gone."""
+        error = RunError(f"the learner's process failed: {why}")
+        if self.told is not None and not self.told.done():
+            self.told.set_exception(error)
+        self.failed(error)
+
+    async def knowledge(self) -> Knowledge:
+        self.told = asyncio.get_running_loop().create_future()
+        self.say(Tell())
+        return await self.told
+
+    def change(self, rule: Rule) -> None:
+        self.say(Change(rule))
+
+    async def close(self) -> None:
+        """End the process."""
+        self.loop.remove_reader(self.connection.fileno())
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.memory.close()

@@ -1,0 +1,75 @@
+"""What the overlapping learner asks of a policy: weights as nested tuples, a distribution and a value, all through xp.
+
+The environments' process runs it in NumPy, the learner's in PyTorch. Observations are flat vectors.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.arrays import Array, Namespace, leaves_of, map_leaves
+from flatout.errors import SettingsError
+from flatout.learners.environment import Box, Discrete
+from flatout.policies.actions import Categorical, Distribution, Gaussian
+from flatout.policies.network import Network, Sizes, actor, critic, new_network
+from flatout.settings import Activation
+
+
+class Model(Protocol):
+    """A policy and its critic without their weights. It travels to the learner's process: keep it plain data."""
+
+    @property
+    def observation_size(self) -> int: ...
+    @property
+    def actions(self) -> Box | Discrete: ...
+
+    def new_weights(self, seed: int) -> Any:
+        """Fresh weights: nested tuples of float32 arrays."""
+        ...
+
+    def policy(self, weights: Any, observation: Array, xp: Namespace) -> Distribution:
+        """What it would do: over (..., observation)."""
+        ...
+
+    def value(self, weights: Any, observation: Array, xp: Namespace) -> Array:
+        """What it expects to earn: (...)."""
+        ...
+
+
+@dataclass(frozen=True)
+class PerceptronModel:
+    """Two perceptrons, as everywhere else in flatout."""
+
+    observation_size: int
+    actions: Box | Discrete
+    hidden: tuple[int, ...] = (64, 64)
+    activation: Activation = "tanh"
+    log_std: float = 0.0
+
+    def new_weights(self, seed: int) -> Network:
+        deviations = self.actions.size if isinstance(self.actions, Box) else 0
+        return new_network(Sizes(self.observation_size, self.hidden, self.actions.size, deviations), seed, self.log_std)
+
+    def policy(self, weights: Network, observation: Array, xp: Namespace) -> Distribution:
+        head = actor(weights, observation, self.activation, xp)
+        return Gaussian(head, weights.log_std) if isinstance(self.actions, Box) else Categorical(head)
+
+    def value(self, weights: Network, observation: Array, xp: Namespace) -> Array:
+        return critic(weights, observation, self.activation, xp)
+
+
+def flat(weights: Any) -> NDArray[np.float32]:
+    """All weights in one vector."""
+    return np.concatenate([np.asarray(leaf, np.float32).reshape(-1) for leaf in leaves_of(weights)])
+
+
+def unflat(vector: NDArray[np.float32], like: Any) -> Any:
+    """Views of a vector in the shapes of these weights."""
+    places = np.cumsum([0, *(leaf.size for leaf in leaves_of(like))])
+    if places[-1] != vector.size:
+        raise SettingsError(f"{vector.size} weights were given; this model has {places[-1]}")
+    parts = iter(vector[a:b] for a, b in pairwise(places))
+    return map_leaves(lambda leaf: next(parts).reshape(leaf.shape), like)

@@ -1,0 +1,86 @@
+"""How waiting and learning overlap: the settings, each with what it means."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from flatout.errors import SettingsError
+from flatout.learners.off_policy import Trust
+from flatout.slow_envs.batcher import Batching
+
+Objective = Literal["decoupled", "vtrace"]
+
+
+@dataclass(frozen=True)
+class Care:
+    """What is done about environments that hang or break."""
+
+    step_deadline_s: float = 30.0  # a step that takes longer is cancelled and its environment restarted
+    reset_deadline_s: float = 60.0
+    most_failures: int = 5  # in a row; then the environment is left out for good
+    first_pause_s: float = 0.1  # before the first restart; doubled each time
+    longest_pause_s: float = 30.0
+    least_alive: float = 0.5  # share of environments below which the run stops
+
+    def __post_init__(self) -> None:
+        if min(self.step_deadline_s, self.reset_deadline_s) <= 0 or self.most_failures < 1:
+            raise SettingsError(
+                f"step_deadline_s is {self.step_deadline_s}, reset_deadline_s {self.reset_deadline_s}, most_failures "
+                f"{self.most_failures}: deadlines must be positive, and an environment may fail at least once"
+            )
+        if not 0 < self.least_alive <= 1:
+            raise SettingsError(f"least_alive is {self.least_alive}; give a share of the environments in (0, 1]")
+
+    def pause(self, failures: int) -> float:
+        """Seconds before the next restart."""
+        return min(self.first_pause_s * 2 ** (failures - 1), self.longest_pause_s)
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """When the learner, having nothing new, learns once more from what it has."""
+
+    most: int = 0  # times for each batch; 0 = never
+    least_effective: float = 0.5  # share that the effective sample size must have of the batch
+    largest_kl: float = 0.02  # distance of the policy from the one that acted
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How experience becomes updates while environments wait."""
+
+    serial: bool = False  # wait for all environments, then learn, as synchronous PPO does
+    objective: Objective = "decoupled"
+    segment: int = 16  # rows of one environment that travel together
+    max_lag: int = 4  # updates; older steps are left out
+    waiting_batches: int = 2  # so many may wait for the learner before environments must
+    learner: Literal["process", "inline"] = "process"  # inline: no process, for tests on simulated time
+    trust: Trust = field(default_factory=Trust)
+    reuse: Reuse = field(default_factory=Reuse)
+    care: Care = field(default_factory=Care)
+    batching: Batching = field(default_factory=Batching)
+
+    def __post_init__(self) -> None:
+        if self.objective not in ("decoupled", "vtrace"):
+            raise SettingsError(f"objective is {self.objective!r}; give 'decoupled' (PPO) or 'vtrace'")
+        if self.segment < 1 or self.max_lag < 0 or self.waiting_batches < 1:
+            raise SettingsError(
+                f"segment is {self.segment}, max_lag {self.max_lag}, waiting_batches {self.waiting_batches}: "
+                "give at least 1, 0 and 1"
+            )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The update itself: what PPO calls its hyperparameters."""
+
+    batch_segments: int  # of an update
+    minibatch: int = 256  # transitions
+    epochs: int = 4
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    clip: float = 0.2
+    entropy: float = 0.0
+    value: float = 0.5
+    max_grad_norm: float = 0.5
+    target_kl: float | None = None
+    normalise_advantage: bool = True

@@ -1,0 +1,227 @@
+"""Hundreds of environments in one event loop: each lives on its own, breaks on its own, and is mended on its own.
+
+An environment asks for a decision, waits for its step, writes down what came of it, and goes on. A step that takes too
+long is cancelled; an environment that breaks is restarted after a pause that doubles, and left out for good when that
+does not help. When too few are left the run stops with the error that the last of them ended with.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from flatout.errors import FlatoutError, RunError, SettingsError
+from flatout.slow_envs.async_env import AsyncEnv, waits
+from flatout.slow_envs.batcher import Decision, Floats
+from flatout.slow_envs.overlap import Care
+from flatout.slow_envs.tape import Format, Segment, Tape
+
+Maker = Callable[[], Any]
+KEPT_TIMES = 10_000  # of steps, for percentiles
+
+
+class Episode(NamedTuple):
+    """An episode that ended."""
+
+    env: int
+    earned: float
+    length: int
+    info: dict[str, Any]  # of its last step
+
+
+class Slot:
+    """One environment and what is known of it."""
+
+    def __init__(self, index: int, maker: Maker | None, env: Any, form: Format) -> None:
+        self.index, self.maker, self.env, self.tape = index, maker, env, Tape(form)
+        self.failures = self.restarts = self.steps = 0
+        self.begun = self.quarantined = False
+        self.seen: Floats | None = None  # that a step was asked for and has not answered
+        self.earned, self.length = 0.0, 0
+
+
+class Pool:
+    """Runs environments until it is cancelled; `events` counts what happened to them."""
+
+    def __init__(
+        self,
+        envs: Sequence[Any],
+        form: Format,
+        ask: Callable[[Floats], Awaitable[Decision]],
+        ship: Callable[[Segment], Awaitable[None]],
+        care: Care | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.care, self.ask, self.ship, self.seed = care or Care(), ask, ship, seed
+        self.slots = [new_slot(k, given, form) for k, given in enumerate(envs)]
+        if not self.slots:
+            raise SettingsError("there are no environments: give at least one")
+        first = self.slots[0].env
+        self.observation_space, self.action_space = first.observation_space, first.action_space
+        self.events: Counter[str] = Counter()
+        self.episodes: deque[Episode] = deque(maxlen=KEPT_TIMES)
+        self.step_times: deque[float] = deque(maxlen=KEPT_TIMES)
+        self.waiting = 0  # environments whose step is on its way
+
+    async def run(self) -> None:
+        """Live until cancelled, or until too few environments are alive."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for slot in self.slots:
+                    group.create_task(self.live(slot), name=f"environment {slot.index}")
+        except* FlatoutError as errors:
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
+
+    async def live(self, slot: Slot) -> None:
+        """One environment: episodes, and restarts when it breaks."""
+        while not slot.quarantined:
+            try:
+                await self.play(slot)
+            except Exception as error:  # whatever an environment raises is its own failure, not the run's
+                await self.recover(slot, error)
+
+    async def play(self, slot: Slot) -> None:
+        """Episode after episode."""
+        seen = await self.reset(slot)
+        while True:
+            decision = await self.ask(seen)
+            slot.seen = seen
+            then, reward, terminated, truncated, info = await self.step(slot, decision)
+            slot.seen, slot.failures = None, 0
+            full = slot.tape.act(seen, decision, reward, then, terminated, truncated)
+            slot.steps += 1
+            slot.earned, slot.length = slot.earned + reward, slot.length + 1
+            self.events["steps"] += 1
+            if terminated or truncated:
+                self.note_episode(slot, info)
+            for segment in full:
+                await self.ship(segment)
+            seen = await self.reset(slot) if terminated or truncated else then
+
+    async def step(self, slot: Slot, decision: Decision) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        """One step, within the deadline."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self.care.step_deadline_s):
+                then, reward, terminated, truncated, info = await slot.env.step(taken(self.action_space, decision.raw))
+        finally:
+            self.waiting -= 1
+        self.step_times.append(loop.time() - begun)
+        return self.features(then), float(reward), bool(terminated), bool(truncated), info
+
+    async def reset(self, slot: Slot) -> Floats:
+        """Begin an episode, within the deadline."""
+        seed = None
+        if not slot.begun and self.seed is not None:
+            seed = int(np.random.SeedSequence([self.seed, slot.index, slot.restarts]).generate_state(1)[0] >> 1)
+        async with asyncio.timeout(self.care.reset_deadline_s):
+            seen, _ = await slot.env.reset(seed=seed)
+        slot.begun = True
+        self.events["resets"] += 1
+        return self.features(seen)
+
+    def features(self, observation: Any) -> Floats:
+        """An observation as the policy reads it; a copy, since environments may write into theirs."""
+        return np.array(spaces.flatten(self.observation_space, observation), np.float32)
+
+    def note_episode(self, slot: Slot, info: dict[str, Any]) -> None:
+        """An episode has ended."""
+        self.episodes.append(Episode(slot.index, slot.earned, slot.length, info))
+        self.events["episodes"] += 1
+        slot.earned, slot.length = 0.0, 0
+
+    async def recover(self, slot: Slot, error: Exception) -> None:
+        """An environment broke or hung: what it owes is struck out, and it is started again or left out."""
+        self.events["timeouts" if isinstance(error, TimeoutError) else "crashes"] += 1
+        full = slot.tape.cut(slot.seen) if slot.seen is not None else []
+        slot.tape.continuing = False
+        slot.seen, slot.earned, slot.length = None, 0.0, 0
+        slot.failures += 1
+        for segment in full:
+            await self.ship(segment)
+        self.check_anyone_began(error)
+        if slot.failures > self.care.most_failures:
+            self.quarantine(slot, error)
+            return
+        await asyncio.sleep(self.care.pause(slot.failures))
+        try:
+            await self.restart(slot)
+        except Exception as again:  # its maker failed: the same as a failing environment
+            await self.recover(slot, again)
+
+    async def restart(self, slot: Slot) -> None:
+        """A new environment in the old one's place; one that nobody can make again begins a new episode."""
+        slot.restarts += 1
+        slot.begun = False
+        self.events["restarts"] += 1
+        if slot.maker is not None:
+            await self.close_env(slot)
+            slot.env = made(slot.maker, slot.index)
+
+    def check_anyone_began(self, error: Exception) -> None:
+        """Refuse to go on when every environment failed before a single one began."""
+        if all(slot.failures and not slot.steps and not slot.begun for slot in self.slots):
+            raise RunError(
+                f"none of the {len(self.slots)} environments could begin an episode; the first failure of the last "
+                f"one: {told(error)}. Nothing was trained: see to what they wait for, and start again"
+            ) from error
+
+    def quarantine(self, slot: Slot, error: Exception) -> None:
+        """Leave an environment out; stop the run when too few are left."""
+        slot.quarantined = True
+        self.events["quarantined"] += 1
+        alive = sum(not other.quarantined for other in self.slots)
+        if alive < max(1, self.care.least_alive * len(self.slots)):
+            raise RunError(
+                f"{alive} of {len(self.slots)} environments are alive, fewer than the share of "
+                f"{self.care.least_alive} that must be; environment {slot.index} failed {slot.failures} times in a "
+                f"row, at last with {told(error)}"
+            ) from error
+
+    async def close(self) -> None:
+        """Close all environments."""
+        await asyncio.gather(*(self.close_env(slot) for slot in self.slots))
+
+    async def close_env(self, slot: Slot) -> None:
+        """Close one; it may be broken, and then there is nothing to save."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(self.care.reset_deadline_s):
+                await slot.env.close()
+
+
+def told(error: Exception) -> str:
+    """An error in a line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def taken(space: spaces.Space[Any], raw: Any) -> Any:
+    """What the environment gets for what was drawn."""
+    if isinstance(space, spaces.Box):
+        return np.clip(np.reshape(raw, space.shape), space.low, space.high).astype(space.dtype)
+    return int(raw)
+
+
+def new_slot(index: int, given: Any, form: Format) -> Slot:
+    """A place for an environment, or for what makes one."""
+    if isinstance(given, AsyncEnv) and waits(given):
+        return Slot(index, None, given, form)
+    if callable(given):
+        return Slot(index, given, made(given, index), form)
+    raise SettingsError(f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one")
+
+
+def made(maker: Maker, index: int) -> Any:
+    """What a maker makes, if it is an environment that waits."""
+    env = maker()
+    if not waits(env):
+        raise SettingsError(
+            f"environment {index} is a {type(env).__name__}, whose step is no coroutine: "
+            "wrap its maker with flatout.slow_envs.plain.adapted"
+        )
+    return env

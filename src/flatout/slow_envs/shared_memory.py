@@ -1,0 +1,57 @@
+"""Arrays in memory that two processes share: no copies through pipes, and nothing left behind when either is killed.
+
+The memory has no name: the other process inherits its file descriptor, and the system frees it with the last of them.
+"""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIGNMENT = 64
+Shapes = Mapping[str, tuple[tuple[int, ...], Any]]  # shape and type by name
+
+
+class SharedArrays:
+    """Named arrays in one block: a new one, or that of an inherited descriptor."""
+
+    def __init__(self, shapes: Shapes, descriptor: int | None = None) -> None:
+        size = max(sum(padded(shape, kind) for shape, kind in shapes.values()), 1)
+        self.descriptor = new_block(size) if descriptor is None else descriptor
+        self.block = mmap.mmap(self.descriptor, size)
+        self.arrays: dict[str, NDArray[Any]] = {}
+        offset = 0
+        for name, (shape, kind) in shapes.items():
+            self.arrays[name] = np.ndarray(shape, kind, self.block, offset)
+            offset += padded(shape, kind)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+    def close(self) -> None:
+        """Let go of it; arrays that were handed out keep their memory as long as they live."""
+        if self.descriptor >= 0:
+            self.arrays.clear()
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def padded(shape: tuple[int, ...], kind: Any) -> int:
+    """Bytes that an array takes, whole cache lines."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def new_block(size: int) -> int:
+    """The descriptor of so many bytes that belong to nobody's file."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("flatout")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor

@@ -1,0 +1,214 @@
+"""Learns from batches of segments of bounded age, in PyTorch. Knows neither environments nor processes."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import array_api_compat.torch as xp
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flatout.arrays import leaves_of, map_leaves
+from flatout.learners.off_policy import decoupled_loss, effective_share, vtrace, vtrace_loss
+from flatout.learners.ppo_math import PolicyLoss, explained_variance, normalise, value_loss
+from flatout.learners.rates import ADAM_EPSILON, KL_TOLERANCE
+from flatout.slow_envs.link import Assignment, Knowledge
+from flatout.slow_envs.model import Model, flat, unflat
+from flatout.slow_envs.overlap import Overlap, Rule
+from flatout.slow_envs.tape import Segment
+
+NO_CLIP = float("inf")  # of values: targets move with the policy, and so may they
+
+
+class Rows(NamedTuple):
+    """What an update learns from: (row, ...) each, rows that act and are young enough."""
+
+    observation: Tensor
+    raw: Tensor
+    behaviour: Tensor  # log-probability by whoever acted
+    proximal: Tensor  # by the policy at the start of the update
+    advantage: Tensor
+    target: Tensor
+    value: Tensor
+
+
+class Learned(NamedTuple):
+    """What an update did."""
+
+    version: int
+    figures: dict[str, float]
+    lags: Counter[int]  # of the rows that taught
+    too_old: int  # rows that were left out
+
+
+class TorchSegmentLearner:
+    """One agent and its optimiser."""
+
+    def __init__(self, model: Model, rule: Rule, overlap: Overlap, weights: Any, seed: int = 0) -> None:
+        self.model, self.rule, self.overlap, self.version = model, rule, overlap, 0
+        self.weights = map_leaves(lambda leaf: torch.as_tensor(np.array(leaf, np.float32)).requires_grad_(), weights)
+        self.leaves = [leaf for leaf in leaves_of(self.weights) if leaf.numel()]
+        self.optimiser = torch.optim.Adam(self.leaves, rule.learning_rate, eps=ADAM_EPSILON, fused=True)
+        self.rng = np.random.default_rng([seed, 0x1EA12])
+
+    # --- an update ---------------------------------------------------------------------------------------
+
+    def update(self, batch: Segment) -> Learned:
+        """Learn from a batch of segments (row, segment, ...); the version goes up by one."""
+        lag = self.version - batch.version
+        fresh = batch.acting & (lag <= self.overlap.max_lag)
+        too_old = int((batch.acting & ~fresh).sum())
+        figures: dict[str, float] = {}
+        if fresh.any():
+            rows, figures = self.rows_of(batch, fresh)
+            figures |= self.descend(rows)
+        self.version += 1
+        return Learned(self.version, figures, Counter(lag[fresh].tolist()), too_old)
+
+    def worth_again(self, batch: Segment) -> bool:
+        """Whether the policy is still close enough to those that acted in this batch to learn from it again."""
+        fresh = batch.acting & (self.version - batch.version <= self.overlap.max_lag)
+        if not fresh.any():
+            return False
+        with torch.no_grad():
+            log_prob = self.log_probs(torch.as_tensor(batch.observation[:-1][fresh]), torch.as_tensor(batch.raw[fresh]))
+            log_ratio = log_prob - torch.as_tensor(batch.log_prob[fresh])
+            ratio = torch.exp(log_ratio)
+            distance = float(torch.mean(ratio - 1 - log_ratio))
+            share = float(effective_share(ratio, xp))
+        return share >= self.overlap.reuse.least_effective and distance <= self.overlap.reuse.largest_kl
+
+    def log_probs(self, observation: Tensor, raw: Tensor) -> Tensor:
+        """Of these actions, by the policy as it is."""
+        return self.model.policy(self.weights, observation, xp).log_prob(raw, xp)
+
+    def rows_of(self, batch: Segment, fresh: NDArray[np.bool_]) -> tuple[Rows, dict[str, float]]:
+        """The batch corrected for its age, without the rows that teach nothing."""
+        arrays = map_leaves(torch.as_tensor, batch)
+        with torch.no_grad():
+            return self.corrected(arrays, torch.as_tensor(fresh))
+
+    def corrected(self, arrays: Any, chosen: Tensor) -> tuple[Rows, dict[str, float]]:
+        """The chosen rows with advantages and targets, and how well they suit the policy."""
+        value = self.model.value(self.weights, arrays.observation, xp)
+        seen = arrays.observation[:-1]
+        proximal = self.log_probs(seen, arrays.raw)
+        ratio = torch.exp(proximal - arrays.log_prob)
+        corrected = vtrace(
+            arrays.reward, value, arrays.terminated, arrays.acting, ratio, self.rule.gamma, self.overlap.trust, xp
+        )
+        parts = (seen, arrays.raw, arrays.log_prob, proximal, *corrected, value[:-1])
+        rows = Rows(*(part[chosen] for part in parts))
+        return rows, {
+            "effective_share": float(effective_share(ratio[chosen], xp)),
+            "explained_variance": float(explained_variance(rows.value, rows.target, xp)),
+            "rows": int(chosen.sum()),
+        }
+
+    def descend(self, rows: Rows) -> dict[str, float]:
+        """Epochs of minibatches, until they are done or the policy has moved too far."""
+        rule, count = self.rule, rows.value.shape[0]
+        made: list[list[float]] = []
+        epochs = 0
+        limit = KL_TOLERANCE * rule.target_kl if rule.target_kl is not None else NO_CLIP
+        for _ in range(rule.epochs):
+            epochs += 1
+            order = torch.as_tensor(self.rng.permutation(count))
+            for chosen in torch.split(order, rule.minibatch):
+                loss, figures = self.loss(Rows(*(part[chosen] for part in rows)))
+                if figures[3] > limit:
+                    return self.told(made or [figures], epochs)
+                self.step(loss)
+                made.append(figures)
+        return self.told(made, epochs)
+
+    def loss(self, rows: Rows) -> tuple[Tensor, list[float]]:
+        """The loss of a minibatch, and its figures."""
+        rule = self.rule
+        policy = self.model.policy(self.weights, rows.observation, xp)
+        advantage = normalise(rows.advantage, xp) if rule.normalise_advantage else rows.advantage
+        surrogate = self.surrogate()(policy.log_prob(rows.raw, xp), rows.proximal, rows.behaviour, advantage)
+        error = value_loss(
+            self.model.value(self.weights, rows.observation, xp), rows.value, rows.target, torch.tensor(NO_CLIP), xp
+        )
+        entropy = torch.mean(policy.entropy(rows.raw, xp))
+        loss = surrogate.loss + rule.value * error - rule.entropy * entropy
+        shown = (surrogate.loss, error, entropy, surrogate.approx_kl, surrogate.clip_fraction, loss)
+        return loss, torch.stack([x.detach() for x in shown]).tolist()
+
+    def surrogate(self) -> Callable[..., PolicyLoss]:
+        """The policy's part of the loss."""
+        rho = self.overlap.trust.rho
+        if self.overlap.objective == "vtrace":
+            return partial(vtrace_loss, rho=rho, xp=xp)
+        return partial(decoupled_loss, clip=self.rule.clip, cap=rho, xp=xp)
+
+    def step(self, loss: Tensor) -> None:
+        """One step of Adam along the clipped gradient."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.leaves, self.rule.max_grad_norm)
+        self.optimiser.step()
+
+    @staticmethod
+    def told(made: list[list[float]], epochs: int) -> dict[str, float]:
+        """Means over minibatches."""
+        names = ("policy_gradient_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss")
+        means = np.mean(made, axis=0).tolist()
+        return dict(zip(names, means, strict=True)) | {"epochs": float(epochs), "minibatches": float(len(made))}
+
+    # --- what it knows -----------------------------------------------------------------------------------
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """All weights, in one vector: a copy."""
+        return flat(map_leaves(lambda leaf: leaf.detach().numpy(), self.weights))
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """All that was learned: copies."""
+        known = [(self.optimiser.state.get(leaf, {}), np.zeros(leaf.numel(), np.float32)) for leaf in self.leaves]
+        first, second = (
+            np.concatenate([np.array(state.get(name, zeros)).reshape(-1) for state, zeros in known])
+            for name in ("exp_avg", "exp_avg_sq")
+        )
+        return Knowledge(self.vector, first, second, int(known[0][0].get("step", 0)), self.version)
+
+    def recall(self, known: Knowledge) -> None:
+        """Go on from there."""
+        self.version = known.version
+        with torch.no_grad():
+            saved = unflat(known.vector, map_leaves(lambda leaf: leaf.detach().numpy(), self.weights))
+            for leaf, kept in zip(leaves_of(self.weights), leaves_of(saved), strict=True):
+                leaf.copy_(torch.as_tensor(kept))
+        sizes = [leaf.numel() for leaf in self.leaves]
+        moments = [torch.split(torch.as_tensor(part), sizes) for part in (known.first, known.second)]
+        for leaf, mu, nu in zip(self.leaves, *moments, strict=True):
+            self.optimiser.state[leaf] = {
+                "step": torch.tensor(float(known.steps)),
+                "exp_avg": mu.reshape(leaf.shape).clone(),
+                "exp_avg_sq": nu.reshape(leaf.shape).clone(),
+            }
+
+    def change(self, rule: Rule) -> None:
+        """Another rule from now on: schedules."""
+        self.rule = rule
+        self.optimiser.param_groups[0]["lr"] = rule.learning_rate
+
+
+def new_learner(assignment: Assignment) -> TorchSegmentLearner:
+    """One who goes on from what the assignment knows."""
+    model = assignment.model
+    learner = TorchSegmentLearner(
+        model, assignment.rule, assignment.overlap, model.new_weights(assignment.seed), assignment.seed
+    )
+    learner.recall(assignment.knowledge)
+    return learner
+
+
+def use_one_thread() -> None:
+    """Leave the other cores to the environments: small products gain little from more than one."""
+    torch.set_num_threads(1)
