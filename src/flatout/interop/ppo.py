@@ -17,6 +17,7 @@ import numpy as np
 
 from flatout.errors import FlatoutError, SettingsError
 from flatout.interop import ppo_arguments, ppo_saving, ppo_spaces
+from flatout.interop.ppo_async import AsyncEngine, WaitingEnvs
 from flatout.interop.ppo_calls import Calls
 from flatout.interop.ppo_envs import known_to_sb3, unwrapped_normaliser
 from flatout.interop.ppo_fused import ArrayEnvs, FusedEngine
@@ -66,11 +67,12 @@ class PPO:
         seed: int | None = None,
         device: Any = "auto",
         _init_setup_model: bool = True,
+        overlap: Any = None,  # flatout.slow_envs.overlap.Overlap: how waits and learning overlap, for a list of envs
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "policy", "env")}
         ppo_arguments.check_policy_name(policy)
         self._set_arguments(given)
-        self._attach(source_of(env), None)
+        self._attach(source_of(env, self.overlap), None)
         self.set_random_seed(seed)
 
     # --- what it is made of ----------------------------------------------------------------------------
@@ -96,7 +98,8 @@ class PPO:
         self.ep_success_buffer: deque[Any] | None = None
         self._logger: Any = None
         self._custom_logger = False
-        self.engine: HostEngine | FusedEngine | None = None
+        self.overlap = given["overlap"]
+        self.engine: HostEngine | FusedEngine | AsyncEngine | None = None
         self.policy = MlpPolicy(self)
         self._seed = fresh_seed() if self.seed is None else int(self.seed) % 2**32
         self.prediction_noise = np.random.default_rng(self._seed)
@@ -108,9 +111,8 @@ class PPO:
         self.n_envs = int(source.n_envs if isinstance(source, ArrayEnvs) else source.num_envs)
         self._check_rollout(isinstance(source, ArrayEnvs))
         known = self._beginning() if known is None else known
-        self.engine = (
-            FusedEngine(source, self, known) if isinstance(source, ArrayEnvs) else HostEngine(source, self, known)
-        )
+        self._release()
+        self.engine = engine_for(source)(source, self, known)
         if self.verbose >= 1:
             print(f"Using {self.device} device, {self.n_envs} environments")
 
@@ -195,7 +197,7 @@ class PPO:
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Learn in other environments of the same spaces and number from now on."""
-        source = source_of(env)
+        source = source_of(env, self.overlap)
         n_envs = int(source.n_envs if isinstance(source, ArrayEnvs) else source.num_envs)
         if self.engine is not None and n_envs != self.n_envs:
             raise SettingsError(
@@ -245,6 +247,18 @@ class PPO:
             "self": self, "total_timesteps": total_timesteps, "callback": callback, "log_interval": log_interval,
             "tb_log_name": tb_log_name, "reset_num_timesteps": reset_num_timesteps, "progress_bar": progress_bar,
         }, globals())  # fmt: skip
+        try:
+            self._update_until(total_timesteps, calls, log_interval)
+        finally:
+            self._release()
+        calls.training_end()
+        if not self._custom_logger:
+            self.logger.close()
+        return self
+
+    def _update_until(self, total_timesteps: int, calls: Calls, log_interval: int | None) -> None:
+        """Updates until there were so many steps, or a callback wants no more."""
+        assert self.engine is not None
         iteration, going = 0, True
         while going and self.num_timesteps < total_timesteps:
             metrics, going = self.engine.update(self, calls)
@@ -253,10 +267,11 @@ class PPO:
                 self._note_update(metrics)
                 if log_interval is not None and iteration % log_interval == 0:
                     self.dump_logs(iteration)
-        calls.training_end()
-        if not self._custom_logger:
-            self.logger.close()
-        return self
+
+    def _release(self) -> None:
+        """End what an engine runs between updates."""
+        if self.engine is not None:
+            self.engine.end()
 
     def _begin(self, total_timesteps: int, tb_log_name: str, anew: bool) -> int:
         """Counters, buffers, environments and logger of a training; the step at which it ends."""
@@ -372,7 +387,7 @@ class PPO:
         model._set_arguments(ppo_saving.arguments_of(saved, device, {**(custom_objects or {}), **kwargs}))
         ppo_saving.restore(model, saved)
         if env is not None:
-            source = source_of(env)
+            source = source_of(env, model.overlap)
             model._check_same_spaces(source)
             model._attach(source, model._loaded)
             model.set_random_seed(model.seed)
@@ -381,6 +396,13 @@ class PPO:
     def save_bundle(self, path: Path | str, settings: Any = None) -> None:
         """Write the policy as a flatout Bundle; `settings` are those that the market was built with, if not default."""
         ppo_saving.bundle_of(self, settings).save(path)
+
+
+def engine_for(source: Any) -> Any:
+    """The engine that runs such environments."""
+    if isinstance(source, ArrayEnvs):
+        return FusedEngine
+    return AsyncEngine if isinstance(source, WaitingEnvs) else HostEngine
 
 
 def fresh_seed() -> int:

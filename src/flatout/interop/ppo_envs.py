@@ -102,6 +102,25 @@ class Face:
         raise NotImplementedError
 
 
+class ClosedFace(Face):
+    """Stands for environments that cannot be reached; `why` says what to do instead."""
+
+    def __init__(self, observation_space: Any, action_space: Any, num_envs: int, why: str) -> None:
+        self.observation_space, self.action_space, self.why = observation_space, action_space, why
+        super().__init__(num_envs)
+
+    def reset(self) -> Any:
+        """They cannot be reached from here."""
+        raise SettingsError(self.why)
+
+    def step_wait(self) -> Stepped:
+        """Nor here."""
+        return self.reset()
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
 class EnvFace(Face):
     """One environment of Gymnasium."""
 

@@ -15,7 +15,7 @@ from flatout.arrays import map_leaves
 from flatout.errors import SettingsError
 from flatout.interop.ppo_arguments import Scheduled, minibatches_of, rates_of_model, scheduled_now
 from flatout.interop.ppo_calls import Calls
-from flatout.interop.ppo_envs import Face, Stepped, VectorFace
+from flatout.interop.ppo_envs import ClosedFace, VectorFace
 from flatout.interop.ppo_knowledge import Knowledge
 from flatout.learners.forecast import USUAL_ENVS, choose
 from flatout.learners.rates import Program, Rates, metric_names
@@ -96,26 +96,10 @@ def runner(program: Program) -> Any:
     return chunk_runner(program)
 
 
-class DeviceFace(Face):
-    """Stands for environments that live on the device."""
-
-    def __init__(self, envs: ArrayEnvs) -> None:
-        self.observation_space, self.action_space = envs.observation_space, envs.action_space
-        super().__init__(envs.n_envs)
-
-    def reset(self) -> Any:
-        """They cannot be reached from here."""
-        raise SettingsError(
-            "these environments live inside the compiled program and cannot be stepped from outside: make one with "
-            "gymnax, and use `predict` on what it shows"
-        )
-
-    def step_wait(self) -> Stepped:
-        """Nor here."""
-        return self.reset()
-
-    def close(self) -> None:
-        """There is nothing to close."""
+WHY_CLOSED = (
+    "these environments live inside the compiled program and cannot be stepped from outside: make one with gymnax, and "
+    "use `predict` on what it shows"
+)
 
 
 class FusedEngine:
@@ -190,7 +174,7 @@ class FusedEngine:
     def venv(self) -> Any:
         """Environments of the same kind on the host, for scripts and callbacks that want to step some."""
         if self.envs.market is None:
-            return DeviceFace(self.envs)
+            return ClosedFace(self.observation_space, self.action_space, self.n_envs, WHY_CLOSED)
         return VectorFace(MarketVectorEnv(self.envs.market, self.n_envs))
 
     def begin(self, anew: bool) -> None:
@@ -226,6 +210,9 @@ class FusedEngine:
         model.note_episodes(infos, dones > 0)
         calls.rollout_end()
         return metrics, going
+
+    def end(self) -> None:
+        """Nothing runs between updates."""
 
     def ends(self) -> tuple[Any, list[dict[str, Any]]]:
         """How many episodes of each environment ended in the rollout, and their mean return and length."""

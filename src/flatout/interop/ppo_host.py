@@ -107,6 +107,9 @@ class HostEngine:
         reward = np.asarray(rewards, np.float32)
         return Arrival(seen, reward, np.asarray(dones) & ~truncated, truncated, last, void, going)
 
+    def end(self) -> None:
+        """Nothing runs between updates."""
+
     def ends(self, dones: Any, infos: Any, seen: Any) -> tuple[NDArray[np.bool_], Any]:
         """Which episodes were cut off rather than over, and what they saw last."""
         truncated, last = np.zeros(self.n_envs, np.bool_), None

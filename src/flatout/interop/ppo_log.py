@@ -15,6 +15,7 @@ from flatout.errors import SettingsError
 from flatout.interop.ppo_arguments import Scheduled
 from flatout.learners.journal import TAGS
 
+OVERLAP = ("lag_mean", "lag_max", "learner_idle", "too_old")  # of environments that wait
 Excluded = str | tuple[str, ...] | None
 
 
@@ -107,6 +108,7 @@ def new_logger(verbose: int, tensorboard_log: str | None, name: str, anew: bool)
 def record_update(logger: Any, metrics: Mapping[str, float], scheduled: Scheduled) -> None:
     """Record what an update measured, under the names that Stable-Baselines3's users know."""
     points = {tag: metrics[name] for name, tag in TAGS.items() if name in metrics and tag.startswith("train/")}
+    points |= {f"overlap/{name}": metrics[name] for name in OVERLAP if name in metrics}
     points |= {"train/entropy_loss": -metrics["entropy"], "train/clip_range": scheduled.clip}
     if scheduled.value_clip is not None:
         points["train/clip_range_vf"] = scheduled.value_clip

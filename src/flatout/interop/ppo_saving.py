@@ -25,7 +25,7 @@ NUMBERS = (
 )  # fmt: skip
 FIXED = {
     "use_sde": False, "sde_sample_freq": -1, "rollout_buffer_class": None, "rollout_buffer_kwargs": None,
-    "_init_setup_model": True,
+    "_init_setup_model": True, "overlap": None,
 }  # fmt: skip
 OTHER_NAMES = {"lr_schedule": "learning_rate"}  # how Stable-Baselines3's files call it
 

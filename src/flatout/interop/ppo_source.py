@@ -6,14 +6,22 @@ import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from flatout.errors import SettingsError
+from flatout.interop.ppo_async import waiting_envs
 from flatout.interop.ppo_envs import EnvFace, VectorFace
 from flatout.interop.ppo_fused import array_envs
 
 VEC_ENV = ("num_envs", "step_async", "step_wait", "reset", "observation_space", "action_space")
 
 
-def source_of(env: Any) -> Any:
-    """`ArrayEnvs` for the fused engine, else environments with Stable-Baselines3's face."""
+def source_of(env: Any, overlap: Any = None) -> Any:
+    """`ArrayEnvs` for the fused engine, `WaitingEnvs` for overlapping waits, else environments with
+    Stable-Baselines3's face.
+    """
+    waiting = waiting_envs(env, overlap)
+    if waiting is not None:
+        return waiting
+    if overlap is not None:
+        raise SettingsError(f"overlap is for a list of environments that wait, and env is {env!r}: leave overlap out")
     env = made(env) if isinstance(env, str) else env
     arrays = array_envs(env)
     if arrays is not None:
@@ -26,7 +34,8 @@ def source_of(env: Any) -> Any:
         return env
     raise SettingsError(
         f"env is {env!r}; give the name of a Gymnasium environment, a gymnasium.Env, a gymnasium.vector.VectorEnv, a "
-        "VecEnv of Stable-Baselines3, a flatout.Market, or an environment in gymnax's convention"
+        "VecEnv of Stable-Baselines3, a flatout.Market, an environment in gymnax's convention, or a list of "
+        "environments whose steps are coroutines (or of functions that make environments)"
     )
 
 

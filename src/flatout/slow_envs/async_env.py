@@ -29,5 +29,5 @@ class AsyncEnv(Protocol):
 
 
 def waits(env: Any) -> bool:
-    """Whether this environment's steps are coroutines."""
-    return inspect.iscoroutinefunction(getattr(env, "step", None))
+    """Whether this is an environment whose steps are coroutines; a class of such makes them, but is none."""
+    return not isinstance(env, type) and inspect.iscoroutinefunction(getattr(env, "step", None))

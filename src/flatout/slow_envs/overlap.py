@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from flatout.errors import SettingsError
-from flatout.learners.off_policy import Trust
 from flatout.slow_envs.batcher import Batching
 
 Objective = Literal["decoupled", "vtrace"]
@@ -54,8 +53,10 @@ class Overlap:
     max_lag: int = 4  # updates; older steps are left out
     waiting_batches: int = 2  # so many may wait for the learner before environments must
     learner: Literal["process", "inline"] = "process"  # inline: no process, for tests on simulated time
-    trust: Trust = field(default_factory=Trust)
+    rho: float = 1.0  # largest weight of a step that the newest policy likes better than the one that took it
+    trace: float = 1.0  # the same, for what its successors tell of it
     reuse: Reuse = field(default_factory=Reuse)
+    plain: Literal["auto", "inline", "thread", "process"] = "auto"  # how environments that cannot wait are stepped
     care: Care = field(default_factory=Care)
     batching: Batching = field(default_factory=Batching)
 
@@ -78,7 +79,9 @@ class Rule:
     epochs: int = 4
     learning_rate: float = 3e-4
     gamma: float = 0.99
+    gae_lambda: float = 0.95
     clip: float = 0.2
+    value_clip: float | None = None
     entropy: float = 0.0
     value: float = 0.5
     max_grad_norm: float = 0.5

@@ -18,9 +18,10 @@ from flatout.errors import FlatoutError, RunError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
 from flatout.slow_envs.batcher import Decision, Floats
 from flatout.slow_envs.overlap import Care
+from flatout.slow_envs.plain import adapted
+from flatout.slow_envs.process_env import Maker
 from flatout.slow_envs.tape import Format, Segment, Tape
 
-Maker = Callable[[], Any]
 KEPT_TIMES = 10_000  # of steps, for percentiles
 
 
@@ -55,17 +56,33 @@ class Pool:
         ship: Callable[[Segment], Awaitable[None]],
         care: Care | None = None,
         seed: int | None = None,
+        plain: str = "auto",
     ) -> None:
-        self.care, self.ask, self.ship, self.seed = care or Care(), ask, ship, seed
-        self.slots = [new_slot(k, given, form) for k, given in enumerate(envs)]
-        if not self.slots:
+        self.care, self.ask, self.ship, self.seed, self.plain = care or Care(), ask, ship, seed, plain
+        if not envs:
             raise SettingsError("there are no environments: give at least one")
+        self.slots = [self.new_slot(k, given, form) for k, given in enumerate(envs)]
         first = self.slots[0].env
         self.observation_space, self.action_space = first.observation_space, first.action_space
         self.events: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=KEPT_TIMES)
         self.step_times: deque[float] = deque(maxlen=KEPT_TIMES)
         self.waiting = 0  # environments whose step is on its way
+
+    def new_slot(self, index: int, given: Any, form: Format) -> Slot:
+        """A place for an environment, or for what makes one."""
+        if isinstance(given, AsyncEnv) and waits(given):
+            return Slot(index, None, given, form)
+        if callable(given):
+            return Slot(index, given, self.made(given), form)
+        raise SettingsError(f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one")
+
+    def made(self, maker: Maker) -> Any:
+        """What a maker makes; the first plain one is measured, and the others are stepped as it is."""
+        env = adapted(maker, self.plain)
+        choice = getattr(env, "choice", None)
+        self.plain = self.plain if choice is None else choice.kind
+        return env
 
     async def run(self) -> None:
         """Live until cancelled, or until too few environments are alive."""
@@ -162,7 +179,7 @@ class Pool:
         self.events["restarts"] += 1
         if slot.maker is not None:
             await self.close_env(slot)
-            slot.env = made(slot.maker, slot.index)
+            slot.env = self.made(slot.maker)
 
     def check_anyone_began(self, error: Exception) -> None:
         """Refuse to go on when every environment failed before a single one began."""
@@ -205,23 +222,3 @@ def taken(space: spaces.Space[Any], raw: Any) -> Any:
     if isinstance(space, spaces.Box):
         return np.clip(np.reshape(raw, space.shape), space.low, space.high).astype(space.dtype)
     return int(raw)
-
-
-def new_slot(index: int, given: Any, form: Format) -> Slot:
-    """A place for an environment, or for what makes one."""
-    if isinstance(given, AsyncEnv) and waits(given):
-        return Slot(index, None, given, form)
-    if callable(given):
-        return Slot(index, given, made(given, index), form)
-    raise SettingsError(f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one")
-
-
-def made(maker: Maker, index: int) -> Any:
-    """What a maker makes, if it is an environment that waits."""
-    env = maker()
-    if not waits(env):
-        raise SettingsError(
-            f"environment {index} is a {type(env).__name__}, whose step is no coroutine: "
-            "wrap its maker with flatout.slow_envs.plain.adapted"
-        )
-    return env

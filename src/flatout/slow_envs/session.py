@@ -43,7 +43,7 @@ class Session:
         self.form = Format(self.overlap.segment, model.observation_size, model.actions)
         self.rng = np.random.default_rng([seed, 0xAC7])
         self.batcher = Batcher(self.act, model.observation_size, self.overlap.batching)
-        self.pool = Pool(envs, self.form, self.batcher.ask, self.ship, self.overlap.care, seed)
+        self.pool = Pool(envs, self.form, self.batcher.ask, self.ship, self.overlap.care, seed, self.overlap.plain)
         self.link: Link | None = None
         self.updates: deque[Update] = deque()
         self.lags: Counter[int] = Counter()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flatout.arrays import leaves_of, map_leaves
-from flatout.learners.off_policy import decoupled_loss, effective_share, vtrace, vtrace_loss
+from flatout.learners.off_policy import Trust, decoupled_loss, effective_share, vtrace, vtrace_loss
 from flatout.learners.ppo_math import PolicyLoss, explained_variance, normalise, value_loss
 from flatout.learners.rates import ADAM_EPSILON, KL_TOLERANCE
 from flatout.slow_envs.link import Assignment, Knowledge
@@ -20,7 +20,7 @@ from flatout.slow_envs.model import Model, flat, unflat
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.tape import Segment
 
-NO_CLIP = float("inf")  # of values: targets move with the policy, and so may they
+NO_LIMIT = float("inf")
 
 
 class Rows(NamedTuple):
@@ -97,9 +97,8 @@ class TorchSegmentLearner:
         seen = arrays.observation[:-1]
         proximal = self.log_probs(seen, arrays.raw)
         ratio = torch.exp(proximal - arrays.log_prob)
-        corrected = vtrace(
-            arrays.reward, value, arrays.terminated, arrays.acting, ratio, self.rule.gamma, self.overlap.trust, xp
-        )
+        trust = Trust(self.overlap.rho, self.overlap.trace, self.rule.gae_lambda)
+        corrected = vtrace(arrays.reward, value, arrays.terminated, arrays.acting, ratio, self.rule.gamma, trust, xp)
         parts = (seen, arrays.raw, arrays.log_prob, proximal, *corrected, value[:-1])
         rows = Rows(*(part[chosen] for part in parts))
         return rows, {
@@ -113,7 +112,7 @@ class TorchSegmentLearner:
         rule, count = self.rule, rows.value.shape[0]
         made: list[list[float]] = []
         epochs = 0
-        limit = KL_TOLERANCE * rule.target_kl if rule.target_kl is not None else NO_CLIP
+        limit = KL_TOLERANCE * rule.target_kl if rule.target_kl is not None else NO_LIMIT
         for _ in range(rule.epochs):
             epochs += 1
             order = torch.as_tensor(self.rng.permutation(count))
@@ -131,8 +130,9 @@ class TorchSegmentLearner:
         policy = self.model.policy(self.weights, rows.observation, xp)
         advantage = normalise(rows.advantage, xp) if rule.normalise_advantage else rows.advantage
         surrogate = self.surrogate()(policy.log_prob(rows.raw, xp), rows.proximal, rows.behaviour, advantage)
+        value_clip = torch.tensor(NO_LIMIT if rule.value_clip is None else rule.value_clip)
         error = value_loss(
-            self.model.value(self.weights, rows.observation, xp), rows.value, rows.target, torch.tensor(NO_CLIP), xp
+            self.model.value(self.weights, rows.observation, xp), rows.value, rows.target, value_clip, xp
         )
         entropy = torch.mean(policy.entropy(rows.raw, xp))
         loss = surrogate.loss + rule.value * error - rule.entropy * entropy
@@ -141,7 +141,7 @@ class TorchSegmentLearner:
 
     def surrogate(self) -> Callable[..., PolicyLoss]:
         """The policy's part of the loss."""
-        rho = self.overlap.trust.rho
+        rho = self.overlap.rho
         if self.overlap.objective == "vtrace":
             return partial(vtrace_loss, rho=rho, xp=xp)
         return partial(decoupled_loss, clip=self.rule.clip, cap=rho, xp=xp)
@@ -156,7 +156,7 @@ class TorchSegmentLearner:
     @staticmethod
     def told(made: list[list[float]], epochs: int) -> dict[str, float]:
         """Means over minibatches."""
-        names = ("policy_gradient_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss")
+        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss")
         means = np.mean(made, axis=0).tolist()
         return dict(zip(names, means, strict=True)) | {"epochs": float(epochs), "minibatches": float(len(made))}
 

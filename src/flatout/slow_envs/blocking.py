@@ -1,0 +1,130 @@
+"""The opposite door: an environment that waits, as a plain `gymnasium.Env` for libraries that know no others.
+
+`Blocking` runs the environment's event loop for as long as each call takes. Nothing overlaps then; Gymnasium's
+AsyncVectorEnv and Stable-Baselines3's SubprocVecEnv can put several of them in processes.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import gymnasium as gym
+
+from flatout.errors import SettingsError
+from flatout.slow_envs.async_env import AsyncEnv, waits
+
+T = TypeVar("T")
+
+
+class OwnLoop:
+    """An event loop for callers that have none: it runs only while they wait for it.
+
+    A caller that is itself inside a running event loop (a notebook) cannot run another in its thread: from its first
+    call on, this loop lives in a thread.
+    """
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.thread: threading.Thread | None = None
+        self.closed = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for this coroutine."""
+        if self.thread is None and inside_a_loop():
+            self.thread = threading.Thread(target=self.live, daemon=True)
+            self.thread.start()
+        if self.thread is None:
+            return self.run_here(work)
+        future = asyncio.run_coroutine_threadsafe(work, self.runner.get_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # has an effect only where the wait was interrupted
+            raise
+
+    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the loop until the coroutine has ended; Ctrl-C cancels it.
+
+        `Runner.run` would do, but for what it costs: it sets a signal handler at every call, for which Python makes a
+        text of the task and its result.
+        """
+        loop = self.runner.get_loop()
+        task = loop.create_task(work)
+        try:
+            return loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():
+                task.cancel()
+                loop.run_until_complete(asyncio.wait([task]))
+            raise
+
+    def live(self) -> None:
+        """Run the loop until it is stopped, and close it in the thread where it ran."""
+        self.runner.get_loop().run_forever()
+        self.runner.close()
+
+    def close(self) -> None:
+        """Cancel what is left and close the loop; twice is fine."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.thread is None and not inside_a_loop():
+            self.runner.close()
+            return
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.live, daemon=True)
+            self.thread.start()
+        loop = self.runner.get_loop()
+        loop.call_soon_threadsafe(loop.stop)
+        self.thread.join()
+
+
+def inside_a_loop() -> bool:
+    """Whether an event loop is running in this thread."""
+    return asyncio._get_running_loop() is not None
+
+
+class Blocking(gym.Env[Any, Any]):
+    """An AsyncEnv, or what a maker makes of one, with Gymnasium's face."""
+
+    def __init__(self, env_or_maker: AsyncEnv | Callable[[], AsyncEnv]) -> None:
+        self.loop = OwnLoop()
+        try:
+            self.env = self.loop.run(made(env_or_maker))
+        except BaseException:
+            self.loop.close()
+            raise
+        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.metadata = getattr(self.env, "metadata", {"render_modes": []})
+        self.render_mode = getattr(self.env, "render_mode", None)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        return self.loop.run(self.env.reset(seed=seed, options=options))
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step."""
+        return self.loop.run(self.env.step(action))
+
+    def close(self) -> None:
+        """Close the environment and its loop; twice is fine."""
+        if self.loop.closed:
+            return
+        try:
+            self.loop.run(self.env.close())
+        finally:
+            self.loop.close()
+
+
+async def made(env_or_maker: Any) -> AsyncEnv:
+    """The environment; makers are called inside the loop, which some environments need from the start."""
+    is_env = not isinstance(env_or_maker, type) and hasattr(env_or_maker, "step")
+    env = env_or_maker if is_env else env_or_maker()
+    if not waits(env):
+        raise SettingsError(
+            f"Blocking was given {type(env).__name__!r}, whose step is no coroutine: it takes an environment with "
+            "`async def step`, or a function that makes one; plain environments need no such face"
+        )
+    return env

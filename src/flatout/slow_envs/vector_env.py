@@ -1,0 +1,289 @@
+"""Many environments that wait, as one `gymnasium.vector.VectorEnv`: all their waits overlap in one event loop.
+
+Plain environments may be among them (see `plain.py`). A step takes as long as its slowest environment, as with every
+vector environment; what is saved is the sum of the others, and the processes. This file knows no learner.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from numpy.typing import NDArray
+
+from flatout.errors import RunError, SettingsError
+from flatout.slow_envs.async_env import AsyncEnv
+from flatout.slow_envs.blocking import OwnLoop
+from flatout.slow_envs.choice import Choice
+from flatout.slow_envs.plain import StillBusyError, adapted, apply
+from flatout.slow_envs.process_env import Maker
+
+T = TypeVar("T")
+Options = dict[str, Any] | None
+
+
+class Row(NamedTuple):
+    """What one step of one environment led to."""
+
+    observation: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+    final: dict[str, Any] | None = None  # of an episode that ended in this step and began anew in it
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.terminated or self.truncated)
+
+
+class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
+    """Environments of these makers, stepped together.
+
+    An environment that needs longer than `step_deadline_s` for a step is cancelled: its episode counts as truncated,
+    with no reward and the last observation again, and "timed_out" in the info. Steps that are done inline cannot be
+    cancelled. Any exception of an environment closes all of them and is raised as it was.
+    """
+
+    def __init__(
+        self,
+        makers: Iterable[Maker],
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        kind: str = "auto",  # how plain environments are stepped: see `plain.adapted`
+        step_deadline_s: float | None = None,
+        reset_deadline_s: float | None = None,  # a reset that needs longer is an error
+    ) -> None:
+        self.makers, self.kind = list(makers), kind
+        self.mode = AutoresetMode(autoreset_mode)
+        self.step_deadline_s, self.reset_deadline_s = step_deadline_s, reset_deadline_s
+        self.num_envs = len(self.makers)
+        if not self.makers:
+            raise SettingsError("AsyncioVectorEnv was given no makers: give at least one function that makes one")
+        self.envs: list[AsyncEnv] = []
+        self.choice: Choice | None = None  # what was measured, if plain environments were
+        self.loop = OwnLoop()
+        self.run_or_close(self.make())
+        self.last: list[Any] = [None] * self.num_envs
+        self.seen = create_empty_array(self.single_observation_space, self.num_envs, np.zeros)
+        self.ended = np.zeros(self.num_envs, np.bool_)
+
+    async def make(self) -> None:
+        """Make the environments: the first plain one is measured, the others are stepped in the same way."""
+        for maker in self.makers:
+            env = adapted(maker, self.choice.kind if self.choice else self.kind)
+            self.envs.append(env)
+            self.choice = self.choice or getattr(env, "choice", None)
+        first: Any = self.envs[0]
+        self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
+        for k, env in enumerate(self.envs):
+            if (env.observation_space, env.action_space) != (first.observation_space, first.action_space):
+                raise SettingsError(
+                    f"environment {k} has the spaces {env.observation_space} and {env.action_space}, the first has "
+                    f"{first.observation_space} and {first.action_space}: they must be equal"
+                )
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        face = getattr(first, "env", first)
+        self.metadata = {**getattr(face, "metadata", {}), "autoreset_mode": self.mode}
+        self.render_mode = getattr(face, "render_mode", None)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Options = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes in all environments, or in those of `options["reset_mask"]`."""
+        rest = dict(options) if options is not None else None
+        mask = rest.pop("reset_mask", None) if rest is not None else None
+        return self.reset_each(self.seeds(seed), [rest] * self.num_envs, mask)
+
+    def reset_each(
+        self, seeds: Sequence[int | None], options: Sequence[Options], mask: NDArray[np.bool_] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The same with a seed and options for each."""
+        self.require_open()
+        which = np.flatnonzero(self.mask(mask)).tolist()
+        found = self.run_or_close(all_of([self.begin(k, seeds[k], options[k]) for k in which]))
+        infos: dict[str, Any] = {}
+        for k, (observation, info) in zip(which, found, strict=True):
+            self.last[k] = observation
+            infos = self._add_info(infos, info, k)
+        self.ended[which] = False
+        return self.observations(), infos
+
+    def step(
+        self, actions: Any
+    ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """One step of all environments."""
+        self.require_open()
+        orders = list(iterate(self.action_space, actions))
+        if len(orders) != self.num_envs:
+            raise SettingsError(f"there are {len(orders)} actions for {self.num_envs} environments: give one for each")
+        if self.mode == AutoresetMode.DISABLED and self.ended.any():
+            raise SettingsError(
+                f"the episodes of environments {np.flatnonzero(self.ended).tolist()} have ended, and autoreset is "
+                'disabled: call reset(options={"reset_mask": ...}) first'
+            )
+        rows = self.run_or_close(all_of([self.row(k, action) for k, action in enumerate(orders)]))
+        infos: dict[str, Any] = {}
+        for k, row in enumerate(rows):
+            self.last[k], self.ended[k] = row.observation, row.ended
+            infos = self._add_info(infos, row.final, k) if row.final else infos
+            infos = self._add_info(infos, row.info, k)
+        rewards = np.array([row.reward for row in rows], np.float64)
+        terminated = np.array([row.terminated for row in rows], np.bool_)
+        truncated = np.array([row.truncated for row in rows], np.bool_)
+        return self.observations(), rewards, terminated, truncated, infos
+
+    async def row(self, k: int, action: Any) -> Row:
+        """One step of one environment; where its episode ended, that of the mode."""
+        if self.mode == AutoresetMode.NEXT_STEP and self.ended[k]:
+            observation, info = await self.begin(k)
+            return Row(observation, 0.0, False, False, info)
+        row = await self.stepped(k, action)
+        if self.mode != AutoresetMode.SAME_STEP or not row.ended:
+            return row
+        final = {"final_obs": deepcopy(row.observation), "final_info": row.info}
+        observation, info = await self.begin(k)
+        return row._replace(observation=observation, info=info, final=final)
+
+    async def stepped(self, k: int, action: Any) -> Row:
+        """One step, or what stands for one that took too long."""
+        try:
+            async with asyncio.timeout(self.step_deadline_s) as limit:
+                return Row(*await self.envs[k].step(action))
+        except TimeoutError:
+            if not limit.expired():  # the environment's own
+                raise
+            return Row(self.last[k], 0.0, False, True, {"timed_out": True})
+
+    async def begin(self, k: int, seed: int | None = None, options: Options = None) -> tuple[Any, dict[str, Any]]:
+        """Reset one environment; one that still hangs in a thread is replaced."""
+        try:
+            async with asyncio.timeout(self.reset_deadline_s) as limit:
+                try:
+                    return await self.envs[k].reset(seed=seed, options=options)
+                except StillBusyError:
+                    await self.envs[k].close()
+                    self.envs[k] = adapted(self.makers[k], "thread")
+                    return await self.envs[k].reset(seed=seed, options=options)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise RunError(
+                f"environment {k} was not reset within {self.reset_deadline_s} s: raise reset_deadline_s, or see "
+                "what it waits for"
+            ) from error
+
+    def observations(self) -> Any:
+        """All observations as one."""
+        self.seen = concatenate(self.single_observation_space, self.last, self.seen)
+        return deepcopy(self.seen)
+
+    def seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
+        """One seed per environment: each is one more than that of the one before."""
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, int | np.integer):
+            return [int(seed) + k for k in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise SettingsError(f"there are {len(seed)} seeds for {self.num_envs} environments: give one for each")
+        return seed
+
+    def mask(self, mask: Any) -> NDArray[np.bool_]:
+        """Which environments shall be reset."""
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        given = np.asarray(mask)
+        if given.shape != (self.num_envs,) or given.dtype != np.bool_ or not given.any():
+            raise SettingsError(
+                f"reset_mask is {mask!r}: it must be {self.num_envs} booleans, of which at least one is True"
+            )
+        return given
+
+    def apply(self, function: Callable[[Any], Any], only: Iterable[int] | None = None) -> tuple[Any, ...]:
+        """What a function of an environment returns for each of them (or of these)."""
+        self.require_open()
+        which = range(self.num_envs) if only is None else only
+        return tuple(self.loop.run(all_of([apply(self.envs[k], function) for k in which])))
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """An attribute of each environment, or what it returns if it is a method."""
+        return self.apply(partial(called, name=name, args=args, kwargs=kwargs))
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of each environment."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute: a list or tuple has one value per environment."""
+        each = values if isinstance(values, list | tuple) else [values] * self.num_envs
+        if len(each) != self.num_envs:
+            raise SettingsError(f"there are {len(each)} values for {self.num_envs} environments: give one for each")
+        for k, value in enumerate(each):
+            self.apply(partial(assigned, name=name, value=value), [k])
+
+    def render(self) -> tuple[Any, ...]:
+        """What the environments draw."""
+        return self.call("render")
+
+    def require_open(self) -> None:
+        """Refuse what comes after the end."""
+        if self.closed:
+            raise SettingsError("this vector environment is closed: make a new one")
+
+    def run_or_close(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for this; an exception closes everything."""
+        try:
+            return self.loop.run(work)
+        except Exception as error:
+            try:
+                self.close()
+            except Exception as other:
+                error.add_note(f"Closing the environments failed too: {type(other).__name__}: {other}")
+            raise
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the environments and the loop; all of them, even if one of them fails."""
+        self.closed = True
+        try:
+            told = self.loop.run(closing(self.envs))
+        finally:
+            self.loop.close()
+        for error in told:
+            if error is not None:
+                raise error
+
+
+async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all; the first exception (or being cancelled) cancels the others, and awaits that too."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def closing(envs: Sequence[AsyncEnv]) -> list[BaseException | None]:
+    """Close all; what went wrong in each."""
+    return await asyncio.gather(*(env.close() for env in envs), return_exceptions=True)
+
+
+def called(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An attribute of an environment or of what it wraps, or what it returns if it is a method."""
+    found = env.get_wrapper_attr(name) if hasattr(env, "get_wrapper_attr") else getattr(env, name)
+    return found(*args, **kwargs) if callable(found) else found
+
+
+def assigned(env: Any, name: str, value: Any) -> None:
+    """Set an attribute where it is."""
+    if hasattr(env, "set_wrapper_attr"):
+        env.set_wrapper_attr(name, value)
+    else:
+        setattr(env, name, value)

@@ -1,0 +1,113 @@
+"""`flatout.PPO` over environments that wait: the same PPO when it is serial, and one that overlaps when it is not."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from flatout import PPO
+from flatout.errors import RunError, SettingsError
+from flatout.slow_envs.overlap import Care, Overlap
+
+SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "n_epochs": 3, "seed": 4}
+
+
+class Waiting:
+    """A Gymnasium environment whose steps wait a little."""
+
+    def __init__(self, name: str = "CartPole-v1") -> None:
+        self.env = gym.make(name)
+        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.closed = False
+
+    async def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.env.reset(seed=seed, options=options)
+
+    async def step(self, action: Any) -> Any:
+        await asyncio.sleep(0.001)
+        return self.env.step(action)
+
+    async def close(self) -> None:
+        self.closed = True
+        self.env.close()
+
+
+class Broken(Waiting):
+    async def reset(self, **_: Any) -> Any:
+        raise ConnectionRefusedError("nobody listens")
+
+
+def weights(model: PPO) -> list[np.ndarray]:
+    return [array.numpy() for array in model.get_parameters()["policy"].values()]
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+def test_serial_is_synchronous_ppo_bit_for_bit(name: str) -> None:
+    waiting = PPO("MlpPolicy", [Waiting(name) for _ in range(3)], overlap=Overlap(serial=True), **SMALL)
+    vector = SyncVectorEnv([lambda: gym.make(name)] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    plain = PPO("MlpPolicy", vector, **SMALL)
+    for model in (waiting, plain):
+        model.learn(32 * 3 * 4)
+        model.env.close()
+    assert waiting.num_timesteps == plain.num_timesteps == 32 * 3 * 4
+    for one, other in zip(weights(waiting), weights(plain), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("objective", ["decoupled", "vtrace"])
+def test_it_learns_while_environments_wait_and_goes_on_from_a_file(objective: Any, tmp_path: Path) -> None:
+    overlap = Overlap(objective=objective, segment=8)
+    model = PPO("MlpPolicy", [Waiting] * 8, overlap=overlap, **SMALL)
+    before = weights(model)
+    model.learn(1000)
+    assert 1000 <= model.num_timesteps < 3000
+    assert model.ep_info_buffer and all(info["l"] > 0 for info in model.ep_info_buffer)
+    assert any((one != other).any() for one, other in zip(before, weights(model), strict=True))
+    model.save(tmp_path / "model")
+    again = PPO.load(tmp_path / "model", env=[Waiting] * 8, overlap=overlap)
+    for one, other in zip(weights(model), weights(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert again.known.updates == model.known.updates > 0
+    again.learn(256, reset_num_timesteps=False)
+    assert again.known.updates > model.known.updates
+    assert model.predict(np.zeros(4, np.float32), deterministic=True)[0] in (0, 1)
+
+
+def test_plain_environments_may_be_among_them_and_actions_may_be_boxes() -> None:
+    model = PPO("MlpPolicy", [lambda: gym.make("Pendulum-v1")] * 4, **SMALL)
+    model.learn(300)
+    assert model.engine.overlap.plain == "inline"  # type: ignore[union-attr]
+    assert model.num_timesteps >= 300
+
+
+def test_environments_that_cannot_begin_end_the_training_with_their_error() -> None:
+    model = PPO("MlpPolicy", [Broken] * 4, overlap=Overlap(care=Care(most_failures=1)), **SMALL)
+    with pytest.raises(RunError, match="none of the 4 environments could begin.*nobody listens"):
+        model.learn(100)
+
+
+def test_callbacks_may_end_it() -> None:
+    calls: list[int] = []
+
+    def stop(local: dict[str, Any], _: Any) -> bool:
+        calls.append(len(local["infos"]))
+        return len(calls) < 2
+
+    PPO("MlpPolicy", [Waiting] * 4, overlap=Overlap(segment=8), **SMALL).learn(10_000, callback=stop)
+    assert len(calls) == 2
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    with pytest.raises(SettingsError, match="overlap is for a list"):
+        PPO("MlpPolicy", "CartPole-v1", overlap=Overlap())
+    with pytest.raises(SettingsError, match="list of environments whose steps"):
+        PPO("MlpPolicy", [1, 2])
+    with pytest.raises(SettingsError, match="learned from on the CPU"):
+        PPO("MlpPolicy", [Waiting], device="cuda")
+    model = PPO("MlpPolicy", [Waiting] * 2, **SMALL)
+    with pytest.raises(SettingsError, match="live in an event loop"):
+        model.env.reset()
