@@ -6,6 +6,7 @@ environments wherever both want a core: their waits are what the run is made of.
 
 import contextlib
 import os
+import pickle
 import signal
 import sys
 import time
@@ -33,9 +34,15 @@ def main() -> None:
     connection = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            Server(connection, connection.recv(), int(sys.argv[2])).serve()
+            Server(connection, received(connection), int(sys.argv[2])).serve()
         except Exception:  # told to the driver, which raises it for the user
             connection.send(Broken(traceback.format_exc()))
+
+
+def received(connection: Connection) -> Assignment:
+    """The assignment of the driver, whose modules are found where the driver finds them."""
+    sys.path[:], assignment = connection.recv()
+    return pickle.loads(assignment)
 
 
 class Server:

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from socket import socketpair
 from typing import Any, NamedTuple, Protocol
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
@@ -173,7 +174,7 @@ class ProcessLink:
                 pass_fds=inherited,
             )
         self.connection = Connection(ours.detach())
-        self.connection.send(assignment)
+        self.connection.send((sys.path, cloudpickle.dumps(assignment)))  # a model may be defined in a user's script
         self.loop = asyncio.get_running_loop()
         self.loop.add_reader(self.connection.fileno(), self.read)
 

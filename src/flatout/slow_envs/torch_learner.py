@@ -52,7 +52,7 @@ class TorchSegmentLearner:
         self.weights = map_leaves(lambda leaf: torch.as_tensor(np.array(leaf, np.float32)).requires_grad_(), weights)
         self.leaves = [leaf for leaf in leaves_of(self.weights) if leaf.numel()]
         self.optimiser = torch.optim.Adam(self.leaves, rule.learning_rate, eps=ADAM_EPSILON, fused=True)
-        self.rng = np.random.default_rng([seed, 0x1EA12])
+        self.seed = seed
 
     # --- an update ---------------------------------------------------------------------------------------
 
@@ -112,10 +112,11 @@ class TorchSegmentLearner:
         rule, count = self.rule, rows.value.shape[0]
         made: list[list[float]] = []
         epochs = 0
+        rng = np.random.default_rng([self.seed, self.version])
         limit = KL_TOLERANCE * rule.target_kl if rule.target_kl is not None else NO_LIMIT
         for _ in range(rule.epochs):
             epochs += 1
-            order = torch.as_tensor(self.rng.permutation(count))
+            order = torch.as_tensor(rng.permutation(count))
             for chosen in torch.split(order, rule.minibatch):
                 loss, figures = self.loss(Rows(*(part[chosen] for part in rows)))
                 if figures[3] > limit:
@@ -170,9 +171,9 @@ class TorchSegmentLearner:
     @property
     def knowledge(self) -> Knowledge:
         """All that was learned: copies."""
-        known = [(self.optimiser.state.get(leaf, {}), np.zeros(leaf.numel(), np.float32)) for leaf in self.leaves]
+        known = [(self.optimiser.state.get(leaf, {}), torch.zeros_like(leaf).detach()) for leaf in self.leaves]
         first, second = (
-            np.concatenate([np.array(state.get(name, zeros)).reshape(-1) for state, zeros in known])
+            torch.cat([state.get(name, zeros).reshape(-1) for state, zeros in known]).numpy()
             for name in ("exp_avg", "exp_avg_sq")
         )
         return Knowledge(self.vector, first, second, int(known[0][0].get("step", 0)), self.version)

@@ -1,0 +1,211 @@
+"""Environments and learner together: deterministic on simulated time; with real processes, nothing outlives its end."""
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
+
+from flatout.errors import RunError, SettingsError
+from flatout.learners.environment import Discrete
+from flatout.slow_envs.clock import run_virtually
+from flatout.slow_envs.model import PerceptronModel
+from flatout.slow_envs.overlap import Care, Overlap, Rule
+from flatout.slow_envs.session import Session
+
+pytest.importorskip("torch")
+MODEL = PerceptronModel(3, Discrete(2), (8,))
+RULE = Rule(batch_segments=6, minibatch=32, epochs=2)
+
+
+def envs_of(n: int, mean: float = 0.05) -> list[Counting]:
+    rng = np.random.default_rng(0)
+    return [
+        Counting(k, stratified(rng, lambda u: -mean * np.log1p(-u), 10), length=5 + k, truncates=k % 2 == 0)
+        for k in range(n)
+    ]
+
+
+async def trained(session: Session, updates: int) -> Any:
+    await session.start()
+    try:
+        made = [await session.next_update() for _ in range(updates)]
+    finally:
+        known = await session.stop()
+    return made, known
+
+
+def inline(**changes: Any) -> Overlap:
+    return Overlap(**{"learner": "inline", "segment": 4, **changes})
+
+
+# --- simulated time -------------------------------------------------------------------------------------------
+
+
+def test_equal_seeds_give_equal_runs_byte_for_byte() -> None:
+    def run(seed: int) -> Any:
+        session = Session(envs_of(7), MODEL, RULE, inline(), seed=seed)
+        made, known = run_virtually(trained(session, 12))
+        return [(update.version, update.figures, update.lags) for update in made], known.vector.tobytes()
+
+    assert run(3) == run(3)
+    assert run(3)[1] != run(4)[1]
+
+
+@pytest.mark.parametrize("max_lag", [0, 1, 3])
+def test_nothing_older_than_max_lag_teaches(max_lag: int) -> None:
+    """A batch of two short segments from forty environments: most of what arrives is old."""
+    rule = Rule(batch_segments=2, minibatch=8, epochs=1)
+    session = Session(envs_of(40), MODEL, rule, inline(max_lag=max_lag, segment=6))
+    run_virtually(trained(session, 60))
+    assert session.lags and max(session.lags) <= max_lag
+    assert session.totals["too_old"] > 0
+    figures = session.figures()
+    assert figures["lag_max"] <= max_lag and figures["updates"] >= 60
+
+
+def test_hangs_and_crashes_are_counted_and_learning_goes_on() -> None:
+    envs = envs_of(6)
+    envs[0].waits = itertools.chain([0.1, CRASH, 0.1, HANG], envs[0].waits)
+    session = Session(envs, MODEL, RULE, inline(care=Care(step_deadline_s=3.0)))
+    run_virtually(trained(session, 30))
+    figures = session.figures()
+    assert (figures["crashes"], figures["timeouts"], figures["restarts"], figures["quarantined"]) == (1, 1, 2, 0)
+    answered = sum(len(env.answered) for env in envs)
+    assert figures["steps"] == answered
+
+
+def test_a_session_goes_on_from_what_another_knew() -> None:
+    _, known = run_virtually(trained(Session(envs_of(5), MODEL, RULE, inline()), 3))
+    again = Session(envs_of(5), MODEL, RULE, inline(), known)
+    made, later = run_virtually(trained(again, 2))
+    assert made[0].version == known.version + 1
+    assert later.steps > known.steps
+
+
+def test_environments_of_other_spaces_and_other_batches_are_refused() -> None:
+    class Other(Counting):
+        action_space = Counting.action_space.__class__(5)
+
+    session = Session([*envs_of(2), Other(2, forever(lambda: 0.1))], MODEL, RULE, inline())
+    with pytest.raises(SettingsError, match="environment 2 has the action space"):
+        run_virtually(trained(session, 1))
+    with pytest.raises(SettingsError, match="fixed when a session begins"):
+        Session(envs_of(2), MODEL, RULE, inline()).change(Rule(batch_segments=99))
+
+
+# --- real processes -------------------------------------------------------------------------------------------
+
+
+def test_the_learner_is_a_process_and_ends_with_the_session() -> None:
+    async def main() -> Any:
+        session = Session(envs_of(8, 0.002), MODEL, RULE, Overlap(segment=4))
+        await session.start()
+        pid = session.link.process.pid
+        made = [await session.next_update() for _ in range(5)]
+        known = await session.stop()
+        return pid, made, known, session
+
+    pid, made, known, session = asyncio.run(main())
+    assert [update.version for update in made] == [1, 2, 3, 4, 5]
+    assert known.version >= 5 and known.steps > 0
+    assert sum(session.lags.values()) > 0 and 0 <= session.figures()["learner_idle"] <= 1
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_killing_the_learner_ends_the_run_with_a_sentence() -> None:
+    async def main() -> None:
+        session = Session(envs_of(8, 0.002), MODEL, RULE, Overlap(segment=4))
+        await session.start()
+        try:
+            await session.next_update()
+            os.kill(session.link.process.pid, signal.SIGKILL)
+            while True:
+                await session.next_update()
+        finally:
+            await session.stop()
+
+    with pytest.raises(RunError, match="the learner's process failed: it ended with -9"):
+        asyncio.run(main())
+
+
+class Faulty(PerceptronModel):
+    """Acts, but cannot be learned from."""
+
+    def value(self, weights: Any, observation: Any, xp: Any) -> Any:
+        raise ZeroDivisionError("no value")
+
+
+def test_a_learner_that_fails_tells_its_traceback() -> None:
+    session = Session(envs_of(8, 0.002), Faulty(3, Discrete(2), (8,)), RULE, Overlap(segment=4))
+    with pytest.raises(RunError, match="(?s)the learner's process failed.*in value.*ZeroDivisionError: no value"):
+        asyncio.run(trained(session, 1))
+
+
+def test_environments_wait_when_two_batches_do() -> None:
+    """With the learner stopped, steps end where ring, open segments and those in hand are full; then all goes on."""
+
+    async def main() -> tuple[int, int, int]:
+        session = Session(envs_of(8, 0.001), MODEL, RULE, Overlap(segment=4))
+        await session.start()
+        await session.next_update()
+        os.kill(session.link.process.pid, signal.SIGSTOP)
+        before, steady = session.pool.events["steps"], 0
+        while steady < 20:
+            last = session.pool.events["steps"]
+            await asyncio.sleep(0.02)
+            steady = steady + 1 if session.pool.events["steps"] == last else 0
+        grown = session.pool.events["steps"] - before
+        os.kill(session.link.process.pid, signal.SIGCONT)
+        for _ in range(6):
+            await session.next_update()
+        after = session.pool.events["steps"]
+        await session.stop()
+        return grown, before, after
+
+    grown, before, after = asyncio.run(main())
+    assert grown <= (2 * RULE.batch_segments + RULE.batch_segments + 2 * 8) * 4
+    assert after > before + grown
+
+
+DRIVER = """
+import asyncio, sys
+from slow_envs.test_session import MODEL, RULE, Overlap, Session, envs_of
+
+async def main():
+    session = Session(envs_of(8, 0.002), MODEL, RULE, Overlap(segment=4))
+    await session.start()
+    print(session.link.process.pid, flush=True)
+    while True:
+        await session.next_update()
+
+asyncio.run(main())
+"""
+
+
+def test_no_learner_outlives_a_driver_that_is_killed() -> None:
+    here = os.path.dirname(os.path.dirname(__file__))
+    environment = {**os.environ, "PYTHONPATH": here}
+    with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, env=environment) as driver:
+        assert driver.stdout is not None
+        learner = int(driver.stdout.readline())
+        driver.kill()
+    deadline = time.monotonic() + 60
+    while alive(learner) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(learner)
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
