@@ -86,7 +86,7 @@ def test_plain_environments_may_be_among_them_and_actions_may_be_boxes() -> None
 
 def test_environments_that_cannot_begin_end_the_training_with_their_error() -> None:
     model = PPO("MlpPolicy", [Broken] * 4, overlap=Overlap(care=Care(most_failures=1)), **SMALL)
-    with pytest.raises(RunError, match="none of the 4 environments could begin.*nobody listens"):
+    with pytest.raises(RunError, match=r"none of the 4 environments could begin.*nobody listens"):
         model.learn(100)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
 
 from flatout.errors import RunError, SettingsError
 from flatout.learners.environment import Discrete
@@ -18,6 +17,7 @@ from flatout.slow_envs.clock import run_virtually
 from flatout.slow_envs.overlap import Care
 from flatout.slow_envs.pool import Pool
 from flatout.slow_envs.tape import Format, Segment
+from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
 
 FORM = Format(4, 3, Discrete(2))
 
@@ -201,7 +201,7 @@ def test_nothing_is_trained_when_no_environment_can_begin() -> None:
         async def reset(self, **_: Any) -> Any:
             raise ConnectionRefusedError("nobody listens")
 
-    with pytest.raises(RunError, match="none of the 8 environments could begin.*nobody listens") as caught:
+    with pytest.raises(RunError, match=r"none of the 8 environments could begin.*nobody listens") as caught:
         Run([Dead(k, iter(())) for k in range(8)], 1000.0)
     assert isinstance(caught.value.__cause__, ConnectionRefusedError)
 
@@ -236,7 +236,7 @@ async def ship_nowhere(segment: Segment) -> None:
     pass
 
 
-@pytest.mark.parametrize("envs", [[], [object()], [lambda: object()]])
+@pytest.mark.parametrize("envs", [[], [object()], [object]])
 def test_what_is_no_environment_is_refused(envs: list[Any]) -> None:
     with pytest.raises(SettingsError):
         Pool(envs, FORM, first_choice, ship_nowhere)

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
 
 from flatout.errors import RunError, SettingsError
 from flatout.learners.environment import Discrete
@@ -19,6 +19,7 @@ from flatout.slow_envs.clock import run_virtually
 from flatout.slow_envs.model import PerceptronModel
 from flatout.slow_envs.overlap import Care, Overlap, Rule
 from flatout.slow_envs.session import Session
+from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
 
 pytest.importorskip("torch")
 MODEL = PerceptronModel(3, Discrete(2), (8,))
@@ -117,7 +118,7 @@ def test_the_learner_is_a_process_and_ends_with_the_session() -> None:
     assert [update.version for update in made] == [1, 2, 3, 4, 5]
     assert known.version >= 5 and known.steps > 0
     assert sum(session.lags.values()) > 0 and 0 <= session.figures()["learner_idle"] <= 1
-    assert not os.path.exists(f"/proc/{pid}")
+    assert not alive(pid)
 
 
 def test_killing_the_learner_ends_the_run_with_a_sentence() -> None:
@@ -145,7 +146,7 @@ class Faulty(PerceptronModel):
 
 def test_a_learner_that_fails_tells_its_traceback() -> None:
     session = Session(envs_of(8, 0.002), Faulty(3, Discrete(2), (8,)), RULE, Overlap(segment=4))
-    with pytest.raises(RunError, match="(?s)the learner's process failed.*in value.*ZeroDivisionError: no value"):
+    with pytest.raises(RunError, match=r"(?s)the learner's process failed.*in value.*ZeroDivisionError: no value"):
         asyncio.run(trained(session, 1))
 
 
@@ -191,8 +192,7 @@ asyncio.run(main())
 
 
 def test_no_learner_outlives_a_driver_that_is_killed() -> None:
-    here = os.path.dirname(os.path.dirname(__file__))
-    environment = {**os.environ, "PYTHONPATH": here}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, env=environment) as driver:
         assert driver.stdout is not None
         learner = int(driver.stdout.readline())
@@ -205,7 +205,6 @@ def test_no_learner_outlives_a_driver_that_is_killed() -> None:
 
 def alive(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False

@@ -54,10 +54,9 @@ def test_an_update_from_fresh_segments_is_ppos(kind: str) -> None:
     batch = batch_of(model, weights)
     learner = TorchSegmentLearner(model, rule, Overlap(), weights)
     learned = learner.update(batch)
-    host = HostLearner(
-        Program(HostEnvironment(FEATURES, model.actions), SEGMENTS, ROWS, 1, model.hidden, model.activation, "gaussian"),
-        rule.minibatch, rates_of(rule, model), model.new_weights(3), 0,
-    )  # fmt: skip
+    env = HostEnvironment(FEATURES, model.actions)
+    program = Program(env, SEGMENTS, ROWS, 1, model.hidden, model.activation, "gaussian")
+    host = HostLearner(program, rule.minibatch, rates_of(rule, model), model.new_weights(3), 0)
     head = model.policy(weights, batch.observation[:-1], np)[0]
     never, nothing = np.zeros_like(batch.terminated), np.zeros_like(batch.reward)
     host.steps = Transition(
@@ -151,7 +150,7 @@ def test_every_knob_of_the_rule_is_live(name: str) -> None:
 def test_every_knob_of_the_correction_is_live(name: str) -> None:
     model = MODELS["choices"]
     acted, weights = model.new_weights(7), model.new_weights(0)
-    acted = acted._replace(actor=acted.actor._replace(head=acted.actor.head._replace(weight=acted.actor.head.weight * 99)))
+    acted.actor.head.weight[:] *= 99  # a policy with strong opinions
     batch = batch_of(model, acted)
 
     def learned(**changes: Any) -> Any:
