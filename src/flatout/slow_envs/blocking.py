@@ -26,6 +26,7 @@ class OwnLoop:
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self.runner.get_loop()  # made here: two threads that ask for it at once would make two
         self.thread: threading.Thread | None = None
         self.closed = False
 
@@ -36,7 +37,7 @@ class OwnLoop:
             self.thread.start()
         if self.thread is None:
             return self.run_here(work)
-        future = asyncio.run_coroutine_threadsafe(work, self.runner.get_loop())
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
         except BaseException:
@@ -49,19 +50,18 @@ class OwnLoop:
         `Runner.run` would do, but for what it costs: it sets a signal handler at every call, for which Python makes a
         text of the task and its result.
         """
-        loop = self.runner.get_loop()
-        task = loop.create_task(work)
+        task = self.loop.create_task(work)
         try:
-            return loop.run_until_complete(task)
+            return self.loop.run_until_complete(task)
         except BaseException:
             if not task.done():
                 task.cancel()
-                loop.run_until_complete(asyncio.wait([task]))
+                self.loop.run_until_complete(asyncio.wait([task]))
             raise
 
     def live(self) -> None:
         """Run the loop until it is stopped, and close it in the thread where it ran."""
-        self.runner.get_loop().run_forever()
+        self.loop.run_forever()
         self.runner.close()
 
     def close(self) -> None:
@@ -75,8 +75,7 @@ class OwnLoop:
         if self.thread is None:
             self.thread = threading.Thread(target=self.live, daemon=True)
             self.thread.start()
-        loop = self.runner.get_loop()
-        loop.call_soon_threadsafe(loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
 
 

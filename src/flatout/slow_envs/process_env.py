@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import gymnasium as gym
 from gymnasium import Space
 

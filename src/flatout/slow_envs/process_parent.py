@@ -65,9 +65,10 @@ class Worker:
         if self.hello is None:
             try:
                 self.door.setblocking(True)
-                self.greet(*receive(self.door))
+                told = receive(self.door)
             except (OSError, EOFError) as error:
                 raise self.death() from error
+            self.greet(*told)
         assert self.hello is not None
         return self.hello
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from socket import socket
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from flatout.slow_envs.async_env import waits
 from flatout.slow_envs.blocking import Blocking

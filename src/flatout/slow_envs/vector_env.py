@@ -208,7 +208,11 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         """What a function of an environment returns for each of them (or of these)."""
         self.require_open()
         which = range(self.num_envs) if only is None else only
-        return tuple(self.loop.run(all_of([apply(self.envs[k], function) for k in which])))
+        found = self.loop.run(each_of([apply(self.envs[k], function) for k in which]))
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+        return tuple(found)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """An attribute of each environment, or what it returns if it is a method."""
@@ -250,11 +254,11 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         """Close the environments and the loop; all of them, even if one of them fails."""
         self.closed = True
         try:
-            told = self.loop.run(closing(self.envs))
+            told = self.loop.run(each_of([env.close() for env in self.envs]))
         finally:
             self.loop.close()
         for error in told:
-            if error is not None:
+            if isinstance(error, BaseException):
                 raise error
 
 
@@ -270,9 +274,11 @@ async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         raise
 
 
-async def closing(envs: Sequence[AsyncEnv]) -> list[BaseException | None]:
-    """Close all; what went wrong in each."""
-    return await asyncio.gather(*(env.close() for env in envs), return_exceptions=True)
+async def each_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+    """Await all; an exception stands in the place of its result and does not cancel the others, which in a process
+    would cost it its life.
+    """
+    return await asyncio.gather(*work, return_exceptions=True)
 
 
 def called(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
