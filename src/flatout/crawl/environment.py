@@ -36,7 +36,7 @@ class FocusedCrawl:
         tasks: Sequence[CrawlTask],
         *,
         candidates: int = 64,
-        budget: int = 100,
+        budget: int | tuple[int, int] = 100,
         stop_action: bool = True,
         request_cost: float = 0.03,
         error_cost: float = 0.03,
@@ -45,8 +45,11 @@ class FocusedCrawl:
         forgiving: bool = False,
         closes_fetchers: bool = False,
     ) -> None:
-        """`forgiving` takes the best candidate for a forbidden choice, for learners that know no masks."""
-        if not tasks or candidates < 4 or budget < 2:
+        """A budget of (least, most) requests is drawn anew for each crawl, small ones more often. `forgiving` takes
+        the best candidate for a forbidden choice, for learners that know no masks.
+        """
+        low, high = budget if isinstance(budget, tuple) else (budget, budget)
+        if not tasks or candidates < 4 or not 2 <= low <= high:
             raise SettingsError(
                 "a crawl needs at least one task, 4 candidates and a budget of 2 requests (the seed page is one), not "
                 f"{len(tasks)} tasks, candidates={candidates}, budget={budget}"
@@ -56,7 +59,7 @@ class FocusedCrawl:
                 "costs must be 0 or more and the threshold above 0 and at most 1, not request_cost="
                 f"{request_cost}, error_cost={error_cost}, megabyte_cost={megabyte_cost}, threshold={threshold}"
             )
-        self.tasks, self.candidates, self.budget = tuple(tasks), candidates, budget
+        self.tasks, self.candidates, self.budget = tuple(tasks), candidates, (low, high)
         self.stop_action, self.forgiving, self.closes_fetchers = stop_action, forgiving, closes_fetchers
         self.prices = Prices(request_cost, error_cost, megabyte_cost, threshold)
         self.observation_space: Space[Any] = observation_space(candidates)
@@ -73,7 +76,7 @@ class FocusedCrawl:
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         task = self._task(options or {})
-        session = CrawlSession(task, task.budget or self.budget, self.prices)
+        session = CrawlSession(task, task.budget or self._budget(), self.prices)
         visit = await session.start()
         self.session, self._ended = session, session.over
         self._seen = self._look(session)
@@ -98,6 +101,10 @@ class FocusedCrawl:
 
     def _look(self, session: CrawlSession) -> Seen:
         return observe(session, self.candidates, self._rng, self.stop_action)
+
+    def _budget(self) -> int:
+        low, high = self.budget
+        return low if low == high else round(float(np.exp(self._rng.uniform(np.log(low), np.log(high)))))
 
     def _task(self, options: dict[str, Any]) -> CrawlTask:
         named = {key: task for k, task in enumerate(self.tasks) for key in (k, task.name)}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from flatout.errors import RunError, SettingsError
 from flatout.learners.environment import Box
@@ -54,6 +55,8 @@ class Session:
     async def start(self) -> None:
         """Hire the learner and let the environments live."""
         self.check_spaces()
+        # Small products on several threads are slower than on one, and much slower where other processes want a core.
+        self.limits = threadpool_limits(1)
         self.news = asyncio.Event()
         assignment = Assignment(self.model, self.rule, self.overlap, self.form, self.start_from, self.seed)
         if self.overlap.learner == "inline":
@@ -84,6 +87,7 @@ class Session:
         assert self.link is not None
         known = None if self.error is not None else await self.link.knowledge()
         await self.link.close()
+        self.limits.restore_original_limits()
         return known
 
     async def knowledge(self) -> Knowledge:
