@@ -167,3 +167,8 @@ def test_an_empty_allow_list_is_an_error() -> None:
 def test_origins_know_their_root() -> None:
     assert Origin("http", "::1", 8080).url == "http://[::1]:8080/"
     assert origin_of("https://example.org/x").url == "https://example.org/"
+
+
+@pytest.mark.parametrize("folder", ["x%2Fy", "a%3Fb", "%2520", "a%20b", "%C3%A9"])
+def test_a_relative_link_keeps_the_spelling_of_its_page(folder: str) -> None:
+    assert canonical("w", f"http://a.lab/{folder}/z") == f"http://a.lab/{folder}/w"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 from yarl import URL
 
@@ -35,7 +35,7 @@ def canonical(url: str, base: str | None = None) -> str | None:
     if len(url) > LONGEST_URL or has_control(url):
         return None
     try:
-        parts = URL(url) if base is None else URL(base).join(URL(url))
+        parts = URL(url if base is None else urljoin(base, url))  # yarl's own join decodes the base's path
         host = plain_host(parts.raw_host or "")
         if parts.scheme not in SCHEMES or not host or parts.raw_user is not None or parts.raw_password is not None:
             return None

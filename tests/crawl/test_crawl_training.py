@@ -1,0 +1,129 @@
+"""Training a crawler: it goes on where it was killed, and keeps its policy in a checked file."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from flatout.crawl.environment import FocusedCrawl
+from flatout.crawl.policy import CrawlPolicy
+from flatout.crawl.scorer import LinkScorer
+from flatout.crawl.site import SiteSettings, generate
+from flatout.crawl.site_task import site_task
+from flatout.crawl.training import CHECKPOINT, METRICS, POLICY, CrawlTraining, read_checkpoint, train
+from flatout.errors import BundleError, RunError, SettingsError
+from flatout.slow_envs.model import flat
+from flatout.slow_envs.overlap import Overlap
+
+pytest.importorskip("torch")
+SMALL = CrawlTraining(
+    steps=400, envs=4, budget=(20, 60), candidates=8, width=8, batch=64, minibatch=32, epochs=1, checkpoint_steps=100,
+    overlap=Overlap(segment=8),
+)  # fmt: skip
+SMALL_MODEL = LinkScorer(candidates=8, width=8)
+
+
+def tasks() -> list[Any]:
+    return [site_task(generate(SiteSettings(seed=seed, pages=100))) for seed in (1, 2)]
+
+
+def test_it_trains_and_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
+    seen: list[int] = []
+    policy = train(tasks(), SMALL, tmp_path, lambda progress: seen.append(progress.steps))
+    assert seen[-1] >= 400 and seen == sorted(seen)
+    known, steps = read_checkpoint(tmp_path / CHECKPOINT)
+    assert known is not None and steps >= 400
+    np.testing.assert_array_equal(known.vector, flat(policy.weights))
+    assert (known.vector != flat(policy.model.new_weights(0))).any()
+    rows = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
+    assert [row["version"] for row in rows] == sorted(row["version"] for row in rows)
+    assert list((tmp_path / "tensorboard").iterdir())
+    again = train(tasks(), SMALL, tmp_path)  # nothing is left to do
+    np.testing.assert_array_equal(flat(again.weights), known.vector)
+    train(tasks(), replace(SMALL, steps=600), tmp_path)
+    later, more = read_checkpoint(tmp_path / CHECKPOINT)
+    assert later is not None and later.version > known.version and more >= 600
+    with pytest.raises(RunError, match=r"begun with gamma=0\.97, and 0\.5 is given now"):
+        train(tasks(), replace(SMALL, gamma=0.5), tmp_path)
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from crawl.test_crawl_training import SMALL, tasks, train
+train(tasks(), replace(SMALL, steps=10**7), Path(sys.argv[1]))
+"""
+
+
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    steps = [0]
+    for _ in range(2):
+        with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=environment) as driver:
+            deadline = time.monotonic() + 120
+            while read_checkpoint(tmp_path / CHECKPOINT)[1] <= steps[-1] and time.monotonic() < deadline:
+                time.sleep(0.02)
+            driver.send_signal(signal.SIGKILL)
+        steps.append(read_checkpoint(tmp_path / CHECKPOINT)[1])
+    assert 0 < steps[1] < steps[2]
+    CrawlPolicy.load(tmp_path / POLICY)
+
+
+def test_a_policy_comes_back_as_it_was_and_chooses_what_is_allowed(tmp_path: Path) -> None:
+    model = CrawlPolicy(SMALL_MODEL, SMALL_MODEL.new_weights(3), {"steps": 7})
+    model.save(tmp_path / "policy.safetensors")
+    again = CrawlPolicy.load(tmp_path / "policy.safetensors")
+    np.testing.assert_array_equal(flat(again.weights), flat(model.weights))
+    assert (again.model, again.notes) == (SMALL_MODEL, {"steps": 7})
+
+    async def crawled() -> int:
+        env = FocusedCrawl(tasks(), candidates=8, budget=30)
+        seen, _ = await env.reset(seed=0)
+        ended, steps = False, 0
+        while not ended:
+            assert again.act(seen) == model.act(seen)
+            seen, _, terminated, truncated, _ = await env.step(again.act(seen))
+            ended, steps = terminated or truncated, steps + 1
+        return steps
+
+    assert asyncio.run(crawled()) > 0
+
+
+def spoiled(path: Path, **changes: Any) -> Path:
+    """A policy's file with other facts."""
+    CrawlPolicy(SMALL_MODEL, SMALL_MODEL.new_weights(3)).save(path)
+    with safetensors.safe_open(str(path), "numpy") as file:
+        facts, vector = json.loads(file.metadata()["facts"]), file.get_tensor("weights")
+    path.write_bytes(safetensors.numpy.save({"weights": vector}, {"facts": json.dumps({**facts, **changes})}))
+    return path
+
+
+def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "policy.safetensors"
+    with pytest.raises(BundleError, match="is not there"):
+        CrawlPolicy.load(path)
+    with pytest.raises(BundleError, match="version 9"):
+        CrawlPolicy.load(spoiled(path, version=9))
+    with pytest.raises(BundleError, match=r"other link columns \(.*taste"):
+        CrawlPolicy.load(spoiled(path, link_columns=["taste"]))
+    with pytest.raises(BundleError, match="damaged"):
+        CrawlPolicy.load(spoiled(path, sha256="0"))
+    path.write_bytes(b"no such file")
+    with pytest.raises(BundleError, match="cannot be read"):
+        CrawlPolicy.load(path)
+    (tmp_path / CHECKPOINT).write_bytes(b"nor this")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_checkpoint(tmp_path / CHECKPOINT)
+    with pytest.raises(SettingsError, match="envs=0"):
+        CrawlTraining(envs=0)
