@@ -6,7 +6,10 @@ FlatoutError (ValueError)
 ├── BundleError      a saved policy that is damaged, or made for other bars, features, actions or fills
 ├── RulesError       costs, limits, rewards or episodes that contradict each other
 ├── SettingsError    an unknown key or a bad value in flatout.toml, the environment or --set
-└── RunError         a run directory that cannot be written or read
+└── RunError         a run that cannot begin, go on, or be written or read
+
+Some are defined where they arise: `slow_envs` has WorkerDied, EnvFailedError and StillBusyError, `crawl` has
+SiteUnreachable, ActionRefused and ForbiddenAddressError.
 """
 
 
@@ -35,4 +38,4 @@ class SettingsError(FlatoutError):
 
 
 class RunError(FlatoutError):
-    """A run directory cannot be written or read."""
+    """A run cannot begin or go on, or its directory cannot be written or read."""

@@ -10,7 +10,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from mmap import mmap
@@ -29,6 +28,7 @@ from flatout.slow_envs.process_wire import (
     receive,
     slots_in,
 )
+from flatout.slow_envs.shared_memory import anonymous_file
 
 CLOSE_S = 5.0  # a process that needs longer to close its environment is killed
 
@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(self, packed: bytes) -> None:
         self.door, theirs = socketpair()
-        self.memory = anonymous_file(packed)
+        self.memory = filled_file(packed)
         starter = "main" if threading.current_thread() is threading.main_thread() else "thread"
         words = [str(theirs.fileno()), str(self.memory), str(os.getpid()), starter]
         with theirs:
@@ -188,13 +188,9 @@ def cause(code: int) -> str:
     return f"was ended by signal {-code} ({signal.Signals(-code).name})"
 
 
-def anonymous_file(content: bytes) -> int:
-    """A file without a name, gone with its last user: nothing is left behind, however the processes end."""
-    if hasattr(os, "memfd_create"):
-        number = os.memfd_create("flatout-env")
-    else:
-        with tempfile.TemporaryFile() as file:
-            number = os.dup(file.fileno())
+def filled_file(content: bytes) -> int:
+    """A file without a name that holds this; it is gone with its last user, however the processes end."""
+    number = anonymous_file()
     with open(number, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(number, 0, os.SEEK_SET)

@@ -47,11 +47,15 @@ def padded(shape: tuple[int, ...], kind: Any) -> int:
 
 
 def new_block(size: int) -> int:
-    """The descriptor of so many bytes that belong to nobody's file."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("flatout")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+    """The descriptor of so many bytes."""
+    descriptor = anonymous_file()
     os.ftruncate(descriptor, size)
     return descriptor
+
+
+def anonymous_file() -> int:
+    """The descriptor of a file without a name, in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("flatout")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
