@@ -39,7 +39,13 @@ def batch_of(model: PerceptronModel, weights: Any, seed: int = 0) -> Segment:
     return Segment(
         seen, raw, policy.log_prob(raw, np).astype(np.float32), np.zeros(size, np.int64),
         rng.normal(size=size).astype(np.float32), rng.random(size) < 0.1, np.ones(size, np.bool_),
+        np.arange(SEGMENTS),
     )  # fmt: skip
+
+
+def segment_of(batch: Segment, k: int) -> Segment:
+    """One of them alone."""
+    return Segment(*(array[:, k] for array in batch[:-1]), env=np.asarray(k))
 
 
 def rule_of(**changes: Any) -> Rule:
@@ -172,7 +178,7 @@ def test_a_batch_teaches_again_only_while_that_is_allowed(reuse: Reuse, updates:
     learning = Learning(TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap)
     for k in range(SEGMENTS):
         assert not learning.gather() and learning.work() is None
-        learning.take(Segment(*(array[:, k] for array in batch)))
+        learning.take(segment_of(batch, k))
     assert learning.gather() == SEGMENTS
     made = []
     while (update := learning.work()) is not None:
@@ -186,7 +192,7 @@ def test_reuse_stops_when_the_batch_has_become_too_old() -> None:
     batch = batch_of(model, weights)
     learning = Learning(TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap)
     for k in range(SEGMENTS):
-        learning.take(Segment(*(array[:, k] for array in batch)))
+        learning.take(segment_of(batch, k))
     learning.gather()
     lags = []
     while (update := learning.work()) is not None:

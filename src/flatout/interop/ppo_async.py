@@ -18,6 +18,7 @@ from flatout.interop.ppo_envs import ClosedFace, VectorFace
 from flatout.interop.ppo_knowledge import Knowledge
 from flatout.learners.environment import actions_of
 from flatout.slow_envs.async_env import waits
+from flatout.slow_envs.clock import VirtualLoop
 from flatout.slow_envs.link import Knowledge as Learned
 from flatout.slow_envs.model import PerceptronModel, flat, unflat
 from flatout.slow_envs.overlap import Overlap, Rule
@@ -127,7 +128,8 @@ class AsyncEngine:
     def start(self, model: Any) -> tuple[asyncio.Runner, Session]:
         """Let the environments live, if they do not."""
         if self.session is None or self.runner is None:
-            self.runner = asyncio.Runner()
+            simulated = self.overlap.learner == "inline"
+            self.runner = asyncio.Runner(loop_factory=VirtualLoop if simulated else None)
             session = Session(self.source.envs, self.model, self.rule(model), self.overlap, self.learned, self.seed)
             self.steps = self.episodes = 0
             self.runner.run(session.start())

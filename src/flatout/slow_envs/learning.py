@@ -6,10 +6,8 @@ import time
 from collections import Counter, deque
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.tape import Segment
+from flatout.slow_envs.tape import Segment, side_by_side
 
 
 class Result(Protocol):
@@ -68,7 +66,7 @@ class Learning:
         count = self.rule.batch_segments
         if len(self.waiting) < count:
             return 0
-        self.last, self.times_used = stacked([self.waiting.popleft() for _ in range(count)]), 0
+        self.last, self.times_used = side_by_side([self.waiting.popleft() for _ in range(count)]), 0
         return count
 
     def work(self) -> Update | None:
@@ -87,8 +85,3 @@ class Learning:
             return True
         self.last = None
         return False
-
-
-def stacked(segments: list[Segment]) -> Segment:
-    """Segments side by side: (row, segment, ...)."""
-    return Segment(*(np.stack(arrays, axis=1) for arrays in zip(*segments, strict=True)))

@@ -1,7 +1,7 @@
 """The way between environments and learner: segments there, weights back, each with the version of the policy.
 
-`InlineLink` learns on the spot, for simulated time. `ProcessLink` has the learner in a process of its own, so that
-learning takes nothing from the event loop: arrays lie in shared memory, and small messages say which are ready.
+`InlineLink` learns in the same event loop, for simulated time. `ProcessLink` has the learner in a process of its own,
+so that learning takes nothing from the event loop: arrays lie in shared memory, and small messages say which are ready.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from socket import socketpair
+from traceback import format_exception
 from typing import Any, NamedTuple, Protocol
 
 import cloudpickle
@@ -127,19 +128,44 @@ class Heard(Protocol):
 
 
 class InlineLink:
-    """Learns whenever a batch is full, on the spot."""
+    """A learner in the same event loop: updates are made on the spot, and take as long as the settings say."""
 
-    def __init__(self, assignment: Assignment, heard: Heard) -> None:
+    def __init__(self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]) -> None:
         from flatout.slow_envs.torch_learner import new_learner  # late: PyTorch takes seconds to load
 
-        self.learner = new_learner(assignment)
-        self.learning, self.heard = Learning(self.learner, assignment.overlap), heard
+        self.learner, self.heard = new_learner(assignment), heard
+        self.learning, self.ring = Learning(self.learner, assignment.overlap), assignment.ring
+        self.update_s = assignment.overlap.update_s
+        self.changed = asyncio.Condition()
+        self.failed = failed
+        self.work = asyncio.create_task(self.learn())
+        self.work.add_done_callback(self.ended)
 
     async def put(self, segment: Segment) -> None:
-        self.learning.take(segment)
-        self.learning.gather()
-        while (update := self.learning.work()) is not None:
-            self.heard(update, self.learner.vector, 0.0)
+        async with self.changed:
+            await self.changed.wait_for(lambda: len(self.learning.waiting) < self.ring)
+            self.learning.take(segment)
+            self.changed.notify_all()
+
+    def ended(self, work: "asyncio.Task[None]") -> None:
+        """There will be no more updates."""
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            self.failed(RunError(f"the learner failed: {''.join(format_exception(error))}"))
+
+    async def learn(self) -> None:
+        """Update after update."""
+        while True:
+            async with self.changed:
+                if self.learning.gather():
+                    self.changed.notify_all()
+            update = self.learning.work()
+            if update is not None:
+                await asyncio.sleep(self.update_s)
+                self.heard(update, self.learner.vector, 0.0)
+                continue
+            async with self.changed:
+                await self.changed.wait_for(lambda: len(self.learning.waiting) >= self.learning.rule.batch_segments)
 
     async def knowledge(self) -> Knowledge:
         return self.learner.knowledge
@@ -148,7 +174,9 @@ class InlineLink:
         self.learner.change(rule)
 
     async def close(self) -> None:
-        pass
+        """End the updates."""
+        self.work.cancel()
+        await asyncio.gather(self.work, return_exceptions=True)
 
 
 class ProcessLink:

@@ -49,10 +49,11 @@ class Overlap:
 
     serial: bool = False  # wait for all environments, then learn, as synchronous PPO does
     objective: Objective = "decoupled"
-    segment: int = 16  # rows of one environment that travel together
+    segment: int = 8  # rows of one environment that travel together
     max_lag: int = 4  # updates; older steps are left out
     waiting_batches: int = 2  # so many may wait for the learner before environments must
-    learner: Literal["process", "inline"] = "process"  # inline: no process, for tests on simulated time
+    learner: Literal["process", "inline"] = "process"  # inline: no process, and simulated time
+    update_s: float = 0.0  # how long an update takes on simulated time
     rho: float = 1.0  # largest weight of a step that the newest policy likes better than the one that took it
     trace: float = 1.0  # the same, for what its successors tell of it
     reuse: Reuse = field(default_factory=Reuse)

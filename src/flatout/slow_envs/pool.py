@@ -38,7 +38,7 @@ class Slot:
     """One environment and what is known of it."""
 
     def __init__(self, index: int, maker: Maker | None, env: Any, form: Format) -> None:
-        self.index, self.maker, self.env, self.tape = index, maker, env, Tape(form)
+        self.index, self.maker, self.env, self.tape = index, maker, env, Tape(form, index)
         self.failures = self.restarts = self.steps = 0
         self.begun = self.quarantined = False
         self.seen: Floats | None = None  # that a step was asked for and has not answered

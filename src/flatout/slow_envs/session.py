@@ -60,7 +60,7 @@ class Session:
         self.news = asyncio.Event()
         assignment = Assignment(self.model, self.rule, self.overlap, self.form, self.start_from, self.seed)
         if self.overlap.learner == "inline":
-            self.link = InlineLink(assignment, self.heard)
+            self.link = InlineLink(assignment, self.heard, self.failed)
         else:
             self.link = ProcessLink(assignment, self.heard, self.failed)
         self.life = asyncio.create_task(self.pool.run())

@@ -6,6 +6,7 @@ short, or of one whose environment broke before it answered. So no row ever hold
 hold the ends of several episodes.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from flatout.slow_envs.batcher import Decision, Floats
 
 
 class Segment(NamedTuple):
-    """Rows of one environment; also, stacked along the second axis, a batch of them."""
+    """Rows of one environment; also, side by side along the second axis, a batch of runs of them."""
 
     observation: NDArray[np.float32]  # (row + 1, feature): the last is what came after the last row
     raw: NDArray[Any]  # (row,) or (row, action) as drawn
@@ -25,6 +26,7 @@ class Segment(NamedTuple):
     reward: NDArray[np.float32]  # (row,)
     terminated: NDArray[np.bool_]  # (row,)
     acting: NDArray[np.bool_]  # (row,)
+    env: NDArray[np.int64]  # () whose they are
 
 
 class Format(NamedTuple):
@@ -46,6 +48,7 @@ class Format(NamedTuple):
             "reward": (row, np.float32),
             "terminated": (row, np.bool_),
             "acting": (row, np.bool_),
+            "env": ((), np.int64),
         }
 
     def new(self) -> Segment:
@@ -53,11 +56,36 @@ class Format(NamedTuple):
         return Segment(**{name: np.zeros(shape, kind) for name, (shape, kind) in self.shapes().items()})
 
 
+def side_by_side(segments: Sequence[Segment]) -> Segment:
+    """A batch: segments of one environment follow each other as they came, and those of several stand side by side,
+    (row, environment, ...), filled up with rows that do not act.
+    """
+    runs: dict[int, list[Segment]] = {}
+    for segment in segments:
+        runs.setdefault(int(segment.env), []).append(segment)
+    rows, length = segments[0].reward.shape[0], max(map(len, runs.values()))
+    whole = Segment(*(room(x, rows * length + (x is segments[0].observation), len(runs)) for x in segments[0]))
+    for k, run in enumerate(runs.values()):
+        for n, segment in enumerate(run):
+            place = slice(n * rows, (n + 1) * rows)
+            for name in ("raw", "log_prob", "version", "reward", "terminated", "acting"):
+                getattr(whole, name)[place, k] = getattr(segment, name)
+            whole.observation[place, k] = segment.observation[:-1]
+        whole.observation[len(run) * rows :, k] = run[-1].observation[-1]
+        whole.env[k] = run[0].env
+    return whole
+
+
+def room(like: NDArray[Any], rows: int, runs: int) -> NDArray[Any]:
+    """Zeros for such an array of so many rows and runs; one without rows has one number per run."""
+    return np.zeros((rows, runs, *like.shape[1:]) if like.shape else (runs,), like.dtype)
+
+
 class Tape:
     """One environment's rows, until they fill a segment."""
 
-    def __init__(self, form: Format) -> None:
-        self.form, self.open, self.filled = form, form.new(), 0
+    def __init__(self, form: Format, env: int = 0) -> None:
+        self.form, self.env, self.open, self.filled = form, env, form.new(), 0
         self.continuing = False  # whether the last row waits for what it led to
 
     def act(
@@ -76,14 +104,10 @@ class Tape:
 
     def cut(self, seen: Floats) -> list[Segment]:
         """The episode goes no further than what is seen: whatever led here is worth what the critic says of it."""
-        if not self.continuing or not self.filled:  # an open segment's last row has its own place for it
-            self.continuing = False
+        if not self.continuing:
             return []
-        row = self.filled
-        self.open.observation[row], self.open.acting[row], self.open.terminated[row] = seen, False, False
-        self.open.raw[row], self.open.log_prob[row], self.open.reward[row] = 0, 0, 0
-        self.open.version[row] = self.open.version[row - 1]
         self.continuing = False
+        self.open.observation[self.filled] = seen  # all else of a fresh row is zero: it does not act
         return self.advance(seen)
 
     def advance(self, then: Floats) -> list[Segment]:
@@ -93,5 +117,6 @@ class Tape:
             return []
         full = self.open
         full.observation[-1] = then
+        full.env[...] = self.env
         self.open, self.filled = self.form.new(), 0
         return [full]
