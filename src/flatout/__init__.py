@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from flatout.market.market import Market, build_market
     from flatout.market.torch_market import TorchMarket
     from flatout.settings import Settings, load_settings
+    from flatout.slow_envs.overlap import Overlap
+    from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
 HOMES = {
+    "AsyncioVectorEnv": "flatout.slow_envs.vector_env",
     "FittedRecipe": "flatout.features.recipe",
     "FlatoutError": "flatout.errors",
     "Market": "flatout.market.market",
     "MarketEnv": "flatout.market.gymnasium_env",
     "MarketVectorEnv": "flatout.market.gymnasium_env",
+    "Overlap": "flatout.slow_envs.overlap",
     "PPO": "flatout.interop.ppo",
     "Panel": "flatout.bars.panel",
     "Recipe": "flatout.features.recipe",
@@ -40,11 +44,13 @@ HOMES = {
 }
 
 __all__ = [  # noqa: RUF022 (plain order, as `dir` has it)
+    "AsyncioVectorEnv",
     "FittedRecipe",
     "FlatoutError",
     "Market",
     "MarketEnv",
     "MarketVectorEnv",
+    "Overlap",
     "PPO",
     "Panel",
     "Recipe",
