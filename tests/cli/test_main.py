@@ -18,7 +18,7 @@ VERBS = [
     [], ["demo"], ["doctor"], ["backtest"], ["data"], ["data", "check"], ["data", "convert"], ["bench"],
     ["bench", "env"], ["bench", "train"], ["bench", "study"], ["bench", "verdict"], ["config"], ["config", "show"],
     ["train"], ["search"], ["init"], ["status"], ["stop"], ["report"], ["audit"], ["trials"], ["trials", "list"],
-    ["trials", "show"], ["trials", "diff"], ["export"], ["import-arrays"], ["bench", "torch"],
+    ["trials", "show"], ["trials", "diff"], ["export"], ["import-arrays"], ["bench", "torch"], ["bench", "slow"],
 ]  # fmt: skip
 Run = Callable[..., tuple[int, str, str]]
 

@@ -21,6 +21,8 @@ STOP_FILE = "STOP"
 
 def printable(text: str, longest: int = 2000) -> str:
     """Foreign text without what could steer a terminal or hide: control, format and lone surrogate characters."""
+    if text.isascii() and text.isprintable():
+        return text[:longest]
     return "".join(c for c in text[:longest] if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029")
 
 

@@ -97,6 +97,7 @@ class Origin(NamedTuple):
         return made
 
 
+@lru_cache(maxsize=8192)
 def origin_of(url: str) -> Origin:
     """Whom a canonical URL asks."""
     parts = URL(url, encoded=True)

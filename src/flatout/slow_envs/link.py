@@ -6,6 +6,7 @@ so that learning takes nothing from the event loop: arrays lie in shared memory,
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from collections import deque
@@ -205,6 +206,7 @@ class ProcessLink:
         self.connection.send((sys.path, cloudpickle.dumps(assignment)))  # a model may be defined in a user's script
         self.loop = asyncio.get_running_loop()
         self.loop.add_reader(self.connection.fileno(), self.read)
+        os.set_blocking(self.connection.fileno(), True)  # uvloop makes it non-blocking, and messages may be long
 
     async def put(self, segment: Segment) -> None:
         while not self.free:
