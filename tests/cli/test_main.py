@@ -19,6 +19,8 @@ VERBS = [
     ["bench", "env"], ["bench", "train"], ["bench", "study"], ["bench", "verdict"], ["config"], ["config", "show"],
     ["train"], ["search"], ["init"], ["status"], ["stop"], ["report"], ["audit"], ["trials"], ["trials", "list"],
     ["trials", "show"], ["trials", "diff"], ["export"], ["import-arrays"], ["bench", "torch"], ["bench", "slow"],
+    ["crawl"], ["crawl", "doctor"], ["crawl", "record"], ["crawl", "run"], ["crawl", "train"], ["crawl", "eval"],
+    ["crawl", "report"],
 ]  # fmt: skip
 Run = Callable[..., tuple[int, str, str]]
 

@@ -12,6 +12,7 @@ from flatout.cli import (
     backtest,
     bench,
     config,
+    crawl,
     data,
     demo,
     doctor,
@@ -69,6 +70,7 @@ main.add_typer(trials.app, name="trials")
 main.add_typer(data.app, name="data")
 main.add_typer(bench.app, name="bench")
 main.add_typer(config.app, name="config")
+main.add_typer(crawl.app, name="crawl")
 
 
 def app() -> None:

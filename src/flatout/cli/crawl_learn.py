@@ -1,0 +1,203 @@
+"""What `flatout crawl train` does, and where training and trials take place."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from flatout.cli.crawl_run import fresh_folder
+from flatout.cli.options import print_json
+from flatout.crawl.archive import Archive
+from flatout.crawl.archive_task import archive_at, read_archive
+from flatout.crawl.latency import parse_latency
+from flatout.crawl.relevance import parse_relevance
+from flatout.crawl.session import CrawlTask
+from flatout.crawl.sim import SimFetcher
+from flatout.crawl.site import SiteSettings, generate
+from flatout.crawl.site_task import Judge, site_task
+from flatout.crawl.training import POLICY, CrawlTraining, Progress
+from flatout.crawl.training import train as train_policy
+from flatout.errors import RunError, SettingsError
+from flatout.run_directory import installed, runs_folder, write_json
+
+SCHOOL = "school.json"
+JUDGES = ("truth", "keywords")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Made-up sites and recordings."""
+
+    sites: int
+    pages: int
+    site_seed: int
+    judge: str
+    archives: tuple[str, ...]
+    seed_urls: tuple[str, ...]
+    relevance: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.judge not in JUDGES:
+            raise SettingsError(f"there is no judge {self.judge!r}: take one of {', '.join(JUDGES)}")
+        if not self.sites and not self.archives:
+            raise SettingsError("no sites were given: give --sites NUMBER or --archive FILE")
+        if len(self.archives) != len(self.seed_urls):
+            raise SettingsError(
+                f"{len(self.archives)} archives and {len(self.seed_urls)} seed URLs were given: give one --seed-url "
+                "for each --archive"
+            )
+        if self.archives and not self.relevance:
+            raise SettingsError(
+                "what is looked for in the archives was not given: give --keywords, --examples, --css or --regex"
+            )
+
+    def settings(self) -> Iterator[SiteSettings]:
+        """Of the made-up sites."""
+        return (SiteSettings(seed=self.site_seed + k, pages=self.pages) for k in range(self.sites))
+
+
+@dataclass(frozen=True)
+class School(Places):
+    """What is learned on, and how; written down so that it can be gone on with."""
+
+    latency: str = "none"
+    steps: int = 200_000
+    envs: int = 32
+    budget: str = "60-1200"
+    learning_rate: float = 1e-3
+    seed: int = 0
+
+    def training(self) -> CrawlTraining:
+        """As settings of the trainer."""
+        return CrawlTraining(
+            steps=self.steps,
+            envs=self.envs,
+            budget=budget_of(self.budget),
+            learning_rate=self.learning_rate,
+            seed=self.seed,
+        )
+
+    def tasks(self) -> list[CrawlTask]:
+        """Everything it learns on; archives stay open until the process ends."""
+        latency, judge = parse_latency(self.latency), cast(Judge, self.judge)
+        sites = [generate(settings) for settings in self.settings()]
+        tasks = [site_task(site, SimFetcher(site, latency, seed=k), judge) for k, site in enumerate(sites)]
+        rule = parse_relevance(self.relevance) if self.archives else None
+        for path, url in zip(self.archives, self.seed_urls, strict=True):
+            assert rule is not None
+            tasks.append(read_archive(Archive(archive_at(Path(path)), read_only=True), url, rule).task)
+        return tasks
+
+
+def budget_of(text: str) -> tuple[int, int]:
+    """ "100" or "60-1200"."""
+    low, _, high = text.partition("-")
+    if not low.isdigit() or not (high or low).isdigit() or not 2 <= int(low) <= int(high or low):
+        raise SettingsError(f"a budget of {text!r}: write a number of requests, 2 or more, or a range such as 60-1200")
+    return int(low), int(high or low)
+
+
+def train(school: School, steps: int | None, out: Path | None, resume: Path | None, as_json: bool) -> None:
+    """Learn, or go on learning."""
+    folder = runs_folder(resume or out or fresh_folder("train"))
+    school = read_school(folder, steps) if resume else kept_school(folder, school)
+    settings, console = school.training(), Console(stderr=True)
+    if not as_json:
+        told = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
+        told += (
+            f"{' and ' if told and school.archives else ''}{len(school.archives)} recordings" if school.archives else ""
+        )
+        console.print(f"learning on {told}, {school.envs} crawls at a time; {folder}/", highlight=False, soft_wrap=True)
+    watch = Watch(console, settings, as_json)
+    try:
+        with watch:
+            policy = train_policy(school.tasks(), settings, folder, watch.heard)
+    except KeyboardInterrupt:
+        console.print(
+            f"interrupted; go on with: flatout crawl train --resume {folder}", highlight=False, soft_wrap=True
+        )
+        sys.exit(130)
+    path, last = folder / POLICY, watch.last
+    replace(policy, notes={**policy.notes, "school": plain(school)}).save(path)
+    facts = {"policy": str(path), "folder": str(folder), "progress": last._asdict() if last else None}
+    if as_json:
+        print_json(facts)
+        return
+    console = Console()
+    if last:
+        console.print(
+            f"{last.steps:,} steps, {last.steps_per_s:,.0f} a second; of the last crawls' targets {last.recall:.0%} "
+            f"were found; data {last.lag:.1f} updates old, the learner idle {last.learner_idle:.0%} of the time",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    console.print(f"the policy: {path}", highlight=False, soft_wrap=True)
+    console.print(f"next: flatout crawl eval {path}", highlight=False, soft_wrap=True)
+
+
+def kept_school(folder: Path, school: School) -> School:
+    """Write down what is learned on; refuses a folder that was begun with something else."""
+    if (folder / SCHOOL).exists():
+        before, given = plain(read_school(folder)), plain(school)
+        other = [name for name in given if name != "steps" and before.get(name) != given[name]]
+        if other:
+            raise RunError(
+                f"{folder} was begun with {other[0]}={before.get(other[0])!r}, and {given[other[0]]!r} is given now: "
+                "give the same, or another --out"
+            )
+    else:
+        write_json(folder / SCHOOL, {**plain(school), "flatout": installed("flatout")})
+    return school
+
+
+def read_school(folder: Path, steps: int | None = None) -> School:
+    """What a folder was begun with; the steps may grow."""
+    try:
+        found = json.loads((folder / SCHOOL).read_text())
+        given = {each.name: found[each.name] for each in fields(School)}
+    except FileNotFoundError:
+        raise RunError(f"{folder} holds no training of crawls: {SCHOOL} is not there; give its folder") from None
+    except (ValueError, KeyError) as error:
+        raise RunError(f"{folder / SCHOOL} cannot be read: {error}; begin in another folder") from None
+    lists = {name: tuple(given[name]) for name in ("archives", "seed_urls")}
+    school = School(**{**given, **lists})
+    return school if steps is None else replace(school, steps=steps)
+
+
+def plain(school: School) -> dict[str, Any]:
+    """As JSON has it."""
+    return dict(json.loads(json.dumps(asdict(school))))
+
+
+class Watch:
+    """The bar on a terminal; elsewhere a line per twentieth."""
+
+    def __init__(self, console: Console, settings: CrawlTraining, quiet: bool) -> None:
+        self.console, self.quiet, self.last, self.lines = console, quiet, cast(Progress | None, None), 0
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        self.bar = Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self.task = self.bar.add_task("making sites", total=settings.steps)
+
+    def __enter__(self) -> "Watch":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def heard(self, now: Progress) -> None:
+        """Show how far it is."""
+        self.last = now
+        told = f"{now.steps_per_s:,.0f} steps/s, return {now.mean_return:+.2f}, recall {now.recall:.0%}"
+        self.bar.update(self.task, description=told, completed=now.steps)
+        if not self.console.is_terminal and not self.quiet and 20 * now.steps // now.total > self.lines:
+            self.lines = 20 * now.steps // now.total
+            self.console.print(f"{min(1.0, now.steps / now.total):4.0%} {told}, lag {now.lag:.1f}", highlight=False)

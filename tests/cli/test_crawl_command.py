@@ -1,0 +1,357 @@
+"""`flatout crawl` as people use it: real processes, real servers on loopback, kills, and errors in one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from typer.testing import CliRunner
+
+from flatout.cli.main import app, main
+from flatout.crawl.latency import constant
+from flatout.crawl.observation import GLOBAL
+from flatout.crawl.policy import CrawlPolicy
+from flatout.crawl.scorer import LinkScorer
+from flatout.crawl.site import Site, SiteSettings, generate
+from flatout.crawl.site_server import Served, served
+
+SITE = SiteSettings(seed=5, pages=120)
+FLATOUT = Path(sys.executable).with_name("flatout")
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served(SITE, constant(0.02)) as found:
+        yield found
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command in this process: exit code, output and errors."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["flatout", "crawl", *words])
+        with pytest.raises(SystemExit) as exit_:
+            app()
+        return int(exit_.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def made() -> Site:
+    return generate(SITE)
+
+
+def words_for(server: Served) -> list[str]:
+    """The site, and what to look for on it."""
+    door = f"{server.host}:{server.port}"
+    found = ["--seed-url", f"{server.origin}/", "--allow", door, "--lab", door, "--threshold", "0.4"]
+    return [*found, "--keywords", *made().topic]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def asked_of(server: Served) -> int:
+    with urllib.request.urlopen(f"{server.origin}/-/counters") as answer:
+        return int(json.load(answer)["requests"])
+
+
+def policy_file(folder: Path) -> Path:
+    model = LinkScorer(candidates=16, width=8)
+    CrawlPolicy(model, model.new_weights(1)).save(folder / "policy.safetensors")
+    return folder / "policy.safetensors"
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([FLATOUT, "crawl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Until a file has so many lines; fails if the process ends before."""
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+def killed_run(server: Served, folder: Path, how: list[str], visits: int) -> list[dict[str, Any]]:
+    """A crawl that is killed after so many visits; what it had noted by then."""
+    process = started("run", *words_for(server), *how, "--requests", "60", "--out", str(folder))
+    wait_for_lines(folder / "visits.jsonl", visits, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (folder / "report.html").exists()
+    return rows(folder / "visits.jsonl")
+
+
+def test_a_killed_crawl_ends_as_one_that_was_not(server: Served, tmp_path: Path, call: Call) -> None:
+    """By best-first search: its choices do not depend on how long answers take, so two crawls can be compared."""
+    how, whole, killed = ["--chooser", "best-first"], tmp_path / "whole", tmp_path / "killed"
+    code, out, err = call("run", *words_for(server), *how, "--requests", "60", "--out", str(whole), "--json")
+    assert code == 0, err
+    unbroken, before = json.loads(out), asked_of(server)
+    killed_run(server, killed, how, 25)
+    code, out, err = call("run", "--resume", str(killed), "--json")
+    assert code == 0, err
+    outcome = json.loads(out)
+    assert outcome["sent"] == unbroken["sent"] == 60 == asked_of(server) - before  # the budget, to the request
+    path, all_of_it = ([row["asked"] for row in rows(run / "visits.jsonl")] for run in (killed, whole))
+    lost = unbroken["requests"] - outcome["requests"]
+    assert 0 <= lost <= 2  # the request under way, and where that leaves half of a redirect at the end
+    assert path == all_of_it[: len(path)]
+    assert len(set(path)) == len(path) >= len(all_of_it) - 2
+    found, all_found = rows(killed / "targets.jsonl"), rows(whole / "targets.jsonl")
+    assert found == [row for row in all_found if row["request"] <= outcome["requests"]]
+    assert len(found) >= 3
+    assert sum(row["url"].endswith("/robots.txt") for row in rows(killed / "audit.jsonl")) == 1  # not asked anew
+    assert (killed / "report.html").exists()
+
+
+def test_a_killed_crawl_by_a_policy_keeps_what_it_did(server: Served, tmp_path: Path, call: Call) -> None:
+    """A policy sees how long answers take, so another crawl may go another way; this one must keep to its own."""
+    killed = tmp_path / "killed"
+    kept = killed_run(server, killed, ["--policy", str(policy_file(tmp_path))], 20)
+    asked = asked_of(server)
+    code, out, err = call("run", "--resume", str(killed), "--json")
+    assert code == 0, err
+    visits = rows(killed / "visits.jsonl")
+    assert visits[: len(kept)] == kept
+    assert len({row["asked"] for row in visits}) == len(visits) > len(kept)
+    assert json.loads(out)["sent"] == 60
+    assert asked_of(server) - asked <= 60 - len(kept)  # nothing that was noted was asked for again
+
+
+def test_an_interrupted_crawl_says_how_to_go_on(server: Served, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = started("run", *words_for(server), "--requests", "80", "--out", str(out))
+    wait_for_lines(out / "visits.jsonl", 10, process)
+    process.send_signal(signal.SIGINT)
+    told, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"interrupted; go on with: flatout crawl run --resume {out}" in err
+    assert "Traceback" not in err
+    assert "it was interrupted" in told
+    assert (out / "report.html").exists() and (out / "graph.gexf").exists()
+    again = subprocess.run([FLATOUT, "crawl", "run", "--resume", out], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "steps retraced without a request" in again.stderr
+    assert (out / "requests.log").read_bytes().count(b"\n") == 80
+
+
+def test_a_kill_file_stops_and_its_removal_goes_on(server: Served, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "run"
+    process = started("run", *words_for(server), "--requests", "80", "--out", str(out), "--json")
+    wait_for_lines(out / "visits.jsonl", 10, process)
+    (out / "STOP").touch()
+    told, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "STOP is there: remove it to go on" in json.loads(told)["ended"]
+    code, _, err = call("run", "--resume", str(out))
+    assert (code, "the crawl is refused: budget:" in err) == (2, True)
+    (out / "STOP").unlink()
+    code, told, _ = call("run", "--resume", str(out), "--requests", "40", "--json")
+    assert (code, json.loads(told)["sent"]) == (0, 40)
+
+
+def test_record_then_look_for_something_without_the_network(server: Served, tmp_path: Path, call: Call) -> None:
+    door, archive = f"{server.host}:{server.port}", tmp_path / "recorded"
+    where = ["--seed-url", f"{server.origin}/", "--allow", door, "--lab", door, "--requests", "70"]
+    assert call("record", *where, "--out", str(archive), "--json")[0] == 0
+    before = asked_of(server)
+    what = ["--seed-url", f"{server.origin}/", "--keywords", *made().topic, "--threshold", "0.3"]
+    run = ["run", "--archive", str(archive), *what, "--chooser", "shark-search", "--requests", "50"]
+    code, out, err = call(*run, "--out", str(tmp_path / "run"), "--json")
+    assert code == 0, err
+    outcome = json.loads(out)
+    assert (outcome["sent"], outcome["is_live"], asked_of(server)) == (0, False, before)
+    assert set(outcome["beside"]) == {"random", "breadth-first", "best-first"}
+    code, out, _ = call("report", str(tmp_path / "run"), "--json")
+    assert (code, json.loads(out)["headline"]) == (0, f"{outcome['found']} TARGET{'S' * (outcome['found'] != 1)} FOUND")
+    code, out, _ = call("report", str(archive))
+    assert out.splitlines()[0].endswith("it ended because all 70 requests are spent.")
+    assert "pages recorded" in out.splitlines()[0]
+
+
+def test_a_folder_of_files_is_recorded(tmp_path: Path, call: Call) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "index.html").write_text("".join(f'<a href="{k}.html">page {k}</a>' for k in range(8)))
+    for k in range(8):
+        (folder / f"{k}.html").write_text(f"<title>{k}</title><p>text {k} {'solar power ' * 5 * (k == 3)}</p>")
+    for _ in range(2):  # begun again it goes on
+        code, out, err = call("record", "--folder", str(folder), "--out", str(tmp_path / "rec"), "--json")
+        assert code == 0, err
+    told = json.loads(out)
+    assert (told["pages"], told["seed_url"]) == (9, "http://docs.lab/docs/index.html")
+    run = ["run", "--archive", told["archive"], "--seed-url", told["seed_url"], "--keywords", "solar power"]
+    code, out, _ = call(*run, "--out", str(tmp_path / "run"))
+    assert (code, out.splitlines()[0]) == (0, "1 target found: 9 requests; it ended because no link is left.")
+    assert rows(tmp_path / "run" / "targets.jsonl")[0]["url"] == "http://docs.lab/docs/3.html"
+
+
+def test_a_dry_run_asks_for_nothing_and_writes_nothing(server: Served, tmp_path: Path, call: Call) -> None:
+    before = asked_of(server)
+    code, out, _ = call("run", *words_for(server), "--out", str(tmp_path / "run"), "--dry-run")
+    assert code == 0
+    assert "nothing was asked for" in out
+    assert not (tmp_path / "run").exists()
+    assert asked_of(server) == before
+    code, out, _ = call(
+        "run", "--seed-url", "http://a.example.org/", "--allow", "a.example.org", "--keywords", "x", "--dry-run"
+    )
+    assert code == 1
+    assert "names nobody to turn to" in out
+
+
+def test_the_doctor_tells_a_live_server_from_a_dead_one(server: Served, call: Call) -> None:
+    code, out, _ = call("doctor", *words_for(server))
+    assert (code, out.splitlines()[-1]) == (0, "a crawl may begin")
+    gone = [word.replace(str(server.port), "9") for word in words_for(server)]
+    code, out, _ = call("doctor", *gone, "--json")
+    told = json.loads(out)
+    assert (code, told["ok"]) == (1, False)
+    assert "is the server running" in told["refused"]
+    code, _, err = call("run", *gone, "--out", os.devnull + "/x")
+    assert code == 2
+    assert err.startswith("error: ")
+
+
+def test_a_dead_server_refuses_a_run(tmp_path: Path, call: Call) -> None:
+    where = ["--seed-url", "http://127.0.0.1:9/", "--allow", "127.0.0.1:9", "--lab", "127.0.0.1:9", "--keywords", "x"]
+    code, _, err = call("run", *where, "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert "the seed page http://127.0.0.1:9/ gave no answer (connection)" in err
+
+
+LAB = ["--seed-url", "http://127.0.0.1:9/", "--lab", "127.0.0.1:9"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", *LAB, "--keywords", "x"], "the allow-list is empty; name the hosts that may be crawled"),
+        (["run", *LAB, "--allow", "*.com", "--keywords", "x"], "that domain has many owners"),
+        (["run", "--seed-url", "http://10.0.0.1/", "--allow", "10.0.0.1", "--lab", "10.0.0.1:80", "--keywords", "x"],
+         "only a loopback address with a port can"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--regex", "("], "'(' is no regular expression"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--css", "a["], "is no CSS selector"),
+        (["run", *LAB, "--allow", "127.0.0.1:9"], "nothing to look for was given: give --keywords"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--examples", "nowhere.txt"], "there is no file nowhere.txt"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--chooser", "luck"], "there is no chooser 'luck'"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--policy", "nowhere"], "nowhere is not there"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--requests", "1"], "leave none after the seed"),
+        (["run", "--allow", "a.lab", "--keywords", "x"], "no page to begin at was given"),
+        (["run", "--resume", "nowhere"], "nowhere holds no crawl"),
+        (["run", "--seed-url", "http://a.lab/", "--archive", "nowhere", "--keywords", "x"], "there is no archive"),
+        (["train", "--sites", "0"], "no sites were given"),
+        (["train", "--archive", "x"], "1 archives and 0 seed URLs were given"),
+        (["train", "--budget", "9-3"], "a budget of '9-3'"),
+        (["train", "--judge", "me"], "there is no judge 'me'"),
+        (["eval", "nowhere.safetensors"], "nowhere.safetensors is not there"),
+        (["report", "nowhere"], "nowhere holds neither a crawl (run.json) nor an evaluation"),
+        (["record", "--folder", "nowhere"], "there is no such folder"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_said_in_a_sentence(
+    call: Call, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_policy_for_other_columns_is_refused(tmp_path: Path, call: Call) -> None:
+    facts = {
+        "format": "flatout.crawl-policy", "version": 1, "global_columns": GLOBAL, "link_columns": ["shoe_size"],
+        "candidates": 4, "width": 4, "sha256": "", "notes": {},
+    }  # fmt: skip
+    weights = {"weights": np.zeros(1, np.float32)}
+    (tmp_path / "p.safetensors").write_bytes(safetensors.numpy.save(weights, {"facts": json.dumps(facts)}))
+    code, _, err = call(
+        "run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--policy", str(tmp_path / "p.safetensors")
+    )
+    assert code == 2
+    assert "was trained on other link columns" in err
+    assert "shoe_size" in err
+
+
+def test_an_evaluation_says_first_that_an_untaught_policy_beats_nobody(tmp_path: Path, call: Call) -> None:
+    trial = ["eval", str(policy_file(tmp_path)), "--sites", "1", "--pages", "100", "--budget", "20"]
+    code, out, err = call(*trial, "--out", str(tmp_path / "a"), "--gate")
+    assert code == 3, err
+    assert out.splitlines()[0].startswith("The learned policy does NOT beat best-first")
+    found = json.loads((tmp_path / "a" / "evaluation.json").read_text())
+    assert next(iter(found)) == "verdict"
+    assert found["verdict"]["beats"] is False
+    assert {"oracle", "learned", "random"} <= {row["chooser"] for row in found["choosers"]}
+    code, out, _ = call("report", str(tmp_path / "a"))
+    assert (code, out.startswith("Does not beat its rivals: The learned policy does NOT beat")) == (0, True)
+
+
+def test_sites_that_taught_a_policy_cannot_judge_it(tmp_path: Path, call: Call) -> None:
+    model = LinkScorer(candidates=16, width=8)
+    school = {
+        "site_seed": 10,
+        "sites": 5,
+        "pages": 100,
+        "archives": [str(tmp_path / "a")],
+        "seed_urls": ["http://a.lab/"],
+    }
+    CrawlPolicy(model, model.new_weights(1), {"school": school}).save(tmp_path / "p.safetensors")
+    trial = ["eval", str(tmp_path / "p.safetensors"), "--pages", "100"]
+    code, _, err = call(*trial, "--sites", "3", "--site-seed", "12")
+    assert (code, "learned on the sites with seeds 10 to 14" in err) == (2, True)
+    code, _, err = call(*trial, "--archive", str(tmp_path / "a"), "--seed-url", "http://a.lab/", "--keywords", "x")
+    assert (code, "try it on a recording that it never saw" in err) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["", "doctor", "record", "run", "train", "eval", "report"])
+def test_every_verb_has_help_and_json(verb: str) -> None:
+    result = CliRunner().invoke(main, ["crawl", *([verb] if verb else []), "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert ("--json" in result.output) == bool(verb)
+
+
+@pytest.mark.slow
+def test_training_survives_a_kill_and_ends_with_a_policy(tmp_path: Path) -> None:
+    out = tmp_path / "train"
+    words = [
+        "train",
+        "--sites",
+        "2",
+        "--pages",
+        "100",
+        "--envs",
+        "4",
+        "--budget",
+        "30",
+        "--steps",
+        "9000",
+        "--out",
+        str(out),
+    ]
+    process = started(*words)
+    wait_for_lines(out / "metrics.jsonl", 2, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    again = subprocess.run([FLATOUT, "crawl", "train", "--resume", out], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert f"next: flatout crawl eval {out / 'policy.safetensors'}" in again.stdout
+    assert CrawlPolicy.load(out / "policy.safetensors").notes["school"]["sites"] == 2
+    other = subprocess.run([FLATOUT, "crawl", *words, "--sites", "3"], capture_output=True, text=True, check=False)
+    assert (other.returncode, "was begun with sites=2" in other.stderr) == (2, True)
