@@ -232,6 +232,7 @@ def check_share(probe: Probe, least: float, record: Record) -> None:
 # --- the proofs -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_turns_of_a_sine_are_learned(record_property: Record) -> None:
     check_share(SINE, 0.98, record_property)  # without the values that follow in GAE: 0.94 to 0.97
 

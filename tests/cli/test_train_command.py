@@ -150,6 +150,7 @@ def test_the_judge_of_training_and_the_report_agree(uninterrupted: dict[str, Any
         assert best["scores"]["log_return"] == pytest.approx(earned, abs=1e-4), lane
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(
     bars: Path, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
@@ -290,6 +291,7 @@ def test_a_run_whose_bars_have_changed_cannot_be_resumed(tested: dict[str, Any],
 # --- engines and devices ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pytorch_trains_and_its_policies_trade(bars: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     words = ("--bars", str(bars), "--symbols", "AAA", "--engine", "torch", "--device", "cpu", *TINY)

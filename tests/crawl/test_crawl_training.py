@@ -66,6 +66,7 @@ train(tasks(), replace(SMALL, steps=10**7), Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     steps = [0]

@@ -78,6 +78,7 @@ def numbers(value: Any) -> list[float]:
     return [value] if isinstance(value, int | float) else []
 
 
+@pytest.mark.slow
 def test_every_figure_is_there_and_finite(small: Small) -> None:
     result, told, _ = small
     for name in ("share_of_bound", "steps_per_s", "subproc_steps_per_s", "gymnasium_steps_per_s", "learner_idle"):
@@ -91,6 +92,7 @@ def test_every_figure_is_there_and_finite(small: Small) -> None:
     json.dumps(result, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_everybody_who_can_learn_did(small: Small) -> None:
     updates = small[0]["updates"]
     assert updates["flatout"][KIND] > 0
@@ -98,6 +100,7 @@ def test_everybody_who_can_learn_did(small: Small) -> None:
     assert updates["gymnasium"][KIND] == 0
 
 
+@pytest.mark.slow
 def test_the_server_saw_the_requests_that_were_counted(small: Small) -> None:
     counted, served = small[0]["requests_counted"], small[0]["requests_served"]
     for name in ("subproc", "gymnasium"):  # nothing is under way when they look
@@ -106,6 +109,7 @@ def test_the_server_saw_the_requests_that_were_counted(small: Small) -> None:
     assert abs(counted["flatout"][KIND] - served["flatout"][KIND]) <= ENVS  # under way at either end
 
 
+@pytest.mark.slow
 def test_nobody_beats_the_bound(small: Small) -> None:
     """But for the requests at the ends: they are counted where they end, and drawn where they begin."""
     result = small[0]
@@ -113,6 +117,7 @@ def test_nobody_beats_the_bound(small: Small) -> None:
     assert 0 < result["share_of_bound"][KIND] < 1 + 2 * ENVS / counted + 0.2
 
 
+@pytest.mark.slow
 def test_no_process_is_left(small: Small) -> None:
     deadline = time.monotonic() + 20
     while left := small.had & {(p.number, p.started) for p in processes() if p.state != "Z"}:

@@ -92,6 +92,7 @@ def returns(name: str, steps: int, episode: int, settings: TrainSettings) -> np.
     return np.asarray(found.reward).mean(axis=1)
 
 
+@pytest.mark.slow
 def test_cartpole_is_solved_by_every_seed() -> None:
     """RL-Zoo's settings and budget, but for its clip range, which does not fall."""
     settings = TrainSettings(
@@ -101,6 +102,7 @@ def test_cartpole_is_solved_by_every_seed() -> None:
     assert returns("CartPole-v1", 100_000, 500, settings).min() >= 475
 
 
+@pytest.mark.slow
 def test_pendulum_is_solved_by_every_seed() -> None:
     """RL-Zoo's settings and budget, but for a longer horizon and a rate that falls: -165 to -180 instead of -190 to
     -200 with its gamma of 0.9 and a constant rate.

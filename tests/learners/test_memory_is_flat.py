@@ -17,6 +17,7 @@ def resident_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
+@pytest.mark.slow
 def test_resident_memory_is_flat(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     sizes: list[int] = []
 

@@ -65,6 +65,7 @@ def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(tmp_path: Path) -
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "jax"])
 def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine: str) -> None:
     crews = {"torch": (TorchCrew, torch_crew.load_data), "jax": (jax_crew.JaxCrew, jax_crew.load_data)}

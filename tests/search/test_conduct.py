@@ -284,6 +284,7 @@ def test_what_memory_has_decided_stays_decided(tmp_path: Path, monkeypatch: pyte
 # --- together, stopped, killed ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stop_ends_it_after_what_was_ordered_and_the_same_call_goes_on(
     tmp_path: Path, cache: Path, undisturbed: Ended
 ) -> None:
@@ -405,6 +406,7 @@ def check_driver_kills(tmp_path: Path, cache: Path, undisturbed: Ended, turns: l
     check_same(folder, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_no_orphans_and_its_study_goes_on(
     tmp_path: Path, cache: Path, undisturbed: Ended
 ) -> None:

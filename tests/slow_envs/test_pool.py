@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from flatout.learners.environment import Discrete
 from flatout.slow_envs.batcher import Decision
 from flatout.slow_envs.clock import run_virtually
 from flatout.slow_envs.overlap import Care
-from flatout.slow_envs.pool import Pool
+from flatout.slow_envs.pool import Pool, flat_observation
 from flatout.slow_envs.tape import Format, Segment
 from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
 
@@ -234,6 +235,25 @@ def test_every_environment_gets_its_own_seed_and_another_after_a_restart() -> No
 
 async def ship_nowhere(segment: Segment) -> None:
     pass
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gym.spaces.Box(-1, 1, (2, 3)),
+        gym.spaces.Dict({"b": gym.spaces.Box(-1, 1, (2, 3)), "a": gym.spaces.MultiBinary(4)}),
+        gym.spaces.Dict({"b": gym.spaces.Discrete(3), "a": gym.spaces.MultiBinary(4)}),
+        gym.spaces.Discrete(5),
+    ],
+    ids=str,
+)
+def test_observations_are_flattened_as_gymnasium_does(space: Any) -> None:
+    space.seed(0)
+    for _ in range(5):
+        seen = space.sample()
+        made = flat_observation(space, seen)
+        np.testing.assert_array_equal(made, gym.spaces.flatten(space, seen).astype(np.float32))
+        assert made.dtype == np.float32
 
 
 @pytest.mark.parametrize("envs", [[], [object()], [object]])

@@ -7,6 +7,7 @@ answers of the resolver are checked, and the address that is really dialled is c
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Self
 
@@ -56,6 +57,7 @@ class ForbiddenAddressError(FlatoutError):
     """An address that must not be dialled. Not an OSError: nobody shall try the next one instead."""
 
 
+@lru_cache(maxsize=1024)
 def refusal(ip: str | IPv4Address | IPv6Address) -> str:
     """Why this address must not be dialled; "" if it may."""
     try:

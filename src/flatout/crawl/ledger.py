@@ -26,20 +26,25 @@ def printable(text: str, longest: int = 2000) -> str:
     return "".join(c for c in text[:longest] if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029")
 
 
+def held(path: Path) -> int:
+    """The descriptor of a file that only grows, held by one process at a time."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror}; give another run directory") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise RunError(f"{path}: another crawl is using this run directory; stop it or give another") from None
+    return handle
+
+
 class AppendOnly:
     """A file that only grows, one line per write, held by one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self.handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise RunError(f"{path}: cannot be written: {error.strerror}; give another run directory") from None
-        try:
-            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self.handle)
-            raise RunError(f"{path}: another crawl is using this run directory; stop it or give another") from None
-        self.path = path
+        self.handle, self.path = held(path), path
         size = os.fstat(self.handle).st_size
         if size and os.pread(self.handle, 1, size - 1) != b"\n":
             self.write(b"")  # end the line that a killed process left half written

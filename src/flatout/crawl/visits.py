@@ -4,7 +4,6 @@ Retraced answers are those of the first time to the last digit, failures and sec
 state and goes on as if nothing had happened. Nothing is asked for twice. Bodies are in the archive, not here.
 """
 
-import fcntl
 import json
 import os
 from collections import deque
@@ -14,7 +13,7 @@ from typing import Any, Self
 
 from flatout.crawl.archive import Archive
 from flatout.crawl.fetching import Answer, Fetcher
-from flatout.crawl.ledger import printable
+from flatout.crawl.ledger import held, printable
 from flatout.crawl.session import TECHNICAL
 from flatout.errors import RunError
 
@@ -25,16 +24,7 @@ class JsonLines:
     """A file of JSON lines that only grows, held by one process; half a line that a kill left is cut off."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self.handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise RunError(f"{path}: cannot be written: {error.strerror}; give another run directory") from None
-        try:
-            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self.handle)
-            raise RunError(f"{path}: another crawl is using this run directory; stop it or give another") from None
+        self.handle, self.path = held(path), path
         try:
             self.rows = self.read()
         except ValueError as error:

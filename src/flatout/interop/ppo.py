@@ -67,6 +67,7 @@ class PPO:
         seed: int | None = None,
         device: Any = "auto",
         _init_setup_model: bool = True,
+        *,
         overlap: Any = None,  # flatout.slow_envs.overlap.Overlap: how waits and learning overlap, for a list of envs
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "policy", "env")}
