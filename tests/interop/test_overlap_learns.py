@@ -1,5 +1,8 @@
-"""Learning while environments wait is not much worse, at equal samples, than waiting for all of them: on CartPole at
-most a fifth is lost while it learns (data is up to one update old), and a tenth of what the policy earns in the end.
+"""Learning while environments wait, at equal samples, against waiting for all of them, on CartPole.
+
+Where the learner has time, and so may learn from a batch once more, at most a tenth of what the synchronous learner
+gathers is lost; where it has none, or may not, and steps are one or two updates old, up to three tenths. In the end all
+policies are equally good, within a tenth.
 """
 
 import asyncio
@@ -16,15 +19,15 @@ from flatout import PPO
 from flatout.slow_envs.overlap import Overlap, Reuse
 
 STEPS, ENVS, SEEDS = 50_000, 32, (0, 1, 2)
-MARGIN_DURING, MARGIN_AFTER = 0.2, 0.1
 LATENCY_S = 0.05
 RULE: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "n_epochs": 10, "gamma": 0.98, "learning_rate": 1e-3}
-# On simulated time, where an update takes what it takes here, and where the learner is busy nearly all the time.
+# On simulated time. An update takes about as long as it does here; or so long that the learner hardly ever waits.
 WAYS = {
-    "quick": Overlap(learner="inline", update_s=0.3),
-    "busy": Overlap(learner="inline", update_s=1.4),
-    "reusing": Overlap(learner="inline", update_s=0.3, reuse=Reuse(most=1)),
+    "with time": (Overlap(learner="inline", update_s=0.3), 0.1),
+    "never again": (Overlap(learner="inline", update_s=0.3, reuse=Reuse(most=0)), 0.3),
+    "busy": (Overlap(learner="inline", update_s=1.4), 0.3),
 }
+LOST_AFTER = 0.1
 
 
 class Waiting:
@@ -77,13 +80,13 @@ def lag_of(model: PPO) -> int:
 
 @pytest.mark.slow
 def test_curves_at_equal_samples() -> None:
-    ways: dict[str, Overlap | None] = {"synchronous": None, **WAYS}
+    ways: dict[str, Overlap | None] = {"synchronous": None, **{name: way for name, (way, _) in WAYS.items()}}
     found = {name: [learned(way, seed) for seed in SEEDS] for name, way in ways.items()}
     for name, rows in found.items():
         print(name, [(round(during, 1), round(after, 1), lag) for during, after, lag in rows])
     during = {name: np.mean([row[0] for row in rows]) for name, rows in found.items()}
     after = {name: np.mean([row[1] for row in rows]) for name, rows in found.items()}
-    for name, way in WAYS.items():
-        assert during[name] >= (1 - MARGIN_DURING) * during["synchronous"]
-        assert after[name] >= (1 - MARGIN_AFTER) * after["synchronous"]
+    for name, (way, lost) in WAYS.items():
+        assert during[name] >= (1 - lost) * during["synchronous"]
+        assert after[name] >= (1 - LOST_AFTER) * after["synchronous"]
         assert 0 < max(row[2] for row in found[name]) <= way.max_lag

@@ -169,7 +169,13 @@ def test_every_knob_of_the_correction_is_live(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("reuse", "updates"),
-    [(Reuse(), 1), (Reuse(most=3), 4), (Reuse(most=3, largest_kl=0.0), 1), (Reuse(most=3, least_effective=1.0), 1)],
+    [
+        (Reuse(), 2),
+        (Reuse(most=0), 1),
+        (Reuse(most=3), 4),
+        (Reuse(most=3, largest_kl=0.0), 1),
+        (Reuse(most=3, least_effective=1.0), 1),
+    ],
 )
 def test_a_batch_teaches_again_only_while_that_is_allowed(reuse: Reuse, updates: int) -> None:
     model, overlap = MODELS["choices"], Overlap(reuse=reuse, max_lag=99)

@@ -80,8 +80,11 @@ class Learning:
         return Update(made.version, made.figures, made.lags, made.too_old, self.times_used > 1, seconds)
 
     def may_reuse(self, batch: Segment) -> bool:
-        """Whether the last batch may teach once more; if not, it is forgotten: it will not become so again."""
-        if self.times_used <= self.overlap.reuse.most and self.learner.worth_again(batch):
+        """Whether the last batch may teach once more; if not, it is forgotten: it will not become so again. When half
+        of the next one is there, it would only make that older.
+        """
+        timely = 2 * len(self.waiting) < self.rule.batch_segments
+        if timely and self.times_used <= self.overlap.reuse.most and self.learner.worth_again(batch):
             return True
         self.last = None
         return False

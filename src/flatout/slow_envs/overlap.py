@@ -38,7 +38,7 @@ class Care:
 class Reuse:
     """When the learner, having nothing new, learns once more from what it has."""
 
-    most: int = 0  # times for each batch; 0 = never
+    most: int = 1  # times for each batch; 0 = never
     least_effective: float = 0.5  # share that the effective sample size must have of the batch
     largest_kl: float = 0.02  # distance of the policy from the one that acted
 
