@@ -80,7 +80,7 @@ def monte_carlo(market: SyntheticMarket, best: Optimum, cost: float, n_paths: in
         (PlantedSignal(n_bars=1500, symbols=("A", "B"), levels=(-1.0, 1.0)), False, 2e-6),
         (OracleFeature(n_bars=1500), False, 1e-6),
         (OracleFeature(n_bars=1500), True, 1e-6),
-        (replace(PAIR, n_bars=1500), False, 1e-5),
+        pytest.param(replace(PAIR, n_bars=1500), False, 1e-5, marks=pytest.mark.slow),
     ],
     ids=lambda x: type(x).__name__ if isinstance(x, SyntheticMarket) else str(x),
 )

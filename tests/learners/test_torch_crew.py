@@ -124,6 +124,7 @@ def traced_job(folder: Path, engine: str) -> Job:
     return replace(job, evaluation=EvaluationPlan(rules._replace(segments=bounds), 2, 29, traced=True))
 
 
+@pytest.mark.slow
 def test_traces_equal_those_of_jax(tmp_path: Path) -> None:
     job = traced_job(tmp_path / "torch", "torch")
     crew = TorchCrew(job, torch_crew.load_data(job))

@@ -227,6 +227,7 @@ def start_driver(folder: Path, cache: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": PATHS})
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_no_orphans_and_its_training_goes_on(
     tmp_path: Path, cache: Path, undisturbed: Path
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import threading
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -75,6 +76,15 @@ def test_inside_a_running_loop() -> None:
     assert asyncio.run(cell()).tolist() == [1]
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Ctrl-C as on a terminal: whoever starts tests in the background may have had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_ctrl_c_cancels_what_is_awaited() -> None:
     """The signal comes while the loop waits, as it would from a terminal."""
     loop, cancelled = OwnLoop(), threading.Event()
