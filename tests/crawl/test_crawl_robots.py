@@ -6,7 +6,16 @@ import pytest
 from simulated_clock_of_crawl import run_simulated
 
 from flatout.crawl.fetching import Answer
-from flatout.crawl.robots import KEPT_SECONDS, MOST_BYTES, RETRIED_SECONDS, Robots, agent_token, judge, read_rules
+from flatout.crawl.robots import (
+    KEPT_SECONDS,
+    MOST_BYTES,
+    MOST_VERDICTS,
+    RETRIED_SECONDS,
+    Robots,
+    agent_token,
+    judge,
+    read_rules,
+)
 from flatout.crawl.scope import Origin
 from flatout.errors import SettingsError
 
@@ -16,6 +25,15 @@ SITE = Origin("http", "example.org", 80)
 def allows(text: str | bytes, path: str, agent: str = "flatout") -> bool:
     body = text if isinstance(text, bytes) else text.encode()
     return read_rules(body, agent).allows(f"http://example.org{path}")
+
+
+def test_verdicts_are_kept_and_bounded() -> None:
+    rules = read_rules(b"User-agent: *\nDisallow: /odd\n", "flatout")
+    for _ in range(2):
+        for k in range(MOST_VERDICTS + 2):
+            kind = "odd" if k % 2 else "even"
+            assert rules.allows(f"http://example.org/{kind}/{k}") == (kind == "even")
+            assert len(rules.verdicts) <= MOST_VERDICTS
 
 
 @pytest.mark.parametrize(

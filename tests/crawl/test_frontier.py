@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_sites import HOME, chain, html, known, small_task, url
 
 from flatout.crawl.facts import general_tag_path, url_shape
-from flatout.crawl.frontier import LINK, RELEVANCE, Frontier, Trail, candidates
+from flatout.crawl.frontier import LINK, RELEVANCE, Frontier, Groups, Trail, candidates
 from flatout.crawl.session import CrawlSession
 
 FOLDERS = "abcdef"
@@ -64,8 +64,24 @@ def test_all_numbers_equal_a_recount(seed: int, steps: int) -> None:
                 assert groups.open[k] == len(set(members) - set(taken))
                 assert groups.followed[k] == len(earned)
                 assert groups.mean[k] == pytest.approx(np.mean(earned) if earned else 0)
+                assert groups.cautious_mean[k] == pytest.approx(sum(earned) / (len(earned) + 1))
+                bonus = np.sqrt(2 * np.log1p(len(followed)) / max(len(earned), 1))
+                told = (groups.mean[k], np.log1p(len(earned)) / 3, bonus)
+                assert groups.told(np.array([k]))[:, 0] == pytest.approx(told)
 
     asyncio.run(run())
+
+
+def test_more_groups_than_there_was_room_for() -> None:
+    groups = Groups()
+    for k in range(300):
+        assert groups.number(f"group {k}") == k
+        groups.credit(k // 2, 1.0)
+    assert groups.followed.tolist() == [2.0] * 150 + [0.0] * 150
+    mean, _, bonus = groups.told(np.arange(300))
+    assert mean.tolist() == [1.0] * 150 + [0.0] * 150
+    best = np.sqrt(2 * np.log1p(300))
+    assert bonus == pytest.approx([best / np.sqrt(2)] * 150 + [best] * 150)
 
 
 def test_trails() -> None:

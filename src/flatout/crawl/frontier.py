@@ -4,6 +4,7 @@ A link keeps what it looked like where it was first seen. Links of one kind (sam
 groups, and a group knows what the links followed from it have earned. This file asks for no page and gives no reward.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ SIMILARITY_WEIGHTS = np.array([0.5, 0.25, 0.25], np.float32)  # anchor, URL, con
 GROUP_WEIGHT = 0.5  # of each of a link's two groups beside its similarity
 ELSEWHERE = -1  # in the index: a URL that was read without ever standing on a page
 LIMIT = 10.0
+OPEN, FOLLOWED, EARNED, MEAN, COUNT, RARITY, CAUTIOUS = range(7)  # rows of a table of groups
 
 
 class Trail(NamedTuple):
@@ -45,53 +47,65 @@ class Trail(NamedTuple):
 
 
 class Groups:
-    """Kinds of links: how many are open, how many were followed, and what those earned."""
+    """Kinds of links: how many are open, how many were followed, and what those earned.
+
+    What follows from that is kept beside it: a step changes one group and looks at all of them.
+    """
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
-        self.table = np.zeros((3, 64))  # open, followed, earned
+        self.table = _no_groups(64)
+        self.credited = 0  # links followed, of all groups
 
     def number(self, name: str) -> int:
         """A group's number; a new one for a new name."""
         found = self.names.setdefault(name, len(self.names))
         if found >= self.table.shape[1]:
-            self.table = np.concatenate([self.table, np.zeros_like(self.table)], axis=1)
+            self.table = np.concatenate([self.table, _no_groups(found)], axis=1)
         return found
+
+    def credit(self, number: int, earned: float) -> None:
+        """One more link of this group was followed, and earned so much."""
+        followed = self.table.item(FOLLOWED, number) + 1
+        total = self.table.item(EARNED, number) + earned
+        rarity = 1 / math.sqrt(followed)
+        told = (followed, total, total / followed, math.log1p(followed) / 3, rarity, total / (followed + 1))
+        self.table[FOLLOWED:, number] = told
+        self.credited += 1
+
+    def told(self, numbers: Ids) -> NDArray[np.float64]:
+        """(3, number) of these groups: what a followed link earned on average, how many were followed as a logarithm,
+        and what is added for being little known (UCB1's, where no link followed counts as one).
+        """
+        told = self.table[MEAN : RARITY + 1].take(numbers, axis=1)
+        told[2] *= math.sqrt(2 * math.log1p(self.credited))
+        return told
 
     @property
     def open(self) -> NDArray[np.float64]:
         """(group,) links that are known and not followed."""
-        return self.table[0, : len(self.names)]
+        return self.table[OPEN, : len(self.names)]
 
     @property
     def followed(self) -> NDArray[np.float64]:
         """(group,) links that were followed."""
-        return self.table[1, : len(self.names)]
-
-    @property
-    def earned(self) -> NDArray[np.float64]:
-        """(group,) sum over those."""
-        return self.table[2, : len(self.names)]
+        return self.table[FOLLOWED, : len(self.names)]
 
     @property
     def mean(self) -> NDArray[np.float64]:
         """(group,) earned per link followed; 0 where none was."""
-        return self.earned / np.maximum(self.followed, 1)
+        return self.table[MEAN, : len(self.names)]
 
     @property
     def cautious_mean(self) -> NDArray[np.float64]:
         """(group,) as if one more link had been followed for nothing."""
-        return self.earned / (self.followed + 1)
+        return self.table[CAUTIOUS, : len(self.names)]
 
-    @property
-    def count(self) -> NDArray[np.float64]:
-        """(group,) how many were followed, as a logarithm."""
-        return np.log1p(self.followed) / 3
 
-    @property
-    def bonus(self) -> NDArray[np.float64]:
-        """(group,) what is added for being little known: UCB1's, where no link followed counts as one."""
-        return np.sqrt(2 * np.log1p(self.followed.sum()) / np.maximum(self.followed, 1))
+def _no_groups(count: int) -> NDArray[np.float64]:
+    table = np.zeros((CAUTIOUS + 1, count))
+    table[RARITY] = 1
+    return table
 
 
 class Frontier:
@@ -122,10 +136,11 @@ class Frontier:
 
     def see(self, page: PageFacts, trail: Trail, step: int, parent: int = ELSEWHERE) -> int:
         """Enter the links of a page, reached by the link `parent` and read for the first time; how many were new."""
-        found = [self.index.get(url) for url in page.urls]
+        found = list(map(self.index.get, page.urls))
         known = np.array([k for k in found if k is not None and k >= 0], np.int64)
         self.in_links[known] += 1
-        self.facts[known, RELEVANCE] = np.maximum(self.facts[known, RELEVANCE], page.relevance)
+        relevance = self.facts[:, RELEVANCE]
+        relevance[known] = np.maximum(relevance[known], page.relevance)
         new = [position for position, k in enumerate(found) if k is None]
         if new:
             self._enter(page, new, trail, step)
@@ -150,7 +165,7 @@ class Frontier:
         self.trail[here], self.seen_at[here], self.open[here] = trail, step, True
         self.opened += len(new)
         for k, groups in enumerate((self.tags, self.templates, self.kinds)):
-            np.add.at(groups.table[0], self.group[here, k], 1)
+            np.add.at(groups.table[OPEN], self.group[here, k], 1)
 
     def shut(self, url: str) -> int:
         """Take a URL out of what may be followed; its number, or ELSEWHERE if no page linked to it."""
@@ -159,13 +174,13 @@ class Frontier:
             self.open[number] = False
             self.opened -= 1
             for k, groups in enumerate((self.tags, self.templates, self.kinds)):
-                groups.table[0, self.group[number, k]] -= 1
+                groups.table[OPEN, self.group[number, k]] -= 1
         return number
 
     def credit(self, number: int, earned: float) -> None:
         """Tell a link's groups what following it earned."""
-        for k, groups in enumerate((self.tags, self.templates, self.kinds)):
-            groups.table[1:, self.group[number, k]] += (1, earned)
+        for groups, k in zip((self.tags, self.templates, self.kinds), self.group[number].tolist(), strict=True):
+            groups.credit(k, earned)
 
     def trail_to(self, number: int) -> Trail:
         """How the page behind a link is reached, without that page."""
@@ -185,22 +200,19 @@ class Frontier:
 
     def scores(self, ids: Ids) -> Floats:
         """(link,) similarity, plus what its groups earned."""
-        tag, template = self.group[ids, :2].T
-        values = self.tags.cautious_mean[tag] + self.templates.cautious_mean[template]
-        return (self.similarity[ids] + GROUP_WEIGHT * values).astype(np.float32)
+        groups = self.group.take(ids, axis=0)
+        values = self.tags.cautious_mean.take(groups[:, 0]) + self.templates.cautious_mean.take(groups[:, 1])
+        return (self.similarity.take(ids) + GROUP_WEIGHT * values).astype(np.float32)
 
     def features(self, ids: Ids, step: int) -> Floats:
         """(link, LINK) of these links now."""
         table, n = np.empty((len(ids), len(LINK)), np.float32), self.facts.shape[1]
-        tag, template = self.group[ids, :2].T
-        table[:, :n] = self.facts[ids]
-        table[:, n] = np.log1p(self.in_links[ids]) / 3
-        table[:, n + 1] = self.tags.mean[tag]
-        table[:, n + 2] = self.tags.count[tag]
-        table[:, n + 3] = self.tags.bonus[tag]
-        table[:, n + 4] = self.templates.mean[template]
-        table[:, n + 5] = self.templates.count[template]
-        table[:, n + 6] = np.log1p(step - self.seen_at[ids]) / 4
+        groups = self.group.take(ids, axis=0)
+        table[:, :n] = self.facts.take(ids, axis=0)
+        table[:, n] = np.log1p(self.in_links.take(ids)) / 3
+        table[:, n + 1 : n + 4] = self.tags.told(groups[:, 0]).T
+        table[:, n + 4 : n + 6] = self.templates.told(groups[:, 1])[:2].T
+        table[:, n + 6] = np.log1p(step - self.seen_at.take(ids)) / 4
         return table  # facts are clipped, and these cannot reach the limit
 
 

@@ -128,9 +128,16 @@ class AuditLog:
 
     def write(self, entry: Entry) -> None:
         """Add a line; foreign text is stripped of control characters."""
-        clean = {k: printable(v) if isinstance(v, str) else v for k, v in entry._asdict().items()}
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **clean}
-        line["seconds"] = round(entry.seconds, 4)
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "method": entry.method,
+            "url": printable(entry.url),
+            "address": printable(entry.address),
+            "status": entry.status,
+            "bytes": entry.bytes,
+            "seconds": round(entry.seconds, 4),
+            "failure": printable(entry.failure),
+        }
         self.log.write(json.dumps(line).encode())
 
     def close(self) -> None:

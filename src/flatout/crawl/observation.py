@@ -92,8 +92,8 @@ def overview(session: CrawlSession, scores: Floats) -> Floats:
         math.log1p(session.recent.seconds),
         math.log1p(session.recent.new_links) / 3,
         entropy(frontier),
-        float(scores.max()) if len(scores) else 0.0,
-        float(scores.mean()) if len(scores) else 0.0,
+        float(scores[0]) if len(scores) else 0.0,  # the best come first
+        float(scores.sum()) / len(scores) if len(scores) else 0.0,
         float(frontier.tags.mean.max()) if len(frontier) else 0.0,
         last.relevance if last else 0.0,
     )
@@ -102,8 +102,8 @@ def overview(session: CrawlSession, scores: Floats) -> Floats:
 
 def entropy(frontier: Frontier) -> float:
     """Of the open links over tag paths, as a share of the most it could be."""
-    held = frontier.tags.open[frontier.tags.open > 0]
+    held = frontier.tags.open
+    held = held[held > 0]
     if len(held) < 2:
         return 0.0
-    share = held / held.sum()
-    return float(-(share @ np.log(share)) / math.log(len(held)))
+    return float(math.log(frontier.opened) - held @ np.log(held) / frontier.opened) / math.log(len(held))

@@ -7,7 +7,8 @@ and redirects off the allow-list.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from protego import Protego
@@ -18,6 +19,7 @@ from flatout.errors import SettingsError
 
 MOST_BYTES = 512 * 1024  # the RFC wants at least 500 KiB read
 KEPT_SECONDS = 24 * 3600.0  # the RFC's longest
+MOST_VERDICTS = 10_000  # kept of one site
 RETRIED_SECONDS = 60.0  # when to ask again for one that could not be had
 
 product_token = re.compile(r"[A-Za-z_-]+").match
@@ -31,12 +33,20 @@ class Rules:
     agent: str
     otherwise: bool = True  # what holds where nothing was parsed
     lost: str = ""  # the failure, if robots.txt could not be had
+    verdicts: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # by URL: training asks again
 
     def allows(self, url: str) -> bool:
         """Whether this URL may be asked for."""
-        return self.otherwise if self.parsed is None else bool(self.parsed.can_fetch(url, self.agent))
+        if self.parsed is None:
+            return self.otherwise
+        known = self.verdicts.get(url)
+        if known is None:
+            if len(self.verdicts) >= MOST_VERDICTS:
+                self.verdicts.clear()
+            known = self.verdicts[url] = bool(self.parsed.can_fetch(url, self.agent))
+        return known
 
-    @property
+    @cached_property
     def delay_seconds(self) -> float:
         """How long the site wants between two requests: the longer of Crawl-delay and Request-rate."""
         if self.parsed is None:

@@ -132,8 +132,8 @@ def _encoded(encoder: Encoder, parts: Parts, xp: Namespace) -> tuple[Array, Arra
 
 
 def _relu(x: Array, xp: Namespace) -> Array:
-    """As a product: ten times faster than a choice in NumPy, where signs are mixed; the slope at 0 is 0."""
-    return x * xp.astype(x > 0, x.dtype)
+    """With a slope of 0 at 0 in every library: PyTorch's own, which passes over memory least, or a product."""
+    return xp.relu(x) if hasattr(xp, "relu") else x * xp.astype(x > 0, x.dtype)
 
 
 def _new_encoder(rng: np.random.Generator, columns: int, overall: int, width: int) -> Encoder:
