@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flatout.errors import SettingsError
-from flatout.slow_envs.batcher import Batcher, Batching, Decisions
+from flatout.slow_envs.batcher import MOST_IN_A_ROW, Batcher, Batching, Decisions
 from flatout.slow_envs.clock import run_virtually
 
 
@@ -59,6 +59,43 @@ def test_large_crowds_are_split_and_small_ones_padded() -> None:
     answers, echo = serve(Batching(largest=4, buckets=(2, 4)), [0.0] * 7)
     assert echo.sizes == [4, 4]
     assert [decision.raw for _, decision in answers] == list(range(7))
+
+
+def test_passes_of_one_answer_before_anything_else_happens() -> None:
+    echo, happened = Echo(), []
+
+    async def one(batcher: Batcher, k: int) -> None:
+        happened.append(f"asks {k}")
+        decision = await batcher.ask(np.array([k], np.float32))
+        happened.append(f"does {decision.raw:.0f}")
+
+    async def main() -> None:
+        batcher = Batcher(echo, 1, Batching(largest=1))
+        await asyncio.gather(*(one(batcher, k) for k in range(3)))
+        batcher.close()
+
+    run_virtually(main())
+    assert echo.sizes == [1, 1, 1]
+    assert happened == ["asks 0", "does 0", "asks 1", "does 1", "asks 2", "does 2"]
+
+
+def test_one_who_never_waits_does_not_keep_the_loop_to_itself() -> None:
+    echo = Echo()
+
+    async def main() -> int:
+        batcher = Batcher(echo, 1, Batching(largest=1))
+
+        async def greedy() -> None:
+            while True:
+                await batcher.ask(np.zeros(1, np.float32))
+
+        task = asyncio.create_task(greedy())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        task.cancel()
+        return len(echo.sizes)
+
+    assert 20 <= run_virtually(main()) <= 20 * (MOST_IN_A_ROW + 1)
 
 
 def test_whoever_was_cancelled_is_left_out() -> None:

@@ -107,7 +107,8 @@ class LiveFetcher:
     async def follow(self, url: str, errand: Errand) -> Answer:
         """Send a request, and another one for every redirect, each of them checked."""
         clock = asyncio.get_running_loop().time
-        begun, requests, met = clock(), 0, set[str]()
+        met: set[str] = set()
+        begun, requests = clock(), 0
         here = canonical(url)
         if here is None:
             return Answer(printable(url), 0, requests=0, failure="scope")

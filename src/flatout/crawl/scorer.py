@@ -125,15 +125,18 @@ def _encoded(encoder: Encoder, parts: Parts, xp: Namespace) -> tuple[Array, Arra
     second = xp.reshape(first, (-1, width)) @ encoder.second.weight + encoder.second.bias
     there = parts.allowed[..., :-1]
     codes = _relu(xp.reshape(second, (*lead, count, width)), xp) * there[..., None]
-    mean = xp.sum(codes, axis=-2) / xp.clip(xp.sum(there, axis=-1), 1, count)[..., None]
+    total = (there[..., None, :] @ codes)[..., 0, :]  # a product is faster than a sum
+    mean = total / xp.clip(xp.sum(there, axis=-1), 1, count)[..., None]
     largest = xp.max(codes, axis=-2)  # codes are never negative: an empty place does not win
     pooled = xp.concat([mean, largest, parts.overall], axis=-1)
     return codes, _relu(pooled @ encoder.context.weight + encoder.context.bias, xp)
 
 
 def _relu(x: Array, xp: Namespace) -> Array:
-    """With a slope of 0 at 0 in every library: PyTorch's own, which passes over memory least, or a product."""
-    return xp.relu(x) if hasattr(xp, "relu") else x * xp.astype(x > 0, x.dtype)
+    """Each library's quickest way; the slope at 0 is 0 wherever there are slopes."""
+    if xp is np:
+        return np.maximum(x, 0)
+    return xp.relu(x) if hasattr(xp, "relu") else xp.where(x > 0, x, xp.zeros_like(x))
 
 
 def _new_encoder(rng: np.random.Generator, columns: int, overall: int, width: int) -> Encoder:

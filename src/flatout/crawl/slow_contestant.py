@@ -25,12 +25,13 @@ from flatout.crawl.slow_workload import (
     new_crawl,
     requests_seen,
 )
+from flatout.slow_envs.batcher import Batching
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.session import Session
 
 WARM_UPDATES = 2  # before the clock starts
 FILLINGS = 4  # of all the memory that is for segments, before memory is looked at
-OVERLAP = Overlap(segment=ROWS)
+OVERLAP = Overlap(segment=ROWS, batching=Batching(largest=1))
 
 
 class Moment(NamedTuple):

@@ -93,7 +93,7 @@ def measure_slow(
     envs: int = 32,
     latency: float = 0.05,
     seconds: float = 20.0,
-    rounds: int = 1,
+    rounds: int = 2,
     kinds: Sequence[str] = tuple(KINDS),
     told: Told = lambda text: None,
 ) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 Continuous batching: while nothing is computed, the next pass takes everyone who is there; those who come meanwhile go
 with the one after it. `least` and `patience_s` let a pass wait for company where a pass is dear (a GPU).
+
+Passes together have a price: environments that are answered together wait, and come back, together. Where a step costs
+the event loop more than a pass (HTTP), `largest=1` is faster: it answers at once, and environments stay spread.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from flatout.errors import SettingsError
 
 Floats = NDArray[np.float32]
 KEPT_WAITS = 10_000  # the last of them, for percentiles
+MOST_IN_A_ROW = 64
 
 
 class Decisions(NamedTuple):
@@ -42,7 +46,7 @@ class Batching:
 
     least: int = 1  # wait for so many ...
     patience_s: float = 0.002  # ... but not longer than this
-    largest: int = 256
+    largest: int = 256  # 1: everybody is answered at once
     buckets: tuple[int, ...] = ()  # sizes to pad to, for programs compiled per shape; () = no padding
     threaded: bool = False  # compute beside the event loop: for passes of milliseconds
 
@@ -78,6 +82,7 @@ class Batcher:
         self.ready: deque[Waiting] = deque()
         self.timer: asyncio.Handle | None = None
         self.urgent = self.busy = False
+        self.in_a_row = 0  # answers since the loop last turned
         self.executor = ThreadPoolExecutor(1, "policy") if self.batching.threaded else None
         self.sizes: Counter[int] = Counter()
         self.waits: deque[float] = deque(maxlen=KEPT_WAITS)
@@ -85,10 +90,29 @@ class Batcher:
     async def ask(self, observation: Floats) -> Decision:
         """What to do now that this was seen."""
         loop = asyncio.get_running_loop()
+        if self.batching.largest == 1 and self.executor is None:
+            return await self.answered(observation, loop)
         waiting = Waiting(observation, loop.time(), loop.create_future())
         self.ready.append(waiting)
         self.arrange(loop)
         return await waiting.answer
+
+    async def answered(self, observation: Floats, loop: asyncio.AbstractEventLoop) -> Decision:
+        """A pass for one, here and now; an environment that never waits lets others have a turn now and then."""
+        if not self.in_a_row:
+            loop.call_soon(self.begin_row)
+        elif self.in_a_row >= MOST_IN_A_ROW:
+            await asyncio.sleep(0)
+        self.in_a_row += 1
+        self.waits.append(0.0)
+        self.sizes[1] += 1
+        self.buffer[0] = observation
+        made = self.act(self.buffer)
+        return Decision(made.raw[0], float(made.log_prob[0]), made.version)
+
+    def begin_row(self) -> None:
+        """The loop has turned."""
+        self.in_a_row = 0
 
     def arrange(self, loop: asyncio.AbstractEventLoop) -> None:
         """See to it that a pass begins when it should."""
