@@ -96,7 +96,7 @@ class SlowCommand(SpaceSeparated):
 @app.command("slow", cls=SlowCommand)
 def slow_speed(
     envs: Annotated[int, typer.Option("--envs", min=2, help="Environments that wait, at the same time.")] = 32,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of each measurement, at least.")] = 20.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of each measurement, at least.")] = 15.0,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 2,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Kinds of latency: constant, exponential, stragglers.")

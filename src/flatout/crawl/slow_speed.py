@@ -92,7 +92,7 @@ def contending(spec: Spec) -> Iterator[Contestant]:
 def measure_slow(
     envs: int = 32,
     latency: float = 0.05,
-    seconds: float = 20.0,
+    seconds: float = 15.0,
     rounds: int = 2,
     kinds: Sequence[str] = tuple(KINDS),
     told: Told = lambda text: None,
