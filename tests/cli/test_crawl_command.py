@@ -205,6 +205,7 @@ def test_a_dry_run_asks_for_nothing_and_writes_nothing(server: Served, tmp_path:
     before = asked_of(server)
     code, out, _ = call("run", *words_for(server), "--out", str(tmp_path / "run"), "--dry-run")
     assert code == 0
+    assert out.splitlines()[-1].startswith("would crawl: ")
     assert "nothing was asked for" in out
     assert not (tmp_path / "run").exists()
     assert asked_of(server) == before
@@ -213,6 +214,7 @@ def test_a_dry_run_asks_for_nothing_and_writes_nothing(server: Served, tmp_path:
     )
     assert code == 1
     assert "names nobody to turn to" in out
+    assert out.splitlines()[-1].startswith("would be refused: ")
 
 
 def test_the_doctor_tells_a_live_server_from_a_dead_one(server: Served, call: Call) -> None:

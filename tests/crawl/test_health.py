@@ -91,6 +91,14 @@ def test_loopback_without_a_laboratory_is_refused_unasked() -> None:
     assert asked == []
 
 
+@pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.7", "127.0.0.1:9"])
+def test_an_address_that_must_not_be_dialled_is_refused_before_any_request(host: str) -> None:
+    order = CrawlOrder(f"http://{host}/", RULE, (host,), user_agent="x/1 (+https://example.org/x)")
+    (found,) = [finding for finding in without_requests(order, None) if not finding.ok]
+    assert found.name == "address"
+    assert "must not be dialled" in found.sentence
+
+
 def test_a_name_that_leads_to_loopback_is_refused() -> None:
     order = CrawlOrder("http://localhost/", RULE, ("localhost",), user_agent="x/1 (+https://example.org/x)")
     (found,) = [finding for finding in asyncio.run(examine(order, None)) if not finding.ok]

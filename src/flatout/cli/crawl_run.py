@@ -222,8 +222,8 @@ def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json:
         for found in findings:
             show(found, console)
         way = "the recording " + order.archive if order.archive else "the network"
-        told = f"would crawl {order.seed_url} on {way} by {order.policy or order.chooser}"
-        told += f", {order.requests} requests at most, into {folder}/; nothing was asked for"
+        told = f"{order.seed_url} on {way} by {order.policy or order.chooser}, {order.requests} requests at most"
+        told = f"{'would be refused' if why else 'would crawl'}: {told}, into {folder}/; nothing was asked for"
         console.print(escape(told), highlight=False, soft_wrap=True)
     if why:
         raise typer.Exit(1)

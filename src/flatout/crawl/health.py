@@ -23,7 +23,7 @@ from flatout.crawl.order import CrawlOrder
 from flatout.crawl.politeness import UNHURRIED, UNLIMITED
 from flatout.crawl.reading import Resolver, read_page
 from flatout.crawl.robots import agent_token
-from flatout.crawl.scope import canonical, origin_of
+from flatout.crawl.scope import Origin, canonical, origin_of
 from flatout.crawl.session import same_site
 from flatout.errors import FlatoutError, RunError
 
@@ -75,6 +75,8 @@ def without_requests(order: CrawlOrder, folder: Path | None) -> list[Finding]:
         findings.append(books(order, folder))
     if order.is_live:
         findings.append(manners(order))
+        if is_address(seed_origin(order).host):
+            findings.append(literal_address(order))
     return findings
 
 
@@ -152,31 +154,46 @@ async def examine(order: CrawlOrder, folder: Path | None, told: Told = lambda _:
         with Archive(Path(order.archive), read_only=True) as archive:
             answer = archive.get(order.seed_url) or Answer(order.seed_url, 404)
         note(seed_page(order, answer))
-    elif note(await address(order)):
+    elif is_address(seed_origin(order).host) or note(await resolved_address(order)):
         for found in await asked(order):
             note(found)
     return findings
 
 
-async def address(order: CrawlOrder) -> Finding:
-    """Where does the seed's name lead?"""
-    origin = origin_of(canonical(order.seed_url) or "")
+def seed_origin(order: CrawlOrder) -> Origin:
+    """Host and port of the seed page."""
+    return origin_of(canonical(order.seed_url) or "")
+
+
+def literal_address(order: CrawlOrder) -> Finding:
+    """May the address that stands in the seed's URL be dialled?"""
+    origin = seed_origin(order)
     try:
-        if is_address(origin.host):
-            Guard(order.doors()).check(origin.host, origin.port)
-            return Finding("address", True, f"{origin.host}, port {origin.port}")
-        resolver = GuardedResolver()
-        try:
-            async with asyncio.timeout(QUICK.total_seconds):
-                found = await resolver.resolve(origin.host, origin.port, socket.AF_UNSPEC)
-        finally:
-            await resolver.close()
+        Guard(order.doors()).check(origin.host, origin.port)
     except ForbiddenAddressError as error:
-        return Finding("address", False, f"{error}; a server of your own on loopback is named by --lab")
+        return forbidden(error)
+    return Finding("address", True, f"{origin.host}, port {origin.port}")
+
+
+async def resolved_address(order: CrawlOrder) -> Finding:
+    """Where does the seed's name lead?"""
+    origin, resolver = seed_origin(order), GuardedResolver()
+    try:
+        async with asyncio.timeout(QUICK.total_seconds):
+            found = await resolver.resolve(origin.host, origin.port, socket.AF_UNSPEC)
+    except ForbiddenAddressError as error:
+        return forbidden(error)
     except (OSError, TimeoutError) as error:
         told = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return Finding("address", False, f"{origin.host} cannot be resolved: {told}; check the name and the network")
+    finally:
+        await resolver.close()
     return Finding("address", True, f"{origin.host} is {', '.join(sorted({entry['host'] for entry in found}))}")
+
+
+def forbidden(error: ForbiddenAddressError) -> Finding:
+    """An address that must not be dialled."""
+    return Finding("address", False, f"{error}; a server of your own on loopback is named by --lab")
 
 
 def is_address(host: str) -> bool:
