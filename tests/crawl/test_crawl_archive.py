@@ -18,6 +18,8 @@ from simulated_clock_of_crawl import run_simulated
 
 from flatout.crawl.archive import Archive, ArchiveFetcher, RecordingFetcher
 from flatout.crawl.fetching import FAILURES, Answer
+from flatout.crawl.live import live_source
+from flatout.crawl.order import CrawlOrder
 from flatout.errors import RunError
 
 A, B = "http://example.org/a", "http://example.org/b"
@@ -250,5 +252,26 @@ def test_a_live_site_is_recorded_and_replayed(tmp_path: Path) -> None:
             assert [a._replace(**strip) for a in first] == [a._replace(**strip) for a in second]
             assert [a._replace(**strip) for a in first] == [a._replace(**strip) for a in replayed]
             assert [a.requests for a in replayed] == [2, 1, 1, 1] and [a.requests for a in first] == [2, 0, 1, 1]
+
+    asyncio.run(main())
+
+
+def test_a_redirect_to_a_recorded_page_asks_for_it_no_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with lab_server() as lab:
+            lab.pages |= {
+                "/": reply(b"page"),
+                "/old": reply(status=301, Location="/"),
+                "/out": reply(status=301, Location="http://other.lab/"),
+            }
+            order = CrawlOrder(lab.url(), {}, (lab.door,), (lab.door,))
+            with live_source(order, tmp_path) as source:
+                source.archive.put(PAGE._replace(url="http://other.lab/"), "http://other.lab/")
+                first, second, outside = [await source.fetcher.fetch(lab.url(path)) for path in ("/", "/old", "/out")]
+                await source.fetcher.close()
+            assert lab.asked == ["GET /robots.txt", "GET /", "GET /old", "GET /out"]
+            assert (first.url, first.body, first.requests) == (lab.url(), b"page", 1)
+            assert (second.url, second.body, second.requests) == (lab.url(), b"page", 1)
+            assert (outside.failure, outside.body) == ("scope", b"")
 
     asyncio.run(main())

@@ -7,6 +7,7 @@ What the other side does becomes an Answer with a failure; only mistakes on this
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import aiohttp
@@ -75,6 +76,7 @@ class LiveFetcher:
         self.robots = Robots(self.fetch_robots, user_agent)
         self.turns = Turns()
         self.resolver = resolver
+        self.had: Callable[[str], Answer | None] = lambda url: None  # pages that a redirect need not ask for again
         self.session: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str) -> Answer:
@@ -116,6 +118,9 @@ class LiveFetcher:
         while True:
             failure, delay = await self.gate(here, errand)
             if failure:
+                break
+            if met and errand is PAGE and (had := self.had(here)) is not None:
+                here, reply, failure = had.url, Reply(had.status, had.body, had.content_type), had.failure
                 break
             reply, sent = await self.send(here, errand, delay)
             requests += sent

@@ -115,4 +115,5 @@ def live_source(order: CrawlOrder, folder: Path) -> Iterator[Source]:
     ):
         fetcher = live_fetcher(order, budget, audit)
         fetcher.robots = Robots(KeptRobots(fetcher.fetch_robots, said), fetcher.user_agent)
+        fetcher.had = archive.get
         yield Source(RecordingFetcher(fetcher, archive), archive, budget)
