@@ -15,7 +15,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --durations 20
 
 test-slow: $(VENV)/.installed
 	$(BIN)/pytest -m slow
