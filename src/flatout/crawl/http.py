@@ -119,8 +119,9 @@ class LiveFetcher:
             failure, delay = await self.gate(here, errand)
             if failure:
                 break
-            if met and errand is PAGE and (had := self.had(here)) is not None:
-                here, reply, failure = had.url, Reply(had.status, had.body, had.content_type), had.failure
+            had = self.had(here) if met and errand is PAGE else None
+            if had is not None and had.url == here:  # one that led elsewhere then is followed anew, hop by hop
+                reply, failure = Reply(had.status, had.body, had.content_type), had.failure
                 break
             reply, sent = await self.send(here, errand, delay)
             requests += sent
