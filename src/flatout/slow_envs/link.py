@@ -5,7 +5,6 @@ so that learning takes nothing from the event loop: arrays lie in shared memory,
 """
 
 import asyncio
-import contextlib
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from socket import socketpair
 from traceback import format_exception
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import cloudpickle
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from flatout.errors import RunError
 from flatout.slow_envs.learning import Learning, Update
 from flatout.slow_envs.model import Model
+from flatout.slow_envs.outbox import Outbox
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.shared_memory import Shapes, SharedArrays
 from flatout.slow_envs.tape import Format, Segment
@@ -207,6 +207,7 @@ class ProcessLink:
         self.loop = asyncio.get_running_loop()
         self.loop.add_reader(self.connection.fileno(), self.read)
         os.set_blocking(self.connection.fileno(), True)  # uvloop makes it non-blocking, and messages may be long
+        self.outbox = Outbox(self.connection, self.loop)
 
     async def put(self, segment: Segment) -> None:
         while not self.free:
@@ -215,12 +216,7 @@ class ProcessLink:
         place = self.free.popleft()
         for name, array in segment._asdict().items():
             self.memory[name][place] = array
-        self.say(Filled(place))
-
-    def say(self, message: Any) -> None:
-        """Send; that the other side is gone shows in what it says last."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(message)
+        self.outbox.send(Filled(place))
 
     def read(self) -> None:
         """Hear one message."""
@@ -236,7 +232,7 @@ class ProcessLink:
         elif isinstance(message, Published):
             version = message.update.version
             vector = self.memory["weights"][version % 2].copy()
-            self.say(Took(version))
+            self.outbox.send(Took(version))
             self.heard(message.update, vector, message.idle)
         elif isinstance(message, Broken):
             self.give_up(message.traceback)
@@ -252,14 +248,15 @@ class ProcessLink:
 
     async def knowledge(self) -> Knowledge:
         self.told = asyncio.get_running_loop().create_future()
-        self.say(Tell())
+        self.outbox.send(Tell())
         return await self.told
 
     def change(self, rule: Rule) -> None:
-        self.say(Change(rule))
+        self.outbox.send(Change(rule))
 
     async def close(self) -> None:
         """End the process."""
+        self.outbox.close()
         self.loop.remove_reader(self.connection.fileno())
         self.connection.close()
         self.process.kill()
