@@ -195,4 +195,4 @@ def test_the_command_measures_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -
     assert json.loads(CliRunner().invoke(main, words).stdout)["envs"] == 8
     shown = CliRunner().invoke(main, ["bench", "slow"], env={"COLUMNS": "120"}).stdout
     assert "share_of_bound" in shown and "0.9" in shown
-    assert asked == [(8, 2.0, 1, ("constant", "stragglers")), (32, 20.0, 1, tuple(KINDS))]
+    assert asked == [(8, 2.0, 2, ("constant", "stragglers")), (32, 15.0, 2, tuple(KINDS))]
