@@ -7,8 +7,8 @@ and redirects off the allow-list.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from protego import Protego
@@ -33,18 +33,15 @@ class Rules:
     agent: str
     otherwise: bool = True  # what holds where nothing was parsed
     lost: str = ""  # the failure, if robots.txt could not be had
-    verdicts: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # by URL: training asks again
 
     def allows(self, url: str) -> bool:
         """Whether this URL may be asked for."""
-        if self.parsed is None:
-            return self.otherwise
-        known = self.verdicts.get(url)
-        if known is None:
-            if len(self.verdicts) >= MOST_VERDICTS:
-                self.verdicts.clear()
-            known = self.verdicts[url] = bool(self.parsed.can_fetch(url, self.agent))
-        return known
+        return self.otherwise if self.parsed is None else self.verdict(url)
+
+    @cached_property
+    def verdict(self) -> Callable[[str], bool]:
+        """What was parsed says of a URL; remembered, since training asks for the same ones again and again."""
+        return lru_cache(MOST_VERDICTS)(lambda url: bool(self.parsed.can_fetch(url, self.agent)))
 
     @cached_property
     def delay_seconds(self) -> float:

@@ -14,7 +14,7 @@ from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
 from flatout.learners.environment import Discrete
 from flatout.policies.actions import Categorical, masked
-from flatout.policies.network import ACTOR_GAIN, CRITIC_GAIN, HIDDEN_GAIN, Layer, orthogonal
+from flatout.policies.network import ACTOR_GAIN, CRITIC_GAIN, HIDDEN_GAIN, Layer, orthogonal, relu
 
 
 class Encoder(NamedTuple):
@@ -121,22 +121,15 @@ def _encoded(encoder: Encoder, parts: Parts, xp: Namespace) -> tuple[Array, Arra
     width = encoder.second.weight.shape[-1]
     rows = xp.reshape(parts.links, (-1, columns)) @ encoder.link.weight  # one product is faster than one per state
     shared = parts.overall @ encoder.overall + encoder.link.bias
-    first = _relu(xp.reshape(rows, (*lead, count, width)) + shared[..., None, :], xp)
+    first = relu(xp.reshape(rows, (*lead, count, width)) + shared[..., None, :], xp)
     second = xp.reshape(first, (-1, width)) @ encoder.second.weight + encoder.second.bias
     there = parts.allowed[..., :-1]
-    codes = _relu(xp.reshape(second, (*lead, count, width)), xp) * there[..., None]
-    total = (there[..., None, :] @ codes)[..., 0, :]  # a product is faster than a sum
+    codes = relu(xp.reshape(second, (*lead, count, width)), xp) * there[..., None]
+    total = (there[..., None, :] @ codes)[..., 0, :]  # in NumPy a product is faster than a sum
     mean = total / xp.clip(xp.sum(there, axis=-1), 1, count)[..., None]
     largest = xp.max(codes, axis=-2)  # codes are never negative: an empty place does not win
     pooled = xp.concat([mean, largest, parts.overall], axis=-1)
-    return codes, _relu(pooled @ encoder.context.weight + encoder.context.bias, xp)
-
-
-def _relu(x: Array, xp: Namespace) -> Array:
-    """Each library's quickest way; the slope at 0 is 0 wherever there are slopes."""
-    if xp is np:
-        return np.maximum(x, 0)
-    return xp.relu(x) if hasattr(xp, "relu") else xp.where(x > 0, x, xp.zeros_like(x))
+    return codes, relu(pooled @ encoder.context.weight + encoder.context.bias, xp)
 
 
 def _new_encoder(rng: np.random.Generator, columns: int, overall: int, width: int) -> Encoder:
