@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from flatout.evaluation import speed
+from flatout.evaluation.scalar_account import ScalarAccount
 from flatout.evaluation.speed import bench_market
-from flatout.market import episode
 from flatout.market.market import Market
-from flatout.market.scalar_ledger import Ledger, plain
 
 ENGINES = ("numpy", "torch", "jax")
 
@@ -82,33 +81,13 @@ def test_the_bench_market_has_every_rule_switched_on() -> None:
     assert all(getattr(market().rules.reward, name) != 0 for name in ("excess", "differential_sharpe", "drawdown"))
 
 
-def test_the_scalar_yardstick_sees_what_an_agent_sees() -> None:
-    """The same actions through kernel and ledger: after every bar the two observations agree."""
-    tape, rules = market().arrays(np.float64)
-    given, n, first = plain(rules.costs, rules.limits), market().shape.n_assets, int(rules.segments.first[0])
-    rows = tape.columns[:-1].T.reshape(len(tape.features), -1, n).tolist()
-    state = episode.reset(np.zeros(1), market().shape, rules, np)
-    ledger, marks = Ledger(n, given), speed.ScalarMarks(rules.reward.sharpe_memory.item())
-    seen = []
-    for k, action in enumerate(np.random.default_rng(0).uniform(-1, 1, (400, n))):
-        row = rows[first + k]
-        marks.update(ledger.step((action * given["trade_size"] * marks.equity).tolist(), row[0], row[1:]))
-        state, _ = episode.step(state, action[:, None], tape, market().shape, rules, np)
-        scalar = speed.ledger_observation(ledger, marks, tape.features[first + k + 1].tolist(), row[4])
-        seen.append(episode.observe(state, tape, market().shape, rules, np)[0])
-        np.testing.assert_allclose(scalar, seen[-1], rtol=0, atol=1e-5)
-    assert len(seen[-1]) == market().observation_size
-    own = np.array(seen)[:, -(7 + 4 * n) :]
-    assert (np.ptp(own, axis=0) > 0).all()  # fee tier, stops, cooldowns and holding times all took effect
-
-
 def test_the_scalar_yardstick_runs_the_account_through_as_many_bars_as_it_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[int] = []
-    observe = speed.ledger_observation
-    monkeypatch.setattr(speed, "ledger_observation", lambda *given: (calls.append(1), observe(*given))[1])
-    assert speed.scalar_steps(market())() == len(calls) == 1000
+    observation = ScalarAccount.observation
+    monkeypatch.setattr(ScalarAccount, "observation", lambda self: (calls.append(self.t), observation(self))[1])
+    assert speed.scalar_steps(market())() == len(calls) == len(set(calls)) == 1000
 
 
 @pytest.mark.parametrize(

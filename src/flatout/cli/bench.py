@@ -190,6 +190,7 @@ def show_training(result: dict[str, Any]) -> None:
         "flatout_population",
         "flatout_one_worker",
         "sb3_loop12",
+        "sb3_lists12",
         "sb3_fast64",
         "sbx_fast64",
     ):
@@ -199,7 +200,7 @@ def show_training(result: dict[str, Any]) -> None:
             table.add_row(name, *("not installed: pip install flatout[bench]" for _ in widths))
     table.add_section()
     for name, row in result.items():
-        if "_over_" in name or name in ("mfu", "workers_speedup"):
+        if "_over_" in name or name in ("mfu", "mfu_executed", "workers_speedup"):
             table.add_row(name, *(f"{row[width]}" for width in widths))
     console = Console()
     console.print(table)

@@ -1,8 +1,7 @@
 """Other trainers on the bench's market, for comparison only: Stable-Baselines3 and SBX, with the environments that
-their users have. Imported by `flatout bench train` alone; needs the `bench` extra.
+their users have. Imported by the benches alone; needs the `bench` extra.
 """
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -12,53 +11,42 @@ import numpy as np
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-from flatout.evaluation.speed import ScalarMarks, Steps, ledger_observation
+from flatout.evaluation.scalar_account import ScalarAccount, scalar_bars
+from flatout.evaluation.speed import Steps
 from flatout.market.gymnasium_env import MarketVectorEnv, spaces
 from flatout.market.market import Market
-from flatout.market.scalar_ledger import Ledger, plain
 
 LOOP_ENVS = 12
 FAST_ENVS = 64
 
 
 class LoopEnv(gym.Env[Any, Any]):
-    """The market in a Python loop over assets, one account: what most trading environments are."""
+    """The market in a Python loop over assets, one account: what most trading environments are.
 
-    def __init__(self, market: Market) -> None:
-        tape, rules = market.arrays(np.float64)
-        self.n_assets = market.shape.n_assets
+    Bars are NumPy arrays, as users keep them, or (`lists`) Python's floats, as fast as such a loop can be.
+    """
+
+    def __init__(self, market: Market, lists: bool = False) -> None:
+        self.bars, self.lists = scalar_bars(market, lists), lists
         self.observation_space, self.action_space = spaces(market)
-        self.given = plain(rules.costs, rules.limits)
-        self.rows = tape.columns[:-1].T.reshape(len(tape.features), -1, self.n_assets).tolist()
-        self.features = tape.features.tolist()
-        self.memory = rules.reward.sharpe_memory.item()
-        self.first, self.length = int(rules.segments.first[0]), int(rules.segments.length)
-        self.start_again()
+        segments = market.rules.segments
+        self.first, self.stop, self.length = int(segments.first[0]), int(segments.stop[0]), int(segments.length)
+        self.start(self.first, self.stop - 1)
 
-    def start_again(self) -> None:
-        """A fresh account at a random bar."""
-        self.ledger, self.marks = Ledger(self.n_assets, self.given), ScalarMarks(self.memory)
-        self.t = int(self.np_random.integers(self.first, len(self.rows) - self.length - 1))
-        self.last = self.t + self.length
-
-    def look(self) -> Any:
-        """The observation."""
-        closes = self.rows[self.t][0]
-        return np.asarray(ledger_observation(self.ledger, self.marks, self.features[self.t], closes), np.float32)
+    def start(self, first: int, last: int) -> Any:
+        """A fresh account that trades from one bar to another; returns the observation."""
+        self.account, self.last = ScalarAccount(self.bars, first), last
+        return self.account.observation()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.start_again()
-        return self.look(), {}
+        first = int(self.np_random.integers(self.first, max(self.first + 1, self.stop - self.length)))
+        return self.start(first, min(first + self.length, self.stop - 1)), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        before = self.marks.equity
-        row = self.rows[self.t]
-        order = [a * self.given["trade_size"] * before for a in action.tolist()]
-        self.marks.update(max(self.ledger.step(order, row[0], row[1:]), 1e-6))
-        self.t += 1
-        ruined = self.marks.equity <= 0.1
-        return self.look(), 100 * math.log(self.marks.equity / before), ruined, self.t >= self.last, {}
+        account = self.account
+        reward = account.step(action.tolist() if self.lists else action.astype(float))
+        return account.observation(), reward, account.ruined, account.t >= self.last and not account.ruined, {}
 
 
 class FastVecEnv(VecEnv):  # type: ignore[misc]
@@ -100,37 +88,71 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
 
 def sb3_loop(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """Stable-Baselines3 as users have it now."""
-    env = DummyVecEnv([lambda: LoopEnv(market)] * LOOP_ENVS)
-    return learner(PPO, env, width, rollout, minibatch, epochs, device="cpu")
+    return updates(loop_model(market, width, rollout, minibatch, epochs))
+
+
+def sb3_lists(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
+    """The same with an environment that was made as fast as plain Python allows."""
+    return updates(loop_model(market, width, rollout, minibatch, epochs, lists=True))
+
+
+def loop_model(market: Market, width: int, rollout: int, minibatch: int, epochs: int, lists: bool = False) -> Any:
+    """Stable-Baselines3's PPO on scalar environments."""
+    env = DummyVecEnv([lambda: LoopEnv(market, lists)] * LOOP_ENVS)
+    return new_model(PPO, env, width, rollout, minibatch, epochs, device="cpu")
+
+
+def sb3_trial(
+    market: Market, width: int, rollout: int, minibatch: int, epochs: int, steps: int, blocks: Sequence[tuple[int, int]]
+) -> int:
+    """One trial on one split as users run it: a new model, so many steps, then the test blocks, each from its first bar
+    to its last. Returns the steps learned from.
+    """
+    model = loop_model(market, width, rollout, minibatch, epochs)
+    model.learn(steps)
+    judged = [LoopEnv(market) for _ in blocks]
+    seen = [env.start(*block) for env, block in zip(judged, blocks, strict=True)]
+    going = [True] * len(judged)
+    while any(going):
+        actions, _ = model.predict(np.stack(seen), deterministic=True)
+        for k, env in enumerate(judged):
+            if going[k]:
+                seen[k], _, ruined, ended, _ = env.step(actions[k])
+                going[k] = not (ruined or ended)
+    return int(model.num_timesteps)
 
 
 def sb3_fast(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """Stable-Baselines3 on flatout's environment."""
-    return learner(PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs, device="cpu")
+    return updates(new_model(PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs, device="cpu"))
 
 
 def sbx_fast(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """SBX (Stable-Baselines in JAX) on flatout's environment."""
     import sbx
 
-    return learner(sbx.PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs)
+    return updates(new_model(sbx.PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs))
 
 
-def learner(
+def new_model(
     algorithm: Any, env: VecEnv, width: int, rollout: int, minibatch: int, epochs: int, **options: Any
-) -> Steps:
-    """One rollout and what is learned from it, again and again."""
-    steps = -(-rollout // env.num_envs)
+) -> Any:
+    """A fresh model whose rollout has at least so many transitions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SB3 warns of a last minibatch that is not full
-        model = algorithm(
-            "MlpPolicy", env, n_steps=steps, batch_size=minibatch, n_epochs=epochs,
+        return algorithm(
+            "MlpPolicy", env, n_steps=-(-rollout // env.num_envs), batch_size=minibatch, n_epochs=epochs,
             policy_kwargs={"net_arch": {"pi": [width, width], "vf": [width, width]}}, **options,
         )  # fmt: skip
+
+
+def updates(model: Any) -> Steps:
+    """One rollout and what is learned from it, again and again."""
     model.learn(1)  # sets up, and compiles what must be compiled
+    steps = model.n_steps * model.n_envs
 
     def run() -> int:
-        model.learn(steps * env.num_envs, reset_num_timesteps=False)
-        return steps * env.num_envs
+        model.learn(steps, reset_num_timesteps=False)
+        return int(steps)
 
     return run

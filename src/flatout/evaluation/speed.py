@@ -6,10 +6,8 @@ in any test.
 """
 
 import importlib.util
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,12 +16,12 @@ import numpy as np
 from flatout.arrays import take_rows
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
+from flatout.evaluation.scalar_account import ScalarAccount, scalar_bars
 from flatout.market.episode import observe, private_features, step
 from flatout.market.execute import fill_order, rates_of, stop_out
 from flatout.market.gymnasium_env import MarketVectorEnv
 from flatout.market.market import Market, build_market
 from flatout.market.orders import order_from
-from flatout.market.scalar_ledger import Ledger, plain
 from flatout.market.tape import meet
 from flatout.settings import Settings
 
@@ -78,55 +76,18 @@ def bench_market() -> Market:
 
 
 def scalar_steps(market: Market) -> Steps:
-    """The plain-Python ledger with its observation, one account."""
-    tape, rules = market.arrays(np.float64)
-    n, first = market.shape.n_assets, int(rules.segments.first[0])
-    given = plain(rules.costs, rules.limits)
-    rows, features = tape.columns[:-1].T.reshape(len(tape.features), -1, n).tolist(), tape.features.tolist()
-    actions = np.random.default_rng(0).uniform(-1, 1, (1000, n)).tolist()
-    memory = rules.reward.sharpe_memory.item()
+    """Plain Python, one account, from lists of floats: as fast as such a loop can be."""
+    bars, first = scalar_bars(market, lists=True), int(market.rules.segments.first[0])
+    actions = np.random.default_rng(0).uniform(-1, 1, (1000, bars.n_assets)).tolist()
 
     def run() -> int:
-        ledger, marks = Ledger(n, given), ScalarMarks(memory)
-        for t, action in enumerate(actions, start=first):
-            order = [a * given["trade_size"] * marks.equity for a in action]
-            marks.update(ledger.step(order, rows[t][0], rows[t][1:]))
-            ledger_observation(ledger, marks, features[t + 1], rows[t][4])
+        account = ScalarAccount(bars, first)
+        for action in actions:
+            account.step(action)
+            account.observation()
         return len(actions)
 
     return run
-
-
-@dataclass
-class ScalarMarks:
-    """What an observation needs to remember of the equity."""
-
-    memory: float
-    equity: float = 1.0
-    peak: float = 1.0
-    mean: float = 0.0
-    mean_square: float = 0.0
-
-    def update(self, equity: float) -> None:
-        """Note the equity at a bar's close."""
-        gain = math.log(equity / self.equity)
-        self.mean = self.memory * self.mean + (1 - self.memory) * gain
-        self.mean_square = self.memory * self.mean_square + (1 - self.memory) * gain * gain
-        self.equity, self.peak = equity, max(self.peak, equity)
-
-
-def ledger_observation(ledger: Ledger, marks: ScalarMarks, features: list[float], closes: list[float]) -> list[float]:
-    """What `episode.observe` shows, as a list."""
-    worth, rules = marks.equity, ledger.rules
-    weights, from_best, held, cooldown = [], [], [], []
-    for i, (position, close) in enumerate(zip(ledger.positions, closes, strict=True)):
-        weights.append(position.units * close / worth)
-        from_best.append(close / position.best - 1 if position.units else 0.0)
-        held.append(position.held / rules["max_held_bars"][i])
-        cooldown.append(position.cooldown / rules["cooldown_bars"][i])
-    account = [ledger.cash / worth, rules["ruin"] / worth, worth / marks.peak - 1, 100 * marks.mean]
-    account += [100 * math.sqrt(marks.mean_square), 100 * ledger.fee(), ledger.volume / (1 + ledger.volume)]
-    return [*features, *account, *weights, *from_best, *held, *cooldown]
 
 
 def drawn_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from flatout.errors import RunError
-from flatout.evaluation.speed import bench_market
+from flatout.evaluation.speed import bench_market, rate
 from flatout.evaluation.training_speed import (
     EPOCHS,
     MINIBATCH,
     N_ENVS,
     ROLLOUT,
+    SECONDS,
     Contestant,
     bench_training,
     find_peers,
-    timed,
 )
 from flatout.learners.training import make_jobs
 from flatout.learners.workers import cpu_slots, hired
@@ -60,12 +60,12 @@ def measure_torch(rounds: int = 3, progress: Callable[[str], None] = lambda text
         for peer in peers:
             progress(f"preparing {peer.name}")
             run = peer.make(market, WIDTH, ROLLOUT, MINIBATCH, EPOCHS)
-            contestants[peer.name] = lambda run=run: timed(run)  # type: ignore[misc]
+            contestants[peer.name] = lambda run=run: rate(run, SECONDS)  # type: ignore[misc]
         best = dict.fromkeys(contestants, 0.0)
         for k in range(rounds):
-            for name, rate in contestants.items():
+            for name, once in contestants.items():
                 progress(f"round {k + 1} of {rounds}: {name}")
-                best[name] = max(best[name], rate())
+                best[name] = max(best[name], once())
     speeds = {name: round(value) for name, value in best.items()}
     return {
         **speeds,

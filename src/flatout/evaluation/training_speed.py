@@ -2,9 +2,7 @@
 
 The workload: the market of `speed.py` (seven assets, fourteen features, every rule on), a rollout of 8,192
 transitions, 4 epochs, minibatches of 2,048. Contestants take turns; the best round counts. Learning is included,
-compiling is told apart. `mfu` is the share of the machine's measured peak of float32 products that the population's
-networks use: their multiplications alone are counted, nothing that the program computes beside them.
-"""
+compiling is told XX"""
 
 import importlib.util
 import tempfile
@@ -13,11 +11,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from flatout.evaluation.speed import Steps, bench_market
+from flatout.evaluation.speed import Steps, bench_market, rate
 from flatout.learners.engines import Engine, market_environment
 from flatout.learners.jobs import Newcomers, Order
 from flatout.learners.rates import program_of, rates_of
@@ -108,12 +106,19 @@ def product_rate(multiply: Callable[[], object], flop: int, seconds: float) -> f
     return flop / fastest / 1e9
 
 
-def flop_per_step(sizes: Sizes) -> int:
+class Flop(NamedTuple):
     """Floating-point operations of the networks per transition: one forward pass in the rollout, then forward and
     backward in each epoch.
     """
+
+    usual: int  # with a backward pass as two forward passes, as `mfu` is defined
+    executed: int  # without the gradients of the observation, which are not computed
+
+
+def flop_per_step(sizes: Sizes) -> Flop:
+    """Of networks of these sizes."""
     forward, backward = multiplications(sizes)
-    return 2 * (forward + EPOCHS * (forward + backward))
+    return Flop(2 * (forward + EPOCHS * 3 * forward), 2 * (forward + EPOCHS * (forward + backward)))
 
 
 @dataclass(frozen=True)
@@ -130,16 +135,12 @@ def find_peers() -> list[Peer]:
         return []
     from flatout.evaluation import peers
 
-    found = [Peer("sb3_loop12", peers.sb3_loop), Peer("sb3_fast64", peers.sb3_fast)]
+    found = [
+        Peer("sb3_loop12", peers.sb3_loop),
+        Peer("sb3_lists12", peers.sb3_lists),
+        Peer("sb3_fast64", peers.sb3_fast),
+    ]
     return [*found, Peer("sbx_fast64", peers.sbx_fast)] if importlib.util.find_spec("sbx") else found
-
-
-def timed(run: Steps) -> float:
-    """Steps per second of at least SECONDS."""
-    steps, start = 0, time.perf_counter()
-    while (spent := time.perf_counter() - start) < SECONDS or not steps:
-        steps += run()
-    return steps / spent
 
 
 def measure_training(
@@ -149,7 +150,7 @@ def measure_training(
     market = bench_market()
     speeds: dict[str, dict[str, float]] = {}
     compiling: dict[str, float] = {}
-    flops: dict[str, int] = {}
+    flops: dict[str, Flop] = {}
     peak = 0.0
     for width in widths:
         with ExitStack() as stack:
@@ -172,12 +173,12 @@ def measure_training(
             for peer in find_peers():
                 progress(f"width {width}: preparing {peer.name}")
                 run = peer.make(market, width, ROLLOUT, MINIBATCH, EPOCHS)
-                contestants[peer.name] = lambda run=run: timed(run)  # type: ignore[misc]
+                contestants[peer.name] = lambda run=run: rate(run, SECONDS)  # type: ignore[misc]
             best = dict.fromkeys(contestants, 0.0)
             for k in range(rounds):
-                for name, rate in contestants.items():
+                for name, once in contestants.items():
                     progress(f"width {width}, round {k + 1} of {rounds}: {name}")
-                    best[name] = max(best[name], rate())
+                    best[name] = max(best[name], once())
                 peak = max(peak, peak_gflops())
         for name, value in best.items():
             speeds.setdefault(name, {})[str(width)] = round(value)
@@ -185,24 +186,25 @@ def measure_training(
 
 
 def summary(
-    speeds: dict[str, dict[str, float]], compiling: dict[str, float], flops: dict[str, int], peak: float
+    speeds: dict[str, dict[str, float]], compiling: dict[str, float], flops: dict[str, Flop], peak: float
 ) -> dict[str, Any]:
     """The figures and the ratios that people ask for."""
     population = speeds["flatout_population"]
     ratios = {
         f"{ours}_over_{theirs}": {w: round(speeds[ours][w] / v, 2) for w, v in speeds[theirs].items()}
         for ours in ("flatout_single", "flatout_population")
-        for theirs in ("sb3_loop12", "sb3_fast64", "sbx_fast64")
+        for theirs in ("sb3_loop12", "sb3_lists12", "sb3_fast64", "sbx_fast64")
         if theirs in speeds
     }
     return {
         **speeds,
         "peak_gflops": round(peak, 1),
-        "mfu": {w: round(v * flops[w] / 1e9 / peak, 3) for w, v in population.items()},
+        "mfu": {w: round(v * flops[w].usual / 1e9 / peak, 3) for w, v in population.items()},
+        "mfu_executed": {w: round(v * flops[w].executed / 1e9 / peak, 3) for w, v in population.items()},
         "workers_speedup": {w: round(v / speeds["flatout_one_worker"][w], 2) for w, v in population.items()},
         **ratios,
         "compile_seconds": compiling,
-        "flop_per_step": flops,
+        "flop_per_step": {w: flop._asdict() for w, flop in flops.items()},
         "workload": "7 assets x 14 features, all rules on; rollout 8192, 4 epochs, minibatch 2048; population of 24",
     }
 

@@ -1,10 +1,13 @@
 """`flatout bench study`: how long 500 trials x 6 splits x 100,000 steps take, from a slice of them that is really run.
 
-The same slice is run with and without pruning, and Stable-Baselines3 runs its own slice as its users do: one process,
-one trial and split after the other, a scalar environment in a DummyVecEnv of 12. Compiling is counted apart.
+The same slice is run with and without pruning, and Stable-Baselines3 runs its own slice of the same work as its users
+do: one process, one trial and split after the other, a scalar environment in a DummyVecEnv of 12, test blocks judged at
+the end of each. Compiling is counted apart.
 """
 
 import contextlib
+import importlib.util
+import itertools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +15,8 @@ from typing import Any
 
 import optuna
 
-from flatout.evaluation.speed import ALL_RULES, bench_market, bench_panel
-from flatout.evaluation.training_speed import EPOCHS, MINIBATCH, ROLLOUT, find_peers, flop_per_step, peak_gflops, timed
+from flatout.evaluation.speed import ALL_RULES, bench_market, bench_panel, rate
+from flatout.evaluation.training_speed import EPOCHS, MINIBATCH, ROLLOUT, flop_per_step, peak_gflops
 from flatout.learners.workers import cpu_slots
 from flatout.search.conduct import Conductor, crews_of
 from flatout.search.run import Request, opened, prepare
@@ -44,12 +47,10 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
     plain = run_slice("none", seconds, len(slots))
     told("a slice with pruning")
     pruned = run_slice("wilcoxon", seconds, len(slots))
-    peers = {peer.name: peer for peer in find_peers()}
     sb3 = 0.0
-    if "sb3_loop12" in peers:
-        told("Stable-Baselines3, one trial after the other")
-        run = peers["sb3_loop12"].make(bench_market(), WIDTH, ROLLOUT, MINIBATCH, EPOCHS)
-        sb3 = max(timed(run) for _ in range(3))
+    if importlib.util.find_spec("stable_baselines3"):
+        told("Stable-Baselines3, one trial and split after the other")
+        sb3 = sb3_slice(plain, seconds)
     peak = max(peak, peak_gflops())
     board = plain.board
     speed = board.steps / board.seconds
@@ -65,7 +66,8 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
         "lane_occupancy": round(board.busy_seconds / board.worker_seconds, 3),
         "lane_occupancy_pruned": round(pruned.board.busy_seconds / pruned.board.worker_seconds, 3),
         "steps_per_s": round(speed),
-        "mfu": round(speed * flop / 1e9 / peak, 3),
+        "mfu": round(speed * flop.usual / 1e9 / peak, 3),
+        "mfu_executed": round(speed * flop.executed / 1e9 / peak, 3),
         "sb3_steps_per_s": round(sb3) if sb3 else None,
         "peak_gflops": round(peak, 1),
         "slice_seconds": round(board.seconds, 1),
@@ -73,6 +75,19 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
         "workload": f"{TRIALS} trials x {SPLITS} splits x {STEPS:,} steps, 7 assets x 14 features, all rules on, "
         f"width {WIDTH}, {EPOCHS} epochs",
     }
+
+
+def sb3_slice(study: Study, seconds: float) -> float:
+    """Steps per second of Stable-Baselines3 over whole trials, the next split each time."""
+    from flatout.evaluation.peers import sb3_trial
+
+    market, splits = bench_market(), itertools.cycle(study.market.folds.splits)
+
+    def trial() -> int:
+        blocks = [(block.first, block.stop - 1) for block in next(splits).test]
+        return sb3_trial(market, WIDTH, ROLLOUT, MINIBATCH, EPOCHS, STEPS, blocks)
+
+    return rate(trial, seconds)
 
 
 def run_slice(pruner: str, seconds: float, workers: int) -> Study:
