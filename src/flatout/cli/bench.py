@@ -40,7 +40,7 @@ def env(
 
 @app.command("train")
 def train_speed(
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 3,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
     widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="Only this width of the networks.")] = None,
     parts: Annotated[bool, typer.Option("--profile", help="Where the time of an update goes, instead.")] = False,
     as_json: Json = False,
@@ -63,7 +63,7 @@ def train_speed(
 
 @app.command("torch")
 def torch_speed(
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 3,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
     as_json: Json = False,
 ) -> None:
     """Steps per second of the PyTorch engine, one agent, learning included, beside Stable-Baselines3."""

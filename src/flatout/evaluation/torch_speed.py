@@ -34,7 +34,7 @@ STEPS = 20  # in which host syncs are counted
 WITHOUT_COMPILING = {"FLATOUT_TORCH_COMPILE": "0"}
 
 
-def measure_torch(rounds: int = 3, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def measure_torch(rounds: int = 5, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Steps per second of every contestant, and the host syncs of one step."""
     peers = [peer for peer in find_peers() if peer.name.startswith("sb3")]
     if not peers:

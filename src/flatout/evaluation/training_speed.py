@@ -144,7 +144,7 @@ def find_peers() -> list[Peer]:
 
 
 def measure_training(
-    rounds: int = 3, widths: tuple[int, ...] = WIDTHS, progress: Callable[[str], None] = lambda text: None
+    rounds: int = 5, widths: tuple[int, ...] = WIDTHS, progress: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
     """Steps per second of every contestant at every width."""
     market = bench_market()
