@@ -68,7 +68,7 @@ def small() -> Small:
         told.append(text)
         had.update(descendants() - before)
 
-    return Small(measure_slow(ENVS, 0.005, 1.0, kinds=(KIND,), told=tell), told, had)
+    return Small(measure_slow(ENVS, 0.005, 1.0, rounds=1, kinds=(KIND,), told=tell), told, had)
 
 
 def numbers(value: Any) -> list[float]:
