@@ -38,6 +38,7 @@ NOT_CRAWLABLE = [
     "http://example.org../",
     "http://[fe80::1%25eth0]/",
     "http://[::1",
+    "http://[::1]@",
     "http://example.org\\@evil.example/",
     "http://example.org/a\\..\\b",
     "http://example.org/a%5c..%5cb",

@@ -45,7 +45,7 @@ def canonical(url: str, base: str | None = None) -> str | None:
         port = "" if parts.is_default_port() else f":{parts.port}"
         query = f"?{parts.raw_query_string}" if parts.raw_query_string else ""
         made = f"{parts.scheme}://{name}{port}{parts.raw_path or '/'}{query}"
-    except ValueError:  # yarl's word for: not a URL
+    except (ValueError, IndexError):  # yarl's words for: not a URL; the second of "http://[::1]@"
         return None
     return made if len(made) <= LONGEST_URL and made.isascii() and " " not in made else None
 
