@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from flatout.evaluation.scalar_account import scalar_bars
 from flatout.evaluation.speed import bench_market
 from flatout.market.gymnasium_env import MarketEnv
 from flatout.market.market import Market
@@ -24,7 +25,7 @@ def market() -> Market:
 def test_the_scalar_environment_is_the_market(lists: bool) -> None:
     """One episode by the same actions in both: rewards, observations and ends agree; only arithmetic is another."""
     ours: gym.Env[Any, Any] = MarketEnv(market())
-    theirs = peers.LoopEnv(market(), lists)
+    theirs = peers.LoopEnv(market(), scalar_bars(market(), lists))
     seen, info = ours.reset(seed=3)
     first = int(info["bar"])
     np.testing.assert_allclose(theirs.start(first, first + theirs.length), seen, rtol=0, atol=1e-4)
@@ -40,11 +41,11 @@ def test_the_scalar_environment_is_the_market(lists: bool) -> None:
 
 
 def test_gymnasium_accepts_it() -> None:
-    check_env(peers.LoopEnv(market()), skip_render_check=True)
+    check_env(peers.LoopEnv(market(), scalar_bars(market(), lists=False)), skip_render_check=True)
 
 
 def test_episodes_begin_anywhere_and_end_on_the_tape() -> None:
-    env = peers.LoopEnv(market())
+    env = peers.LoopEnv(market(), scalar_bars(market(), lists=False))
     firsts, lasts = [], []
     for seed in range(300):
         env.reset(seed=seed)
@@ -56,7 +57,7 @@ def test_episodes_begin_anywhere_and_end_on_the_tape() -> None:
 
 
 def test_an_update_is_a_whole_rollout() -> None:
-    run = peers.updates(peers.loop_model(market(), 8, 120, 60, 1))
+    run = peers.updates(peers.loop_model(market(), scalar_bars(market(), lists=False), 8, 120, 60, 1))
     assert run() == 120
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
-from flatout.evaluation.scalar_account import ScalarAccount, scalar_bars
+from flatout.evaluation.scalar_account import ScalarAccount, ScalarBars, scalar_bars
 from flatout.evaluation.speed import Steps
 from flatout.market.gymnasium_env import MarketVectorEnv, spaces
 from flatout.market.market import Market
@@ -23,11 +23,12 @@ FAST_ENVS = 64
 class LoopEnv(gym.Env[Any, Any]):
     """The market in a Python loop over assets, one account: what most trading environments are.
 
-    Bars are NumPy arrays, as users keep them, or (`lists`) Python's floats, as fast as such a loop can be.
+    Bars are NumPy arrays, as users keep them, or lists of Python's floats, as fast as such a loop can be; environments
+    share them.
     """
 
-    def __init__(self, market: Market, lists: bool = False) -> None:
-        self.bars, self.lists = scalar_bars(market, lists), lists
+    def __init__(self, market: Market, bars: ScalarBars) -> None:
+        self.bars, self.lists = bars, isinstance(bars.rows, list)
         self.observation_space, self.action_space = spaces(market)
         segments = market.rules.segments
         self.first, self.stop, self.length = int(segments.first[0]), int(segments.stop[0]), int(segments.length)
@@ -88,17 +89,17 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
 
 def sb3_loop(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """Stable-Baselines3 as users have it now."""
-    return updates(loop_model(market, width, rollout, minibatch, epochs))
+    return updates(loop_model(market, scalar_bars(market, lists=False), width, rollout, minibatch, epochs))
 
 
 def sb3_lists(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """The same with an environment that was made as fast as plain Python allows."""
-    return updates(loop_model(market, width, rollout, minibatch, epochs, lists=True))
+    return updates(loop_model(market, scalar_bars(market, lists=True), width, rollout, minibatch, epochs))
 
 
-def loop_model(market: Market, width: int, rollout: int, minibatch: int, epochs: int, lists: bool = False) -> Any:
+def loop_model(market: Market, bars: ScalarBars, width: int, rollout: int, minibatch: int, epochs: int) -> Any:
     """Stable-Baselines3's PPO on scalar environments."""
-    env = DummyVecEnv([lambda: LoopEnv(market, lists)] * LOOP_ENVS)
+    env = DummyVecEnv([lambda: LoopEnv(market, bars)] * LOOP_ENVS)
     return new_model(PPO, env, width, rollout, minibatch, epochs, device="cpu")
 
 
@@ -108,9 +109,10 @@ def sb3_trial(
     """One trial on one split as users run it: a new model, so many steps, then the test blocks, each from its first bar
     to its last. Returns the steps learned from.
     """
-    model = loop_model(market, width, rollout, minibatch, epochs)
+    bars = scalar_bars(market, lists=False)
+    model = loop_model(market, bars, width, rollout, minibatch, epochs)
     model.learn(steps)
-    judged = [LoopEnv(market) for _ in blocks]
+    judged = [LoopEnv(market, bars) for _ in blocks]
     seen = [env.start(*block) for env, block in zip(judged, blocks, strict=True)]
     going = [True] * len(judged)
     while any(going):
