@@ -1,0 +1,76 @@
+"""Breaks the code on purpose, one fault at a time, and sees that the tests named beside it fail.
+
+The tables beside this file say which: a tolerance that lets its fault pass is too wide. Each fault is planted in a copy
+of `src`, so nothing here changes; `python tests/planted_faults/plant.py [words]` plants those whose test contains a word.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+TABLES = Path(__file__).parent
+ROOT = TABLES.parents[1]
+FAILED = 1  # pytest's exit code where tests ran and some failed
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is changed where, and the test that must not stand for it."""
+
+    test: str  # pytest's name of it
+    file: str  # of the source
+    was: str  # this text, which stands there once,
+    becomes: str
+    why: str  # what is wrong then
+
+
+def read_faults() -> list[Fault]:
+    """All tables, in the order of their names."""
+    tables = [tomllib.loads(path.read_text()) for path in sorted(TABLES.glob("*.toml"))]
+    return [Fault(**row) for table in tables for row in table["fault"]]
+
+
+def plant(fault: Fault, source: Path) -> None:
+    """Write the fault into a copy of the source."""
+    path = source / Path(fault.file).relative_to("src")
+    text = path.read_text()
+    if text.count(fault.was) != 1:
+        raise SystemExit(f"{fault.file} holds {fault.was!r} {text.count(fault.was)} times: it must stand there once")
+    path.write_text(text.replace(fault.was, fault.becomes))
+
+
+def is_found(fault: Fault) -> tuple[bool, str]:
+    """Whether the test fails in its own assertion; and what pytest said last."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        plant(fault, source)
+        line = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", "-p", "no:cacheprovider", *fault.test.split()]
+        paths = os.pathsep.join([str(source), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        environment = {**os.environ, "PYTHONPATH": paths.rstrip(os.pathsep)}
+        done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    last = (done.stdout.strip().splitlines() or [done.stderr])[-1]
+    return done.returncode == FAILED and "AssertionError" in done.stdout, last
+
+
+def main(words: list[str]) -> int:
+    """Plant them all and say which were missed."""
+    faults = [fault for fault in read_faults() if not words or any(word in fault.test for word in words)]
+    missed = 0
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for fault, (found, last) in zip(faults, pool.map(is_found, faults), strict=True):
+            missed += not found
+            print(json.dumps({"found": found, "test": fault.test, "fault": fault.why, "pytest": last}), flush=True)
+    print(f"{len(faults) - missed} faults found, {missed} missed")
+    return 1 if missed or not faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
