@@ -2,15 +2,25 @@
 
 Nearly all of the suite's time is compiling. What is kept is looked up by the program and the compiler's options, so
 another instruction set, another version or a changed line compiles anew. `make clean` throws it away.
+
+BLAS gets one thread: on a busy machine its threads wait for each other in busy loops, a hundred times longer than the
+small products of tests take. What the caller has set stays (`tests/portable.py` runs the suite with three). No example
+of Hypothesis has a deadline.
 """
 
 import os
 from pathlib import Path
 
-KEPT = {
+from hypothesis import HealthCheck, settings
+
+SETTINGS = {
     "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "xla"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
 }
-for name, value in KEPT.items():  # before anything imports jax
+for name, value in SETTINGS.items():  # before anything imports jax, numpy or torch
     os.environ.setdefault(name, value)
+settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any_machine")

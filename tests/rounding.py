@@ -12,7 +12,7 @@ and never a relative part alone. How many roundings:
 - a formula: its operations, counted along the longest chain;
 - a sum or a product of matrices: its terms;
 - exp, log, tanh, erf of a compiler's or a vector library's own: up to 8 each;
-- a chain (bars, layers, minibatches): those of one link times its links, as long as a link does not enlarge what came in.
+- a chain (bars, layers, minibatches): those of one link times its links, as long as no link enlarges what came in.
 
 Doubling the count costs a test nothing: the faults it was made for lie orders of magnitude above (the table in
 `planted_faults/` shows it). Counting too few costs somebody else a red suite. What no count can cover:
@@ -71,6 +71,6 @@ def assert_close(
 
 
 def close_to(expected: Any, *, roundings: float, size: float | None = None, dtype: Any = np.float64) -> Any:
-    """The same for one number or a list inside a larger comparison: `assert (a, b) == (1, close_to(x, roundings=8))`."""
+    """The same for a number or a list inside a larger comparison: `assert (a, b) == (1, close_to(x, roundings=8))`."""
     size = float(np.max(np.abs(expected))) if size is None else size
     return pytest.approx(expected, rel=0.0, abs=float(tolerance(roundings, size, dtype)))

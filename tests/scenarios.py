@@ -8,6 +8,8 @@ from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
 from flatout.market.rules import OFF, Costs, Limits, RewardWeights, Rules, Segments
 
+BAR_ROUNDINGS = 100  # operations of a bar along the longest chain: the order, its cuts, the fills, the stop, the mark
+
 
 class Path(NamedTuple):
     """A random market for a batch of accounts: (step, asset, account) each."""

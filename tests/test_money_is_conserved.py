@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, Trade, execute, trade_cost
 from flatout.market.rules import Costs, Limits
 from flatout.settings import Fill
+from rounding import assert_close, tolerance
 from scenarios import Path, all_rules, cast, free_market, random_path
 
 
@@ -70,8 +72,9 @@ def test_equity_changes_by_profit_minus_costs(case: Case) -> None:
         cash_before_borrow = before.cash + sum(np.sum(trade.cash, axis=0) for trade in trades)
         borrow = costs.borrow * (shorts + np.maximum(-cash_before_borrow, 0))
         change = equity(after, bar.close, np) - equity(before, mark, np)
-        np.testing.assert_allclose(change, profit - paid - borrow, rtol=0, atol=1e-11)
-        np.testing.assert_allclose(after.units, before.units + trades[0].units + trades[1].units, rtol=0, atol=1e-14)
+        assert_close(change, profit - paid - borrow, roundings=1000, size=10.0)  # orders are up to 5 capitals
+        parts = before.units, trades[0].units, trades[1].units
+        assert_close(after.units, sum(parts), roundings=8, size=np.sum(np.abs(parts), axis=0))
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,7 +82,7 @@ def test_equity_changes_by_profit_minus_costs(case: Case) -> None:
 def test_costs_are_never_negative(case: Case) -> None:
     for _, _, trades, _, _ in walk(*case.build(), case.fill):
         for trade in trades:
-            assert np.all(trade_cost(trade) >= -1e-15)
+            assert np.all(trade_cost(trade) >= -tolerance(8, trade.notional))
 
 
 @settings(max_examples=60, deadline=None)
@@ -132,8 +135,8 @@ def test_permuting_assets_permutes_the_result(case: Case) -> None:
     for one, other in zip(
         walk(path, costs, limits, case.fill), walk(shuffled, costs_, limits_, case.fill), strict=True
     ):
-        np.testing.assert_allclose(one[1].cash, other[1].cash, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(one[1].units[order], other[1].units, rtol=1e-9, atol=0)
+        assert_close(one[1].cash, other[1].cash, roundings=15 * 1000, size=1.0)  # 15 bars
+        assert_close(one[1].units[order] * one[4][order], other[1].units * other[4], roundings=15 * 1000, size=1.0)
 
 
 def test_zero_order_changes_nothing() -> None:
@@ -160,7 +163,7 @@ def test_round_trip_at_a_constant_price_loses_exactly_the_costs() -> None:
         account, _ = execute(account, np.full((1, 1), order), mark, bar, costs, limits, "next_open", np)
     paid = 2 * money * (spread + fee)
     assert account.units[0, 0] == 0
-    np.testing.assert_allclose(1 - account.cash[0], paid, rtol=1e-12)
+    assert_close(1 - account.cash[0], paid, roundings=32, size=1.0)
 
 
 def test_buy_and_hold_in_closed_form() -> None:
@@ -193,8 +196,12 @@ def test_orders_are_scaled_together() -> None:
     assert 0 <= after.cash[0] < 1e-12
 
 
+@pytest.mark.long
 def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
-    """Eight accounts rebalance at every bar for 100,000 bars in single and in double precision."""
+    """Eight accounts rebalance at every bar for 100,000 bars in single and in double precision.
+
+    Roundings of a bar go either way: after so many bars an account is off by about 2e-5, and five times that is a lot.
+    """
     rng = np.random.default_rng(5)
     bars, accounts, assets = 100_000, 8, 3
     costs, limits = free_market(assets)

@@ -177,6 +177,9 @@ def per_bar(program: Program, evaluation: jax_evaluate.Evaluation) -> Judged:
 # --- the best -------------------------------------------------------------------------------------------------------
 
 
+solved = cache(optimum)
+
+
 def best_of(process: SyntheticMarket, market: Market, starts: Starts) -> tuple[Optimum, Floats]:
     """The best, and what it earns per bar on each stretch: (account,)."""
     if isinstance(process, Sine):
@@ -184,7 +187,7 @@ def best_of(process: SyntheticMarket, market: Market, starts: Starts) -> tuple[O
         bests = [optimum_on_path(close[start : start + BARS + 1], COST) for start in starts]
         realised = np.array([best.value_per_bar for best in bests])
         return bests[0]._replace(value_per_bar=float(realised.mean())), realised
-    best = optimum(process, COST)
+    best = solved(process, COST)
     assert isinstance(best.policy, ChainPolicy)
     realised = best_in_kernel(best.policy, market, starts)
     assert abs(realised.mean() - best.value_per_bar) < 4 * standard_error(realised, starts) + best.tolerance
@@ -237,10 +240,12 @@ def test_the_turns_of_a_sine_are_learned(record_property: Record) -> None:
     check_share(SINE, 0.98, record_property)  # without the values that follow in GAE: 0.94 to 0.97
 
 
+@pytest.mark.long
 def test_what_an_oracle_says_is_learned(record_property: Record) -> None:
     check_share(ORACLE, 0.95, record_property)
 
 
+@pytest.mark.long
 def test_without_learning_there_is_no_share_of_the_optimum() -> None:
     """The tests above would fail if nothing was learned."""
     market = market_of(ORACLE)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -11,11 +12,12 @@ import flatout
 HEAVY = ("jax", "jaxlib", "torch", "optuna", "aiohttp")
 
 
-def loaded_by(statement: str) -> set[str]:
+@cache
+def loaded_by(statement: str) -> frozenset[str]:
     """The modules that a fresh interpreter holds after this statement."""
     code = f"import sys; {statement}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
+    return frozenset(run.stdout.split())
 
 
 def test_the_list_is_sorted_and_equals_the_homes() -> None:

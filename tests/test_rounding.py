@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
 from rounding import assert_close, close_to, eps_of, tolerance
 
 EPS32 = float(np.finfo(np.float32).eps)

@@ -15,6 +15,7 @@ from flatout.bars.synthetic import (
     SyntheticMarket,
 )
 from flatout.errors import BarsError
+from rounding import close_to
 
 MARKETS: list[SyntheticMarket] = [
     RandomWalk(n_bars=500),
@@ -92,7 +93,7 @@ def test_random_walk_has_no_mean_and_the_stated_correlation() -> None:
     assert np.all(np.abs(np.mean(np.expm1(log_return), axis=0)) < 4 * 0.02 / np.sqrt(100_000))
     np.testing.assert_allclose(np.std(log_return, axis=0), 0.02, rtol=0.01)
     np.testing.assert_allclose(np.corrcoef(log_return.T)[np.triu_indices(3, 1)], 0.5, atol=0.02)
-    assert np.exp(market.drift + 0.5 * market.sigma**2) == pytest.approx(1.0, abs=1e-15)
+    assert np.exp(market.drift + 0.5 * market.sigma**2) == close_to(1.0, roundings=32)
 
 
 def test_planted_signal_predicts_the_next_bar_and_only_that() -> None:
@@ -131,7 +132,7 @@ def test_pair_spread_is_the_prices_ratio_and_reverts() -> None:
     assert np.corrcoef(spread[1:], spread[:-1])[0, 1] == pytest.approx(0.95, abs=0.01)
     assert np.std(spread) == pytest.approx(market.stationary_spread, rel=0.05)
     at_zero = np.exp(market.drift + 0.5 * (market.sigma_common**2 + 0.25 * market.sigma_spread**2))
-    assert at_zero == pytest.approx(1.0, abs=1e-15)
+    assert at_zero == close_to(1.0, roundings=32)
 
 
 def test_sine_is_a_sine() -> None:

@@ -18,6 +18,7 @@ from flatout.errors import FlatoutError, RulesError, SettingsError
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import BASELINES, RandomTrader
 from flatout.evaluation.learned import load_policy
+from rounding import close_to
 from small_bundles import bundle_of
 
 N_BARS = 200
@@ -288,7 +289,9 @@ def test_a_saved_policy_stands_beside_the_baselines(bars: Path, best: Path, tmp_
     assert said["fills"] > 10
     policy = load_policy(best)
     history = backtest(policy.bundle.market(read_bars(bars)), policy)
-    assert said["metrics"]["best"]["total_return"] == pytest.approx(history.equity[-1, 0] - 1, abs=1e-12)
+    # here alone, there beside others: another shape of array, in which every bar may round the equity differently
+    expected = close_to(history.equity[-1, 0] - 1, roundings=64 * N_BARS, size=1.0)
+    assert said["metrics"]["best"]["total_return"] == expected
 
 
 def test_it_brings_its_features_and_its_market_along(bars: Path, best: Path, tmp_path: Path) -> None:

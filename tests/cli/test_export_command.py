@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnxruntime
 import pytest
 from typer.testing import CliRunner
 
-from flatout.cli.main import main
+from flatout.cli.main import app, main
 from small_bundles import bundle_of
 
 runner = CliRunner()
@@ -20,6 +21,19 @@ runner = CliRunner()
 def folder(tmp_path: Path) -> Path:
     bundle_of().save(tmp_path / "best")
     return tmp_path / "best"
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """The command in this process: exit code, output and errors."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["flatout", "export", *words])
+        with pytest.raises(SystemExit) as exit_:
+            app()
+        return int(exit_.value.code or 0), *capsys.readouterr()
+
+    return run
 
 
 def test_people_are_told_what_goes_in_and_out(folder: Path, tmp_path: Path) -> None:
@@ -56,14 +70,20 @@ def test_json_alone(folder: Path, tmp_path: Path) -> None:
         (["best", "--to", "joblib", "--out", "best/policy.json/x.joblib"], "give --out another file"),
     ],
 )
-def test_refusals_are_one_sentence_and_exit_code_2(words: list[str], said: str, folder: Path) -> None:
+def test_refusals_are_one_sentence_and_exit_code_2(
+    words: list[str],
+    said: str,
+    folder: Path,
+    call: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bundle_of(distribution="squashed_gaussian").save(folder.parent / "squashed")
-    flatout = Path(sys.executable).with_name("flatout")
-    run = subprocess.run([flatout, "export", *words], cwd=folder.parent, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("error: ")
-    assert run.stderr.count("\n") == 1
-    assert said in run.stderr
+    monkeypatch.chdir(folder.parent)
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said in err
 
 
 def test_help_loads_none_of_the_packages() -> None:

@@ -1,7 +1,6 @@
 """`flatout import-arrays`: the file it writes, what it says was assumed, and its refusals."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
-from flatout.cli.main import main
+from flatout.cli.main import app, main
 from flatout.market.market import build_market
 from flatout.settings import Settings
 
@@ -70,11 +69,16 @@ def test_the_bars_are_read_back_and_make_a_market(folder: Path) -> None:
         (["--prices", "nowhere.npy", "--out", "b.parquet"], "there is no such file"),
     ],
 )
-def test_refusals_are_one_sentence_and_exit_code_2(words: list[str], said: str, folder: Path) -> None:
-    command = [Path(sys.executable).with_name("flatout"), "import-arrays", *words, *COMMON]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("error: ")
-    assert run.stderr.count("\n") == 1
-    assert said in run.stderr
+def test_refusals_are_one_sentence_and_exit_code_2(
+    words: list[str], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["flatout", "import-arrays", *words, *COMMON])
+    with pytest.raises(SystemExit) as ended:
+        app()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said in err
     assert not list(folder.glob("*.parquet"))

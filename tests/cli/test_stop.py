@@ -1,7 +1,6 @@
 """`flatout stop`: a real process that holds the real lock is asked to end, and nobody else."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -36,9 +35,7 @@ def test_a_study_that_was_just_starting_is_asked_again(folder: Path) -> None:
 
 def test_without_waiting_the_request_is_left(folder: Path) -> None:
     with running(folder, sweeps=0) as process:
-        began = time.monotonic()
         result = call("stop", str(folder), "--no-wait")
-        assert time.monotonic() - began < PATIENCE
         assert result.output == "alpha stops after its current turn\n"
         assert process.wait(PATIENCE) == 0
     assert (folder / "stop").exists()  # the study sweeps it away when it goes on

@@ -14,6 +14,7 @@ from flatout.crawl.baselines import BestFirst
 from flatout.crawl.contest import RIVALS, contest, curves, field_of_recording, field_of_site, verdict
 from flatout.crawl.evaluate import CrawlRun, crawl
 from flatout.crawl.relevance import KnownTargets, Matches
+from flatout.crawl.site import SiteSettings, generate
 from flatout.errors import RunError, SettingsError
 
 
@@ -75,7 +76,8 @@ def test_curves_are_means_over_sites_within_their_band() -> None:
 
 def test_a_contest_on_a_made_up_site_has_everybody_in_it() -> None:
     told: list[tuple[str, str]] = []
-    found = contest(lambda seed: BestFirst(), [field_of_site(site())], budget=40, told=lambda *now: told.append(now))
+    quick = generate(SiteSettings(seed=5, pages=120, hazards=False))  # contests wait for slow pages
+    found = contest(lambda seed: BestFirst(), [field_of_site(quick)], budget=40, told=lambda *now: told.append(now))
     names = [row["chooser"] for row in found["choosers"]]
     assert set(names) >= {"learned", "oracle", "random", *RIVALS}
     assert names[0] == "oracle"

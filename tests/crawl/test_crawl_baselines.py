@@ -128,6 +128,7 @@ def reward(evaluation: Evaluation, chooser: str) -> np.ndarray:
 TRICKS = {"always-first": lambda seed: AlwaysFirst(), "repeat": lambda seed: Repeat()}
 
 
+@pytest.mark.long
 def test_no_trick_is_paid_as_well_as_breadth_first_of_the_whole_site(made_up: list[CrawlTask]) -> None:
     choosers: Any = {"breadth-first": lambda seed: BreadthFirst(), **TRICKS}
     whole = run_virtually(evaluate(choosers, made_up))

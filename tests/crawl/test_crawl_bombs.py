@@ -3,10 +3,12 @@
 import asyncio
 import gzip
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab_server_of_crawl import QUICK, Talk, fetching, lab_server, packed, reply
+from lab_server_of_crawl import PATIENT, Talk, fetching, lab_server, packed, reply
+from simulated_clock_of_crawl import run_skipping, skip
 
 from flatout.crawl.exchange import Caps
 from flatout.crawl.fetching import Answer
@@ -14,7 +16,33 @@ from flatout.crawl.fetching import Answer
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 
-def answer_to(tmp_path: Path, page: bytes | Talk, caps: Caps = QUICK) -> Answer:
+SLOW = Caps(total_seconds=3600.0, connect_seconds=3600.0, read_seconds=600.0)
+PAUSE = 100.0  # far below what may lie between two pieces
+
+
+class Dawdling:
+    """Writes these pieces, then keeps whoever asked waiting until they leave: in silence, or with a piece now and then,
+    which ends long after everybody should have left.
+    """
+
+    def __init__(self, *pieces: bytes, endless: bytes = b"") -> None:
+        self.pieces, self.endless, self.left = pieces, endless, False
+
+    async def __call__(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"".join(self.pieces))
+        await writer.drain()
+        await asyncio.sleep(0.02)  # whoever asked gets to read
+        waited = 0.0
+        while not self.left:
+            if waited < 2 * SLOW.total_seconds:
+                writer.write(self.endless)
+                await writer.drain()
+            await asyncio.sleep(0.001)
+            skip(PAUSE)
+            waited += PAUSE
+
+
+def answer_to(tmp_path: Path, page: bytes | Talk, caps: Caps = PATIENT) -> Answer:
     """What a fetcher makes of this page."""
 
     async def main() -> Answer:
@@ -23,13 +51,15 @@ def answer_to(tmp_path: Path, page: bytes | Talk, caps: Caps = QUICK) -> Answer:
             lab.pages["/fine"] = reply(b"page")
             async with fetching(tmp_path, lab, caps=caps) as fetcher:
                 answer = await fetcher.fetch(lab.url())
+                if isinstance(page, Dawdling):
+                    page.left = True  # the clock skips no more
                 assert (await fetcher.fetch(lab.url("/fine"))).is_page  # it did not catch anything
                 return answer
 
-    return asyncio.run(main())
+    return run_skipping(main())
 
 
-def writing(*pieces: bytes, endless: bytes = b"", pause: float = 0.0, hang: bool = False) -> Talk:
+def writing(*pieces: bytes, endless: bytes = b"") -> Talk:
     """Write these pieces, then perhaps one more for ever."""
 
     async def talk(writer: asyncio.StreamWriter) -> None:
@@ -39,9 +69,7 @@ def writing(*pieces: bytes, endless: bytes = b"", pause: float = 0.0, hang: bool
         while endless:
             writer.write(endless)
             await writer.drain()
-            await asyncio.sleep(pause)
-        if hang:
-            await asyncio.sleep(60.0)
+            await asyncio.sleep(0)
 
     return talk
 
@@ -50,7 +78,7 @@ def chunk(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-SMALL = Caps(page_bytes=200_000, total_seconds=10.0, connect_seconds=5.0, read_seconds=5.0)
+SMALL = replace(PATIENT, page_bytes=200_000)
 
 
 def test_bodies_up_to_the_limit_are_read(tmp_path: Path) -> None:
@@ -91,19 +119,33 @@ def test_a_megabyte_from_a_kilobyte_is_no_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        writing(hang=True),
-        writing(b"HTTP/1.1 200", hang=True),
-        writing(HEAD + b"Content-Length: 10\r\n\r\nabc", hang=True),
-        writing(b"HTTP/1.1 200 OK\r\n", endless=b"X-a: b\r\n", pause=0.1),
-        writing(HEAD + b"Content-Length: 100000\r\n\r\n", endless=b"x", pause=0.1),
-        writing(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", endless=chunk(b"x"), pause=0.1),
-        writing(endless=b"HTTP/1.1 100 Continue\r\n\r\n", pause=0.1),
+        Dawdling(),
+        Dawdling(b"HTTP/1.1 200"),
+        Dawdling(HEAD + b"Content-Length: 10\r\n\r\nabc"),
     ],
-    ids=["silent", "half-line", "half-body", "slow-headers", "slow-body", "slow-chunks", "continue"],
+    ids=["nothing", "half-line", "half-body"],
+)
+def test_silent_servers_are_left_before_the_time_for_all_is_up(tmp_path: Path, page: Talk) -> None:
+    answer = answer_to(tmp_path, page, SLOW)
+    assert (answer.failure, answer.body) == ("timeout", b"")
+    assert SLOW.read_seconds <= answer.seconds < SLOW.total_seconds
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Dawdling(b"HTTP/1.1 200 OK\r\n", endless=b"X-a: b\r\n"),
+        Dawdling(HEAD + b"Content-Length: 100000\r\n\r\n", endless=b"x"),
+        Dawdling(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", endless=chunk(b"x")),
+        Dawdling(endless=b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["headers", "body", "chunks", "continue"],
 )
 def test_slow_servers_are_left(tmp_path: Path, page: Talk) -> None:
-    answer = answer_to(tmp_path, page, Caps(total_seconds=1.0, connect_seconds=1.0, read_seconds=0.8))
+    """A piece now and then does not make the time for all of them longer."""
+    answer = answer_to(tmp_path, page, SLOW)
     assert (answer.failure, answer.body) == ("timeout", b"")
+    assert SLOW.total_seconds <= answer.seconds < 2 * SLOW.total_seconds
 
 
 @pytest.mark.parametrize(

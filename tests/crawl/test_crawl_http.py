@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
-from lab_server_of_crawl import QUICK, fetching, lab_server, packed, reply
+from lab_server_of_crawl import PATIENT, LabServer, fetching, lab_server, packed, reply
 
 from flatout.crawl.exchange import Caps
 from flatout.crawl.ledger import AUDIT_FILE, BUDGET_FILE, STOP_FILE
@@ -179,10 +180,12 @@ def test_an_attempt_that_aiohttp_repeats_is_counted(tmp_path: Path) -> None:
 
 def test_a_dead_host_is_soon_down(tmp_path: Path) -> None:
     async def main() -> None:
-        async with lab_server() as lab:
-            pass  # its port is free again
-        async with fetching(tmp_path, lab) as fetcher:
-            assert (await fetcher.fetch(lab.url())).failure == "connection"
+        dead = LabServer()
+        with socket.socket() as taken:  # bound, and nobody listens
+            taken.bind(("127.0.0.1", 0))
+            dead.port = taken.getsockname()[1]
+            async with fetching(tmp_path, dead) as fetcher:
+                assert (await fetcher.fetch(dead.url())).failure == "connection"
         quick = Politeness(delay_seconds=0.0, first_delay_seconds=0.0, window=4, connections=8)
         async with lab_server() as lab:
             lab.pages |= {"/": reply(status=500), "/a": reply(b"page")}
@@ -236,11 +239,11 @@ def test_a_cancelled_fetch_is_counted_and_gives_its_place_back(tmp_path: Path) -
         async with lab_server() as lab:
 
             async def silent(writer: asyncio.StreamWriter) -> None:
-                await asyncio.sleep(60.0)
+                await asyncio.Event().wait()
 
             lab.pages |= {"/slow": silent, "/": reply(b"page")}
             one = Politeness(delay_seconds=0.0, first_delay_seconds=0.0)  # one connection
-            async with fetching(tmp_path, lab, politeness=one, caps=Caps()) as fetcher:
+            async with fetching(tmp_path, lab, politeness=one) as fetcher:
                 task = asyncio.create_task(fetcher.fetch(lab.url("/slow")))
                 while "GET /slow" not in lab.asked:
                     await asyncio.sleep(0.01)
@@ -301,4 +304,4 @@ def test_bad_caps_are_refused() -> None:
         Caps(page_bytes=0)
     with pytest.raises(SettingsError):
         Caps(redirects=-1)
-    assert QUICK.redirects == 5
+    assert PATIENT.redirects == 5

@@ -22,6 +22,7 @@ from flatout.crawl.scorer import LinkScorer
 from flatout.crawl.session import Prices, SiteUnreachable
 from flatout.crawl.visits import JsonLines
 from flatout.errors import RunError, SettingsError
+from flatout.slow_envs.clock import run_virtually
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -35,7 +36,7 @@ def go(order: CrawlOrder, folder: Path, fetcher: Any, told: list[Status] | None 
         source = Source(RecordingFetcher(fetcher, archive), archive, None)
         deployment = Deployment(order, folder, source, (told if told is not None else []).append)
         try:
-            asyncio.run(deployment.run())
+            run_virtually(deployment.run())  # some pages are slow
         except StoppedError:
             return None
         else:
@@ -57,11 +58,11 @@ def test_it_crawls_as_the_evaluation_does(tmp_path: Path) -> None:
     begin(tmp_path / "run", order)
     with source_of(order, tmp_path / "run") as source:
         deployment = Deployment(order, tmp_path / "run", source)
-        asyncio.run(deployment.run())
+        run_virtually(deployment.run())
         outcome = deployment.finish()
         deployment.close()
         task = order.task(source.fetcher)
-        session = asyncio.run(crawl(task, standard()["best-first"](3), order.requests, Prices(threshold=0.4)))
+        session = run_virtually(crawl(task, standard()["best-first"](3), order.requests, Prices(threshold=0.4)))
     assert outcome["curve"] == session.curve
     assert outcome["found"] == len(session.found) == len(rows(tmp_path / "run" / "targets.jsonl")) > 0
     assert (outcome["requests"], outcome["sent"]) == (session.requests, 0)
@@ -105,6 +106,7 @@ def whole(
     return once(tmp_path_factory, request.param)
 
 
+@pytest.mark.long
 @settings(
     max_examples=3,
     deadline=None,

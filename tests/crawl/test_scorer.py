@@ -17,6 +17,7 @@ from flatout.crawl.scorer import LinkScorer, ScorerWeights
 from flatout.errors import SettingsError
 from flatout.learners.environment import Discrete
 from flatout.policies.actions import MASKED
+from rounding import assert_close
 
 SCORER = LinkScorer(candidates=12, width=16)
 
@@ -94,6 +95,7 @@ def test_forbidden_choices_are_never_drawn() -> None:
     np.testing.assert_array_equal(policy.logits[allowed == 0], MASKED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_all_libraries_say_the_same(library: str, dtype: Any) -> None:
@@ -103,9 +105,13 @@ def test_all_libraries_say_the_same(library: str, dtype: Any) -> None:
     assert (found[0].shape, found[1].shape) == ((3, 4, 13), (3, 4))
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.dtype == dtype
-        np.testing.assert_allclose(ours, theirs, atol=1e-5 if dtype is np.float32 else 1e-12)
+        masked = theirs == MASKED
+        np.testing.assert_array_equal(ours == MASKED, masked)
+        # four products of up to 60 terms after each other; what they sum is of size 1, and their results are smaller
+        assert_close(ours[~masked], theirs[~masked], roundings=240, size=1.0)
 
 
+@pytest.mark.long
 def test_gradients_are_the_same_and_reach_every_weight() -> None:
     def loss(weights: ScorerWeights, observation: Any, xp: Any) -> Any:
         policy = SCORER.policy(weights, observation, xp)

@@ -119,7 +119,7 @@ def test_all_waiting_clients_are_held_at_once() -> None:
             await asyncio.sleep(0.001)
         server.close()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 600))
 
 
 def test_requests_that_come_together_are_answered_in_order() -> None:
@@ -305,9 +305,8 @@ def test_the_server_ends_with_whoever_started_it() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     pid = int(ended.stdout)
-    for _ in range(1_000):
-        if not lives(pid):
-            break
+    deadline = time.monotonic() + 600
+    while lives(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not lives(pid)
 
@@ -341,4 +340,4 @@ def test_the_command_line_alone() -> None:
 
         assert asyncio.run(run()) == SITE.answer("/").body
         process.stdin.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=600) == 0

@@ -7,12 +7,14 @@ probabilities differ by less than 1 / bars for it.
 
 import math
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 from flatout.errors import FlatoutError
 from flatout.evaluation import metrics
@@ -46,6 +48,13 @@ PUBLISHED = {
 }
 
 seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Threads of a BLAS wait for each other in busy loops: where the cores are taken, that is all they do."""
+    with threadpool_limits(1):
+        yield
 
 
 def path(seed: int, bars: int = 500, mean: float = 0.0005) -> np.ndarray:

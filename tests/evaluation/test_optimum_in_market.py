@@ -11,7 +11,7 @@ from flatout.market.market import Market, build_market
 from flatout.settings import Settings
 
 COST_BPS = 10.0
-N_BARS = 6000
+N_BARS = 4000
 
 
 def market_of(process: SyntheticMarket) -> Market:
@@ -47,6 +47,7 @@ class Planned:
         return self.policy.weights[len(moment.closes) - 1] - moment.weights
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("process", "extra"),
     [
@@ -74,6 +75,7 @@ def test_the_best_plan_of_a_known_path_is_reached(process: SyntheticMarket) -> N
     assert share_of_optimum(earned, best) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_nothing_can_be_earned_on_a_random_walk() -> None:
     """Buying and holding earns half the variance less than nothing, and its costs: the kernel adds no drift."""
     growths = []

@@ -13,6 +13,7 @@ from scipy import stats
 from flatout.errors import FlatoutError
 from flatout.evaluation import overfitting as module
 from flatout.evaluation.overfitting import Overfitting, overfitting
+from rounding import assert_close
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -25,6 +26,11 @@ seeds = st.integers(0, 2**32 - 1)
 
 def noise(seed: int, bars: int = 96, trials: int = 6) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.0, 0.01, size=(bars, trials))
+
+
+# A Sharpe ratio is a mean of returns as large as their deviation: near zero it is as exact as near 1. A slope of many
+# of them, and its share of the variance, are too, but for their sums.
+PER_BAR = {"roundings": 10_000, "size": 1.0}
 
 
 def plain(returns: np.ndarray, blocks: int) -> tuple[list[float], list[float], list[float]]:
@@ -51,8 +57,8 @@ def test_equal_to_the_papers_definition(seed: int, blocks: int, trials: int) -> 
     found = overfitting(returns, blocks)
     logits, inside, outside = plain(returns, blocks)
     np.testing.assert_allclose(found.logits, logits, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.in_sample, inside, rtol=1e-9)
-    np.testing.assert_allclose(found.out_of_sample, outside, rtol=1e-9)
+    assert_close(found.in_sample, inside, **PER_BAR)
+    assert_close(found.out_of_sample, outside, **PER_BAR)
     assert found.pbo == np.mean(np.array(logits) <= 0)
     assert found.probability_of_loss == np.mean(np.array(outside) < 0)
     assert (found.combinations, found.blocks) == (math.comb(blocks, blocks // 2), blocks)
@@ -66,8 +72,8 @@ def test_equal_to_purgedcv_but_for_logits_of_zero(seed: int, trials: int) -> Non
     found = overfitting(returns, 8)
     theirs = purgedcv.probability_of_backtest_overfitting(returns.T, 8)
     np.testing.assert_allclose(found.logits, theirs.logits[::-1], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.in_sample, theirs.is_oos_performance[::-1, 0], rtol=1e-9)
-    np.testing.assert_allclose(found.out_of_sample, theirs.is_oos_performance[::-1, 1], rtol=1e-9)
+    assert_close(found.in_sample, theirs.is_oos_performance[::-1, 0], **PER_BAR)
+    assert_close(found.out_of_sample, theirs.is_oos_performance[::-1, 1], **PER_BAR)
     assert found.slope == pytest.approx(theirs.slope, rel=1e-9)
     assert found.pbo - theirs.pbo == pytest.approx(np.mean(found.logits == 0), abs=1e-12)
     if trials % 2 == 0:
@@ -90,7 +96,7 @@ def test_sixteen_blocks_by_default_and_chunks_change_nothing(monkeypatch: pytest
     monkeypatch.setattr(module, "CHUNK", 3 * 1000)
     chunked = overfitting(returns)
     for name, value in whole._asdict().items():
-        np.testing.assert_allclose(getattr(chunked, name), value, rtol=1e-12, err_msg=name)
+        assert_close(getattr(chunked, name), value, **PER_BAR, name=name)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,6 +15,7 @@ from flatout.evaluation.baselines import BASELINES, EqualWeight
 from flatout.evaluation.picture import POINTS, draw_equity, thin, write_picture
 from flatout.market.market import build_market
 from flatout.settings import Settings
+from rounding import assert_close
 
 
 @cache
@@ -63,7 +64,7 @@ def test_every_policy_has_its_equity_and_its_drawdown() -> None:
         above, below = curves(name)
         equity = history.equity[:, 0]
         np.testing.assert_array_equal(above.y, equity)
-        np.testing.assert_allclose(below.y, 100 * (equity / np.maximum.accumulate(equity) - 1))
+        assert_close(below.y, 100 * (equity / np.maximum.accumulate(equity) - 1), roundings=8, size=100.0)
         assert above.line.color == below.line.color
         assert len(above.x) == len(equity)
 

@@ -12,6 +12,7 @@ from flatout.evaluation.reference import Reference, reference_returns, share_as_
 from flatout.folds.blocks import Block
 from flatout.market.market import Market, build_market
 from flatout.settings import Settings
+from rounding import assert_close
 from scenarios import random_panel
 
 BLOCKS = (Block(60, 150), Block(150, 230), Block(260, 300))
@@ -38,7 +39,7 @@ def test_baselines_are_backtests_of_each_block_one_after_another() -> None:
             history = backtest(market(), policy, 1, block.first - 1, block.stop)
             assert (history.bars[0], history.bars[-1]) == (block.first, block.stop - 1)
             expected.append(history.returns[:, 0])
-        np.testing.assert_array_equal(result.baselines[name], np.concatenate(expected))
+        assert_close(result.baselines[name], np.concatenate(expected), roundings=100 * 100, size=1.0)
     assert (result.baselines["cash"] == 0).all()
     assert np.std(result.baselines["buy_and_hold"]) > 1e-3
     for start in np.cumsum([0, *(block.length for block in BLOCKS[:-1])]):
@@ -57,7 +58,7 @@ def test_traders_are_many_and_differ() -> None:
     assert result.traders.shape == (sum(block.length for block in BLOCKS), 20)
     assert len({column.tobytes() for column in result.traders.T}) == 20
     again = reference_returns(market(), BLOCKS, {}, 0.01, 20)
-    np.testing.assert_allclose(result.traders, again.traders, rtol=0, atol=1e-12)
+    assert_close(result.traders, again.traders, roundings=100 * 100, size=1.0)
     assert (result.traders != found(seed=5).traders).any()
 
 
@@ -84,7 +85,7 @@ def test_a_turnover_that_nobody_reaches_gives_the_fastest() -> None:
 
 def test_what_is_beside_does_not_depend_on_who_else_is() -> None:
     alone = reference_returns(market(), BLOCKS, {"momentum": BASELINES["momentum"]}, 0.01, 5)
-    np.testing.assert_array_equal(alone.baselines["momentum"], found().baselines["momentum"])
+    assert_close(alone.baselines["momentum"], found().baselines["momentum"], roundings=300 * 100, size=1.0)
 
 
 def test_the_share_of_traders_that_did_as_well() -> None:

@@ -248,6 +248,7 @@ def put(report: Any, path: tuple[Any, ...], value: object) -> object:
     return before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", sorted({*READERS, *ALSO, "verdict"}))
 def test_no_single_value_is_needed(key: str) -> None:
     anchors = {*READERS.get(key, ()), *ALSO.get(key, ())}
@@ -496,7 +497,7 @@ def opened(path: Path, folder: Path) -> str:
     )
     quiet = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'browser'}"]
     command = [browser(), *options.split(), *quiet, path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -504,9 +505,11 @@ def opened(path: Path, folder: Path) -> str:
 MEASURE = """<script>
 let wrong = "";
 addEventListener("error", event => wrong += event.message);
+const count = wanted => document.querySelectorAll(wanted).length;
 addEventListener("load", () => setTimeout(() => parent.postMessage({
   name: "NAME", wrong, inner: innerWidth, scroll: document.documentElement.scrollWidth,
-  charts: document.querySelectorAll(".chart svg.main-svg .subplot").length,
+  charts: count(".chart.js-plotly-plot"), drawn: count(".chart.js-plotly-plot:has(svg.main-svg)"),
+  subplots: count(".chart svg.main-svg .subplot"), lines: count(".trace.scatter"), bars: count(".trace.bars"),
   widest: Math.max(...[...document.querySelectorAll("svg.main-svg")].map(svg => svg.getBoundingClientRect().right)),
 }, "*"), 500));
 </script>"""
@@ -516,36 +519,43 @@ const told = {}; addEventListener("message", event => {
 </script>"""
 
 
-def on_a_phone(pages: dict[str, str], folder: Path) -> dict[str, Any]:
-    """What pages measure in frames as wide as a phone: a window of the browser cannot be that narrow."""
-    frames = FRAMES
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What pages measure in frames as wide as a phone, for a window cannot be that narrow, and one as on a desk.
+
+    All in one browser: it takes seconds to start.
+    """
+    long = replaced(small(), str, lambda text: text if re.match(r"\d{4}-", text) else text + "x" * 90)
+    wide = page({}).replace("<main>", '<main><div style="width:500px">too wide</div>')
+    pages = {"usual": page(small()), "long": page(long), "empty": page({}), "wide": wide, "desk": page(small())}
+    folder, frames = tmp_path_factory.mktemp("pages"), FRAMES
     for name, text in pages.items():
-        (folder / f"{name}.html").write_text(text.replace("<head>", f"<head>{MEASURE.replace('NAME', name)}"))
-        frames += f'<iframe src="{name}.html" width="390" height="844" style="border:0"></iframe>'
-    (folder / "frames.html").write_text(frames)
+        (folder / f"{name}.html").write_text(
+            text.replace("<head>", f"<head>{MEASURE.replace('NAME', name)}"), encoding="utf-8"
+        )
+        width = 1280 if name == "desk" else 390
+        frames += f'<iframe src="{name}.html" width="{width}" height="844" style="border:0"></iframe>'
+    (folder / "frames.html").write_text(frames, encoding="utf-8")
     title = re.search(r"<title>(.*?)</title>", opened(folder / "frames.html", folder))
     assert title is not None
     return dict(json.loads(title.group(1)))
 
 
-def test_a_browser_draws_all_charts_without_network(tmp_path: Path) -> None:
-    document = opened(write_report(tmp_path, sample_report()), tmp_path)
-    assert document.count('class="chart js-plotly-plot"') == CHARTS
-    parts = document.split('class="chart js-plotly-plot"')[1:]
-    assert all('class="main-svg"' in part for part in parts)
-    assert document.count('class="trace scatter') > 20
-    assert document.count('class="trace bars') == 2
+@pytest.mark.long
+def test_a_browser_draws_all_charts_without_network(told: dict[str, Any]) -> None:
+    desk = told["desk"]
+    assert (desk["inner"], desk["wrong"]) == (1280, "")
+    assert desk["charts"] == desk["drawn"] == CHARTS
+    assert desk["lines"] > 20
+    assert desk["bars"] == 2
 
 
-def test_the_page_fits_a_phone(tmp_path: Path) -> None:
-    long = replaced(small(), str, lambda text: text if re.match(r"\d{4}-", text) else text + "x" * 90)
-    wide = page({}).replace("<main>", '<main><div style="width:500px">too wide</div>')
-    pages = {"usual": page(small()), "long": page(long), "empty": page({}), "wide": wide}
-    told = on_a_phone(pages, tmp_path)
+@pytest.mark.long
+def test_the_page_fits_a_phone(told: dict[str, Any]) -> None:
     assert told["wide"]["scroll"] > 390  # the measure can fail
     for name in ("usual", "long", "empty"):
         assert told[name]["inner"] == 390
         assert told[name]["scroll"] == 390, name
         assert told[name]["wrong"] == ""
-    assert told["usual"]["charts"] == CHARTS + 1  # the Sharpe ratios have two panels
+    assert told["usual"]["subplots"] == CHARTS + 1  # the Sharpe ratios have two panels
     assert told["usual"]["widest"] <= 390

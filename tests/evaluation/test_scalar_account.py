@@ -6,6 +6,8 @@ import pytest
 from flatout.evaluation.scalar_account import ScalarAccount, scalar_bars
 from flatout.evaluation.speed import bench_market
 from flatout.market import episode
+from flatout.market.episode import OBSERVATION_LIMIT
+from rounding import assert_close, close_to
 
 
 @pytest.mark.parametrize("lists", [False, True], ids=["arrays", "lists"])
@@ -22,10 +24,10 @@ def test_it_earns_and_sees_what_the_kernel_says(lists: bool) -> None:
         state, outcome = episode.step(state, action[:, None], tape, market.shape, rules, np)
         seen.append(episode.observe(state, tape, market.shape, rules, np)[0])
         terms.append([term.item() for term in outcome.terms])
-        assert reward == pytest.approx(outcome.reward.item(), rel=1e-6, abs=1e-9)
+        assert reward == close_to(outcome.reward.item(), roundings=500 * 1000, size=10.0)
         assert account.ruined == outcome.terminated.item()
         assert account.t == state.t.item()
-        np.testing.assert_allclose(account.observation(), seen[-1], rtol=0, atol=1e-5)
+        assert_close(account.observation(), seen[-1], roundings=8, size=OBSERVATION_LIMIT, dtype=np.float32)
     own = np.array(seen)[:, market.shape.n_assets * market.shape.n_features :]
     assert (np.ptp(own, axis=0) > 0).all()  # fee tier, stops, cooldowns and holding times all took effect
     assert (np.ptp(np.array(terms), axis=0) > 0).all()  # and so did every term of the reward

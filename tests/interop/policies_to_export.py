@@ -11,6 +11,7 @@ from flatout.features.recipe import Recipe, fit
 from flatout.market import episode
 from flatout.market.orders import action_size
 from flatout.policies.bundle import Bundle
+from rounding import assert_close
 from small_bundles import market_settings, network_of
 
 SYMBOLS = ("AAA", "BBB", "CCC")
@@ -44,6 +45,18 @@ def random_observations(bundle: Bundle, rows: int, seed: int = 0) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(0, 2, (rows, bundle.observation_size))
     drawn[::50] *= 100
     return np.clip(drawn, -10, 10).astype(np.float32)
+
+
+def assert_same_actions(found: Any, expected: Any) -> None:
+    """But for the rounding of three products of at most 64 terms and their activations, in single precision; what is
+    seen lies within 10, and the weights of a unit have a norm of about 1.
+    """
+    assert_close(found, expected, roundings=SIZE + 64, size=8.0, dtype=np.float32)
+
+
+def assert_same_view(found: Any, expected: Any) -> None:
+    """Both are computed in double precision, rounded once, and lie within 10."""
+    assert_close(found, expected, roundings=4, size=10.0, dtype=np.float32)
 
 
 class Seen(NamedTuple):

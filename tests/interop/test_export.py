@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import joblib
-import numpy as np
 import onnxruntime
 import pytest
-from policies_to_export import follow, policy_of, random_observations
+from policies_to_export import assert_same_actions, assert_same_view, follow, policy_of, random_observations
 from stable_baselines3 import PPO
 
 from flatout.errors import BundleError
@@ -56,10 +55,10 @@ def test_a_saved_policy_acts_the_same_in_all_of_them(folder: Path, tmp_path: Pat
     session = onnxruntime.InferenceSession(tmp_path / "policy.onnx", providers=["CPUExecutionProvider"])
     elsewhere = session.run(["action"], {"indicators": seen.indicators, "account": seen.account})[0]
     for actions in (there, elsewhere):
-        np.testing.assert_allclose(actions, bundle.act(seen.observation), rtol=0, atol=1e-5)
+        assert_same_actions(actions, bundle.act(seen.observation))
     rows = seen.indicators[:, 0].reshape(len(seen.indicators), -1)
     scaled = joblib.load(tmp_path / "policy.joblib").transform(rows)
-    np.testing.assert_allclose(scaled, seen.observation[:, : rows.shape[1]], rtol=0, atol=1e-6)
+    assert_same_view(scaled, seen.observation[:, : rows.shape[1]])
 
 
 def test_an_older_file_is_replaced(folder: Path, tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_an_older_file_is_replaced(folder: Path, tmp_path: Path) -> None:
     export(folder, "sb3", path)
     seen = random_observations(BUNDLE, 3)
     actions = PPO.load(io.BytesIO(path.read_bytes()), device="cpu").predict(seen, deterministic=True)[0]
-    np.testing.assert_allclose(actions, BUNDLE.act(seen), rtol=0, atol=1e-5)
+    assert_same_actions(actions, BUNDLE.act(seen))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """On flatout's market and gymnax's environments PPO runs inside one JAX program."""
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,34 +8,20 @@ import gymnasium
 import gymnax
 import numpy as np
 import pytest
+from small_market_of_ppo import N_ENVS, SETTINGS, SMALL, accounts, market
 from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback, StopTrainingOnMaxEpisodes
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
-from flatout import PPO, Market, MarketEnv, MarketVectorEnv, Settings, build_market
+from flatout import PPO, MarketEnv, MarketVectorEnv, build_market
 from flatout.errors import BundleError, SettingsError
 from flatout.interop.ppo_policy import named
 from flatout.policies.bundle import Bundle
+from rounding import assert_close
 from scenarios import random_panel
 
-N_ENVS = 8
-SMALL: dict[str, Any] = {
-    "n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 3, "policy_kwargs": {"net_arch": [16, 16]},
-}  # fmt: skip
-SETTINGS = Settings.model_validate({
-    "features": {"indicators": ["return_1", "roc"], "lookback": 2},
-    "market": {"episode_bars": 20, "action": "weights", "costs": {"half_spread_bps": 3.0}},
-})  # fmt: skip
-
-
-@cache
-def market() -> Market:
-    return build_market(random_panel(0, 200, 2), SETTINGS)
-
-
-def accounts() -> MarketVectorEnv:
-    return MarketVectorEnv(market(), N_ENVS)
+pytestmark = pytest.mark.long
 
 
 def weights(model: PPO) -> np.ndarray:
@@ -55,7 +40,7 @@ def test_a_market_is_learned_and_traded(tmp_path: Path) -> None:
     action, _ = model.predict(seen, deterministic=True)
     model.save_bundle(tmp_path / "policy", SETTINGS)
     bundle = Bundle.load(tmp_path / "policy")
-    np.testing.assert_array_equal(bundle.act(seen), action)
+    assert_close(bundle.act(seen), action, roundings=256, size=4.0)  # the terms of three products, each about so large
     assert bundle.notes["timesteps"] == 512
     _, rewards, dones, infos = env.step(action)
     assert rewards.shape == dones.shape == (N_ENVS,) and "equity" in infos[0]
@@ -70,7 +55,7 @@ def test_it_improves_on_a_rising_market() -> None:
     model.learn(1024)
     first = np.mean([one["r"] for one in model.ep_info_buffer])
     model.learn(15_000)
-    assert np.mean([one["r"] for one in model.ep_info_buffer]) > first + 0.02
+    assert np.mean([one["r"] for one in model.ep_info_buffer]) > first + 5  # whatever the seed, it gains 14
 
 
 def test_what_names_a_market() -> None:

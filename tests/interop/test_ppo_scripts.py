@@ -1,5 +1,6 @@
 """Scripts as users of Stable-Baselines3 write them, with one line changed: `from flatout import PPO`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,7 @@ def test_save_forget_load_and_go_on(tmp_path: Path) -> None:
     assert model.num_timesteps == 512
 
 
+@pytest.mark.long
 def test_an_environment_of_ones_own() -> None:
     class GoLeft(gym.Env):
         """A line; the left end is home."""
@@ -120,8 +122,9 @@ WITHOUT = """
 import sys
 for name in {absent}:
     sys.modules[name] = None
-from flatout import PPO, MarketVectorEnv
-model = PPO("MlpPolicy", {env}, n_steps=8, batch_size=8, n_epochs=1)
+from flatout import PPO
+from small_market_of_ppo import SMALL, accounts
+model = PPO("MlpPolicy", {env}, **SMALL)
 model.learn(16, callback=lambda names, _: True, progress_bar=True)
 obs = model.get_env().reset()
 model.get_env().step(model.predict(obs)[0])
@@ -130,14 +133,16 @@ PPO.load({path!r}).predict(obs)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("env", "absent"),
     [
         ('"CartPole-v1"', ["stable_baselines3", "jax", "tqdm"]),
-        ("MarketVectorEnv(None, 2)", ["stable_baselines3", "torch"]),
+        ("accounts()", ["stable_baselines3", "torch"]),
     ],
 )
 def test_only_what_is_needed_must_be_installed(env: str, absent: list[str], tmp_path: Path) -> None:
     script = WITHOUT.format(env=env, absent=absent, path=str(tmp_path / "model.zip"))
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

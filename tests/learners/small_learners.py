@@ -1,5 +1,8 @@
 """Learners for the tests of this folder: an environment of a few lines, settings in which every knob bites, programs
 that are compiled once.
+
+Two programs that learn the same are compared in float64 (within `jax.enable_x64`, populations are made so): Adam
+divides what a gradient has lost to rounding by as little as its epsilon, and the next rollout goes on from there.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +15,14 @@ import numpy as np
 
 from flatout.learners import jax_population
 from flatout.learners.environment import Box, Step
-from flatout.learners.rates import Program, Rates, metric_names, program_of, rates_of
+from flatout.learners.rates import ADAM_EPSILON, Program, Rates, metric_names, program_of, rates_of
 from flatout.learners.trajectory import Lanes
 from flatout.policies.network import gates_of, new_network
 from flatout.settings import TrainSettings
+from rounding import assert_close
 
 N_ENVS = 8
+QUICK = {"xla_backend_optimization_level": "0"}  # compiled in half the time: the same program in plainer machine code
 
 
 class Clock(NamedTuple):
@@ -103,9 +108,14 @@ LANES = (
 RULES = (clock(), clock(7, True), clock(4, False, 0.5))
 
 
+def exact(leaf: Any) -> Any:
+    """As JAX is set to count now: in float64 within `jax.enable_x64`, else in float32."""
+    return leaf.astype(jnp.result_type(float)) if np.issubdtype(leaf.dtype, np.floating) else leaf
+
+
 def stacked(trees: Sequence[Any]) -> Any:
     """Lanes of one tree, as JAX arrays."""
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+    return jax.tree.map(lambda *leaves: jnp.asarray(exact(np.stack(leaves))), *trees)
 
 
 class Population(NamedTuple):
@@ -126,17 +136,19 @@ def population(
     gates = [gates_of(shape.sizes, one.hidden) if shape.gated else None for one in lanes]
     rates = stacked([rates_of(one, updates, *rest) for one, *rest in zip(lanes, rules, gates, strict=True)])
     networks = [new_network(shape.sizes, seed, one.log_std, one.hidden) for one, seed in zip(lanes, seeds, strict=True)]
+    networks, data = jax.tree.map(exact, (networks, data))
     return Population(shape, data, rates, jax_population.init(shape, data, rates, networks, seeds))
 
 
 @cache
-def _runner(program: Program, one_by_one: bool) -> Callable[..., Any]:
-    return jax_population.chunk_runner(program, one_by_one)
+def _runner(program: Program, one_by_one: bool, quick: bool) -> Callable[..., Any]:
+    run = jax_population.chunk_runner(program, one_by_one)
+    return jax.jit(run, compiler_options=QUICK) if quick else run
 
 
-def runner(program: Program, one_by_one: bool = True) -> Any:
-    """The compiled program, made once for all tests."""
-    return _runner(program, one_by_one)
+def runner(program: Program, one_by_one: bool = True, quick: bool = False) -> Any:
+    """The compiled program, made once for all tests; `quick` where it makes few updates."""
+    return _runner(program, one_by_one, quick)
 
 
 class Trained(NamedTuple):
@@ -146,11 +158,11 @@ class Trained(NamedTuple):
     metrics: dict[str, np.ndarray]  # (lane,) each
 
 
-def train(lanes: Population, one_by_one: bool = True, **rates: Any) -> Trained:
+def train(lanes: Population, one_by_one: bool = True, quick: bool = False, **rates: Any) -> Trained:
     """All lanes to their `until`; keywords change rates of all lanes. The state stays usable."""
     changed = {name: jnp.full_like(getattr(lanes.rates, name), value) for name, value in rates.items()}
     state = jax.tree.map(jnp.copy, lanes.state)
-    state, metrics = runner(lanes.program, one_by_one)(lanes.data, lanes.rates._replace(**changed), state)
+    state, metrics = runner(lanes.program, one_by_one, quick)(lanes.data, lanes.rates._replace(**changed), state)
     names = metric_names(lanes.program)
     return Trained(state, dict(zip(names, np.asarray(metrics).T, strict=True)))
 
@@ -162,6 +174,20 @@ def difference(a: Any, b: Any) -> float:
         return float(np.max(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)), initial=0.0))
 
     return float(np.max(jax.tree.leaves(jax.tree.map(gap, a, b))))
+
+
+def assert_learned_alike(found: Any, expected: Any, minibatches: int, rate: float) -> None:
+    """All leaves of two float64 trees, after so many minibatches at this learning rate in two programs.
+
+    A gradient is a sum of some hundred terms; what it has lost, Adam divides by no less than its epsilon; and what the
+    weights have lost by then changes the minibatches that follow: ten times as much is granted for that.
+    """
+    roundings = 10 * 500 * minibatches * max(1.0, rate / ADAM_EPSILON)
+    paths = jax.tree_util.tree_leaves_with_path(expected)
+    for (path, leaf), other in zip(paths, jax.tree.leaves(found), strict=True):
+        assert np.asarray(leaf).dtype != np.float32, "compare programs that learn in float64"
+        size = 1.0 + np.abs(leaf) if np.issubdtype(leaf.dtype, np.floating) else 0.0
+        assert_close(other, leaf, roundings=roundings, size=size, name=jax.tree_util.keystr(path))
 
 
 def lane(tree: Any, k: int) -> Any:

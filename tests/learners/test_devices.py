@@ -32,6 +32,7 @@ def test_without_a_gpu_nothing_is_asked_and_nothing_said() -> None:
     assert settle("torch", "auto", 9, 2) == ("torch", cpu_slots(9, 2), None, None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["jax", "torch"])
 @pytest.mark.skipif(bool(hardware()), reason="this machine has a GPU")
 def test_the_probe_answers(engine: str) -> None:

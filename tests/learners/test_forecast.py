@@ -48,23 +48,26 @@ def working_memory(market: Market, program: Program, lanes: int = 2) -> int:
     return lowered.compile(compiler_options=FAST).memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_envs", "width", "minibatches", "index_only"),
     [
-        (512, 64, 4, False),
         (512, 64, 4, True),
         (512, 64, 16, False),
-        (512, 256, 2, False),
+        pytest.param(512, 64, 4, False, marks=pytest.mark.slow),
+        pytest.param(512, 256, 2, False, marks=pytest.mark.slow),
     ],
 )
 def test_the_forecast_is_what_the_compiler_sets_aside(
     market: Market, n_envs: int, width: int, minibatches: int, index_only: bool
 ) -> None:
+    """It errs by two per cent here, whatever the processor: buffers are laid out before there is code for one."""
     program = program_for(market, n_envs, index_only, hidden=(width, width), minibatches=minibatches)
     found, told = working_memory(market, program), forecast(program, 2, 0)
-    assert told.rollout + told.minibatch == pytest.approx(found, rel=0.2)
+    assert told.rollout + told.minibatch == pytest.approx(found, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_forecast_is_what_a_worker_takes(tmp_path: Path) -> None:
     """With a compiler that has something to do: a program that was kept from another run takes less. What the compiler
     takes differs by a fifth of a GiB from run to run, so the arrays must outweigh it.

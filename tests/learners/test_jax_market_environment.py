@@ -1,16 +1,26 @@
-"""The learner in the market: rules are data, observations may be made again, rewards are accounted for."""
+"""The learner in the market: rules are data, observations may be made again, rewards are accounted for.
+
+All of it in float64: two programs that learn the same are compared.
+"""
+
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from small_learners import LANES, Population, Trained, difference, lane, population, runner, train
+from small_learners import LANES, Population, Trained, assert_learned_alike, difference, lane, population, runner
+from small_learners import train as train_in
 
 from flatout.learners.jax_market_environment import JaxMarketEnvironment
 from flatout.market import jax_market
 from flatout.market.market import Market, build_market
 from flatout.market.rewards import RewardTerms
 from flatout.settings import Settings
+from rounding import assert_close
 from scenarios import random_panel
+
+pytestmark = pytest.mark.long
 
 COSTS = {"tiers": [{"volume": 0, "maker_bps": 10, "taker_bps": 20}], "half_spread_bps": 2.0, "impact": 0.5}
 LIMITS = {"max_weight": 0.5, "max_short_weight": 0.3, "gross_limit": 1.1, "trailing_stop": 0.03, "ruin": 0.7}
@@ -32,6 +42,16 @@ def lanes_in(*markets: Market, index_only: bool = False) -> Population:
     rules = [jax.tree.map(np.asarray, jax_market.upload(one)[1]) for one in markets]
     environment, tape = JaxMarketEnvironment(markets[0].shape), jax_market.upload(markets[0])[0]
     return population(LANES, rules, environment=environment, data=tape, index_only=index_only)
+
+
+def train(lanes: Population, **rates: Any) -> Trained:
+    return train_in(lanes, quick=True, **rates)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def doubles() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +84,7 @@ def test_other_numbers_are_learned_from_and_compile_nothing(lanes: Population, t
     for k in range(3):
         assert difference(lane(result.state.network, k), lane(trained.state.network, k)) > 1e-5
     train(other._replace(state=result.state), until=4)
-    assert runner(lanes.program)._cache_size() == 1
+    assert runner(lanes.program, quick=True)._cache_size() == 1
 
 
 def test_lanes_may_live_under_different_rules(lanes: Population, trained: Trained) -> None:
@@ -73,7 +93,7 @@ def test_lanes_may_live_under_different_rules(lanes: Population, trained: Traine
     for k, name in ((1, "fees"), (2, "segments")):
         pure = train(lanes_in(*[OTHERS[name]] * 3)).state.network
         assert difference(lane(mixed, k), lane(pure, k)) == 0
-    assert runner(lanes.program)._cache_size() == 1
+    assert runner(lanes.program, quick=True)._cache_size() == 1
 
 
 def test_observing_again_gives_the_same_parameters(lanes: Population, trained: Trained) -> None:
@@ -81,14 +101,15 @@ def test_observing_again_gives_the_same_parameters(lanes: Population, trained: T
     again = lanes_in(*[market()] * 3, index_only=True)
     assert again.program != lanes.program
     assert again.program.environment.view_size < again.program.environment.observation_size
-    assert difference(train(again).state.network, trained.state.network) < 1e-6
+    assert_learned_alike(train(again).state.network, trained.state.network, 3 * 3 * 4, 3e-3)
 
 
 def test_reward_terms_add_up_to_the_reward(trained: Trained) -> None:
     terms = np.stack([trained.metrics[f"terms/{name}"] for name in RewardTerms._fields])
-    weights = np.asarray([REWARD[name] for name in RewardTerms._fields])
+    weights = REWARD["scale"] * np.asarray([REWARD[name] for name in RewardTerms._fields])
     assert (np.abs(terms) > 1e-6).all()
-    np.testing.assert_allclose(REWARD["scale"] * weights @ terms, trained.metrics["reward"], rtol=1e-4, atol=1e-6)
+    size = np.abs(weights) @ np.abs(terms)
+    assert_close(weights @ terms, trained.metrics["reward"], roundings=1e6, size=size)  # of 384 steps that cancel out
 
 
 def test_episodes_are_as_long_as_they_may_be(trained: Trained) -> None:

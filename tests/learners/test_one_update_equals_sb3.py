@@ -1,6 +1,10 @@
-"""One update from equal weights and equal minibatches is Stable-Baselines3's, parameter by parameter."""
+"""One update from equal weights and equal minibatches is Stable-Baselines3's, parameter by parameter.
 
-from functools import partial
+Both in float64: Adam enlarges what float32 rounds off.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from small_learners import difference
+from small_learners import QUICK, assert_learned_alike, difference, exact
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import configure
 
@@ -21,10 +25,10 @@ from flatout.learners.rates import METRICS, UPDATE_METRICS, Program, program_of,
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import Layer, Network, Perceptron
 from flatout.settings import TrainSettings
+from rounding import close_to
 
 OBSERVATION, ROWS, MINIBATCHES, EPOCHS, HIDDEN = 5, 96, 4, 2, (12, 10)
 KEY = jax.random.key(3)
-TOLERANCE = 1e-5
 PLAIN = {"learning_rate": 3e-3, "max_grad_norm": 10.0}
 KNOBS = {
     "plain": {},
@@ -34,6 +38,24 @@ KNOBS = {
     "gradient clipping": {"max_grad_norm": 0.05},
     "all": {"normalise_advantage": False, "value_clip": 0.1, "entropy": 0.2, "max_grad_norm": 0.05, "value": 0.9},
 }
+
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module", autouse=True)
+def doubles() -> Iterator[None]:
+    """Theirs asks for single precision in one place, that of the observations. In one thread: there is little to do."""
+    usual, threads = torch.get_default_dtype(), torch.get_num_threads()
+    with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(usual)
+            torch.set_num_threads(threads)
 
 
 class Nothing(gymnasium.Env):
@@ -59,7 +81,7 @@ def ours(actions: Box | Discrete) -> Ours:
     environment = SimpleNamespace(observation_size=OBSERVATION, actions=actions, terms=())
     settings = TrainSettings(n_steps=ROWS, minibatches=MINIBATCHES, epochs=EPOCHS, hidden=HIDDEN)
     program = program_of(settings, environment, 1)
-    return Ours(program, jax.jit(partial(_learn, program, None)))
+    return Ours(program, jax.jit(partial(_learn, program, None), compiler_options=QUICK))
 
 
 @pytest.fixture(scope="module", params=[Box((-1.0, -1.0), (1.0, 1.0)), Discrete(3)], ids=["box", "discrete"])
@@ -78,6 +100,8 @@ def theirs(settings: TrainSettings, actions: Box | Discrete, moved: float) -> PP
     model.set_logger(configure(None, []))
     model.policy.action_net.weight.data *= 50  # a policy with opinions
     rng, buffer = np.random.default_rng(0), model.rollout_buffer
+    for name in ("observations", "values", "log_probs", "advantages", "returns"):
+        setattr(buffer, name, getattr(buffer, name).astype(np.float64))
     buffer.observations[:] = rng.normal(size=buffer.observations.shape)
     drawn = rng.normal(size=buffer.actions.shape) if isinstance(actions, Box) else rng.integers(0, 3, (ROWS, 1, 1))
     buffer.actions[:] = drawn
@@ -103,7 +127,7 @@ def network_of(model: PPO) -> Network:
         return Perceptron(tuple(layer(hidden[2 * k], False) for k in range(len(HIDDEN))), layer(head, True))
 
     policy = model.policy
-    deviations = policy.log_std.detach().numpy().copy() if hasattr(policy, "log_std") else np.zeros(0, np.float32)
+    deviations = policy.log_std.detach().numpy().copy() if hasattr(policy, "log_std") else np.zeros(0)
     return Network(
         perceptron(policy.mlp_extractor.policy_net, policy.action_net),
         perceptron(policy.mlp_extractor.value_net, policy.value_net),
@@ -116,7 +140,14 @@ def batch_of(model: PPO, discrete: bool) -> Batch:
     buffer = model.rollout_buffer
     action = buffer.actions[:, 0, 0].astype(np.int32) if discrete else buffer.actions[:, 0]
     rest = (x[:, 0] for x in (buffer.log_probs, buffer.values, buffer.advantages, buffer.returns))
-    return Batch(*(jnp.asarray(x.copy()) for x in (buffer.observations[:, 0], action, *rest)))
+    return Batch(*(jnp.asarray(exact(x.copy())) for x in (buffer.observations[:, 0], action, *rest)))
+
+
+def as_written(leaf: Any) -> Any:
+    """0.2 in float64, not what float32 makes of it."""
+    if leaf.dtype != np.float32:
+        return leaf
+    return np.reshape([float(str(x)) for x in leaf.ravel()], leaf.shape)
 
 
 class Both(NamedTuple):
@@ -145,7 +176,7 @@ def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, 
     with monkeypatch.context() as patch:
         patch.setattr("torch.nn.utils.clip_grad_norm_", lambda *inputs: norms.append(float(clip(*inputs))))
         model.train()
-    rates = rates_of(settings, 1, ())
+    rates = jax.tree.map(as_written, rates_of(settings, 1, ()))
     network, optimiser, metrics, epochs = compiled.learn(
         rates, rates.learning_rate, KEY, before, new_optimiser(before), batch
     )
@@ -158,38 +189,55 @@ def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", KNOBS.values(), ids=KNOBS)
-def test_parameters_and_metrics_are_theirs(
-    compiled: Ours, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = update(compiled, monkeypatch, **changes)
-    assert difference(both.after, both.expected) < TOLERANCE
-    assert difference(both.after, both.before) > 1000 * TOLERANCE
+def as_told(figure: float) -> Any:
+    """A mean over minibatches, by weights that differ by as much as is granted to them."""
+    return close_to(figure, roundings=1e7, size=1 + abs(figure))
+
+
+@pytest.fixture(scope="module")
+def updated(compiled: Ours) -> Callable[[str], Both]:
+    """`updated(knob)`: the update with this knob turned, made once."""
+
+    @cache
+    def made(knob: str) -> Both:
+        with pytest.MonkeyPatch.context() as patch:
+            return update(compiled, patch, **KNOBS[knob])
+
+    return made
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_parameters_and_metrics_are_theirs(updated: Callable[[str], Both], knob: str) -> None:
+    both = updated(knob)
+    changes = KNOBS[knob]
+    assert_learned_alike(both.after, both.expected, EPOCHS * MINIBATCHES, 3e-3)
+    assert difference(both.after, both.before) > 1e-2
     assert both.steps == both.expected_steps == EPOCHS * MINIBATCHES
     expected = both.log | {"policy_loss": both.log["policy_gradient_loss"], "entropy": -both.log["entropy_loss"]}
     for name in ("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm"):
-        np.testing.assert_allclose(both.metrics[name], expected[name], atol=1e-5, err_msg=name)
+        assert both.metrics[name] == as_told(expected[name]), name
     weights = TrainSettings(**changes)
     loss = expected["policy_loss"] + weights.value * expected["value_loss"] - weights.entropy * expected["entropy"]
-    np.testing.assert_allclose(both.metrics["loss"], loss, atol=1e-5)
+    assert both.metrics["loss"] == as_told(loss)
     assert 0.1 < both.metrics["clip_fraction"] < 0.9
 
 
 @pytest.mark.parametrize("knob", [name for name in KNOBS if name != "plain"])
-def test_each_of_these_knobs_matters(compiled: Ours, knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_of_these_knobs_matters(updated: Callable[[str], Both], knob: str) -> None:
     """So that their equality says something."""
-    plain, other = (update(compiled, monkeypatch, **KNOBS[name]) for name in ("plain", knob))
-    assert difference(plain.expected, other.expected) > 100 * TOLERANCE
+    plain, other = updated("plain"), updated(knob)
+    assert difference(plain.expected, other.expected) > 1e-3
 
 
 def test_both_stop_at_the_same_minibatch(compiled: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the midst of an epoch: the first for the box, the second for discrete actions."""
+    """In the midst of an epoch."""
     both = update(compiled, monkeypatch, target_kl=0.015, learning_rate=1e-2)
-    assert both.steps == both.expected_steps == (7 if both.epochs == 2 else 3)
-    assert difference(both.after, both.expected) < TOLERANCE
+    assert both.steps == both.expected_steps < EPOCHS * MINIBATCHES
+    assert both.steps % MINIBATCHES
+    assert_learned_alike(both.after, both.expected, both.steps, 1e-2)
 
 
-@pytest.mark.parametrize("moved", [0.0, 200.0])
+@pytest.mark.parametrize("moved", [0.0, 1000.0])
 def test_a_policy_that_is_already_too_far_stays(compiled: Ours, moved: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if it is so far that the ratio of probabilities overflows."""
     both = update(compiled, monkeypatch, moved, target_kl=1e-4)

@@ -25,6 +25,7 @@ def shuffled(noise: np.ndarray, rows: int) -> np.ndarray:
     return permutation(noise, rows, np.int32, np)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10_000))
 def test_factors_are_the_nearest_pair(rows: int) -> None:
     small, large = factors(rows)

@@ -1,12 +1,18 @@
-"""From equal weights, equal noise and equal minibatch order, PyTorch and JAX roll out and learn alike."""
+"""From equal weights, equal noise and equal minibatch order, PyTorch and JAX roll out and learn alike.
 
-from functools import partial
+In float64. In float32 an order may fall on the other side of a lot or of a limit: accounts go ways of their own then,
+and all but a few of them are compared.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_learners import QUICK, assert_learned_alike, difference
 
 torch = pytest.importorskip("torch")
 
@@ -22,16 +28,20 @@ from flatout.learners.trajectory import Lanes  # noqa: E402
 from flatout.policies.network import Network, new_network  # noqa: E402
 from flatout.settings import TrainSettings  # noqa: E402
 from market.small_markets import biting_market  # noqa: E402
+from rounding import assert_close, tolerance  # noqa: E402
 
-SEED, UPDATES = 3, 10
-TRAIN = {"n_envs": 12, "n_steps": 16, "minibatches": 4, "epochs": 2, "hidden": (16, 16), "learning_rate": 3e-3}
-CASES: dict[str, dict[str, Any]] = {
+SEED, UPDATES = 3, 4
+TRAIN = {
+    "n_envs": 12, "n_steps": 16, "minibatches": 4, "epochs": 2, "hidden": (16, 16), "learning_rate": 3e-3,
+    "activation": "relu",
+}  # fmt: skip
+CASES: dict[str, dict[str, Any]] = {  # the first two are one program in JAX
     "plain": {},
-    "squashed": {"distribution": "squashed_gaussian", "activation": "silu"},
     "everything": {
         "normalise_reward": True, "target_kl": 1e-4, "value_clip": 0.2, "entropy": 0.01, "final_rate_share": 0.1,
-        "activation": "relu", "max_grad_norm": 0.3,
+        "max_grad_norm": 0.3,
     },
+    "squashed": {"distribution": "squashed_gaussian", "activation": "silu"},
     "index only": {"index_only": True},
 }  # fmt: skip
 
@@ -84,65 +94,87 @@ def noise_of(both: Pair, update: int) -> Noise:
     return Noise(*(torch.as_tensor(np.array(x), dtype=both.other.dtype) for x in (action, luck, jnp.stack(cells))))
 
 
+@cache
+def compiled(function: Any, program: Any) -> Any:
+    return jax.jit(partial(function, program), compiler_options=QUICK)
+
+
 @pytest.fixture
-def precision(request: pytest.FixtureRequest) -> Any:
-    with jax.enable_x64(request.param == "float64"):
-        yield request.param
+def doubles() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
 
 
-SINGLE, DOUBLE = "float32", "float64"
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    ("precision", "case"),
-    [(SINGLE, "plain"), pytest.param(DOUBLE, "squashed", marks=SLOW), pytest.param(SINGLE, "index only", marks=SLOW)],
-    indirect=["precision"],
-)
-def test_the_same_rollout(precision: str, case: str) -> None:
-    both = pair(precision, **CASES[case])
-    state, expected, means = jax.jit(partial(rollout, both.program))(both.data, both.rates, both.state)
+def rolled_out(both: Pair) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """Steps, means of the terms and episodes, by JAX and by PyTorch, as NumPy arrays."""
+    state, expected, means = compiled(rollout, both.program)(both.data, both.rates, both.state)
     with torch.no_grad():
         found, terms = both.other.rollout(noise_of(both, 0))
-    tolerance = 1e-5 if precision == "float32" else 1e-12
-    truncated = np.asarray(expected.truncated)
-    assert truncated.any()
-    for name in ("seen", "raw", "head", "reward", "terminated", "truncated"):
-        for a, b in zip(jax.tree.leaves(getattr(expected, name)), leaves_of(getattr(found, name)), strict=True):
-            np.testing.assert_allclose(to_numpy(b), np.asarray(a), atol=tolerance, rtol=tolerance, err_msg=name)
-    finals = [to_numpy(x)[truncated] for x in (found.final, expected.final)]
-    np.testing.assert_allclose(*finals, atol=tolerance, rtol=tolerance)
-    np.testing.assert_allclose(to_numpy(terms), np.asarray(means), atol=tolerance, rtol=tolerance)
-    for a, b in zip(jax.tree.leaves(state.episodes), both.other.episodes, strict=True):
-        np.testing.assert_allclose(to_numpy(b), np.asarray(a), atol=tolerance, rtol=tolerance)
+    theirs = jax.tree.map(np.asarray, (expected, means, state.episodes))
+    return theirs, map_leaves(to_numpy, (found, terms, both.other.episodes))
 
 
+SEEN = ("seen", "raw", "head", "reward", "terminated", "truncated")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["plain", "squashed", "index only"])
+@pytest.mark.usefixtures("doubles")
+def test_the_same_rollout(case: str) -> None:
+    """Which the weights below tell too, but not where it went wrong."""
+    (expected, means, counts), (found, terms, episodes) = rolled_out(pair("float64", **CASES[case]))
+    assert expected.truncated.any()
+    steps = [(x._asdict() | {"final": np.where(expected.truncated, x.final, 0)}) for x in (found, expected)]
+    for name in (*SEEN, "final"):
+        for a, b in zip(leaves_of(steps[0][name]), leaves_of(steps[1][name]), strict=True):
+            assert_close(a, b, roundings=1e5, name=name)  # 16 bars of a market and a network
+    assert_close(terms, means, roundings=1e5)
+    for a, b in zip(episodes, counts, strict=True):
+        assert_close(a, b, roundings=1e5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["plain", "index only"])
+def test_the_same_rollout_in_single_precision(case: str) -> None:
+    """Of ten accounts of twelve at least: see above."""
+    (expected, *_), (found, *_) = rolled_out(pair("float32", **CASES[case]))
+    alike = np.ones(TRAIN["n_envs"], bool)
+    for name in ("raw", "head", "reward", "terminated", "truncated"):
+        a, b = (np.moveaxis(getattr(x, name), 1, 0).reshape(len(alike), -1) for x in (found, expected))
+        assert a.dtype == b.dtype == (bool if b.dtype == bool else np.float32)
+        alike &= (np.abs(a.astype(float) - b) <= tolerance(5000, 1 + np.abs(b), np.float32)).all(axis=1)
+    assert alike.sum() >= 10
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("precision", "case"),
-    [
-        (SINGLE, "plain"),
-        (DOUBLE, "everything"),
-        *(pytest.param(*rest, marks=SLOW) for rest in ((SINGLE, "everything"), (DOUBLE, "squashed"))),
-        pytest.param(SINGLE, "index only", marks=SLOW),
-    ],
-    indirect=["precision"],
+    "case", ["plain", "everything", *(pytest.param(x, marks=pytest.mark.slow) for x in ("squashed", "index only"))]
 )
-def test_the_same_weights_after_ten_updates(precision: str, case: str) -> None:
-    both = pair(precision, **CASES[case])
-    advance = jax.jit(partial(jax_population._update, both.program))
-    state, tolerance = both.state, 1e-3 if precision == "float32" else 1e-9
-    before = [np.asarray(leaf) for leaf in jax.tree.leaves(state.network)]
-    stopped = 0
+@pytest.mark.usefixtures("doubles")
+def test_the_same_weights_after_some_updates(case: str) -> None:
+    both = pair("float64", **CASES[case])
+    state, before = both.state, both.state.network
+    stopped, steps = 0, TRAIN["minibatches"] * TRAIN["epochs"]
     for update in range(UPDATES):
-        state, expected = advance(both.data, both.rates, state)
-        found = both.other.update(noise_of(both, update))
-        scale = 1 + np.abs(np.asarray(expected))
-        np.testing.assert_allclose(to_numpy(found) / scale, np.asarray(expected) / scale, atol=tolerance)
-        stopped += int(found[metric_names(both.program).index("epochs")] < TRAIN["epochs"])
-    after = jax.tree.map(np.asarray, state)
-    found = map_leaves(to_numpy, both.other.state)
-    for a, b in zip(jax.tree.leaves(after), leaves_of(found), strict=True):
-        np.testing.assert_allclose(b, a, atol=tolerance, rtol=tolerance)
-    moved = [np.abs(a - b).max() for a, b in zip(before, jax.tree.leaves(after.network), strict=True)]
-    assert max(moved) > 10 * tolerance
+        state, expected = compiled(jax_population._update, both.program)(both.data, both.rates, state)
+        found = to_numpy(both.other.update(noise_of(both, update)))
+        names = metric_names(both.program)
+        expected, found = (dict(zip(names, np.asarray(x), strict=True)) for x in (expected, found))
+        assert_learned_alike(found, expected, steps * (1 + update), TRAIN["learning_rate"])
+        stopped += found["epochs"] < TRAIN["epochs"]
+    after, found = jax.tree.map(np.asarray, state), map_leaves(to_numpy, both.other.state)
+    assert_learned_alike(leaves_of(found), jax.tree.leaves(after), steps * UPDATES, TRAIN["learning_rate"])
+    assert difference(before, after.network) > 1e-2
     assert stopped > 0 if case == "everything" else stopped == 0
+
+
+@pytest.mark.slow
+def test_about_the_same_weights_in_single_precision() -> None:
+    """An account that went its own way has changed gradients by its share."""
+    both = pair("float32")
+    state, _ = compiled(jax_population._update, both.program)(both.data, both.rates, both.state)
+    both.other.update(noise_of(both, 0))
+    before, after = (np.concatenate([np.ravel(x) for x in jax.tree.leaves(y.network)]) for y in (both.state, state))
+    found = np.concatenate([to_numpy(x).ravel() for x in both.other.weights])
+    assert found.dtype == after.dtype == np.float32
+    assert np.abs(found - after).mean() < 0.25 * np.abs(after - before).mean()

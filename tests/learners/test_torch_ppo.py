@@ -1,10 +1,12 @@
 """The PyTorch learner: nothing waits for the host, fusing changes rounding only, knobs are live."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from small_learners import assert_learned_alike
 
 torch = pytest.importorskip("torch")
 
@@ -23,14 +25,25 @@ TRAIN: dict[str, Any] = {"n_envs": 8, "n_steps": 12, "minibatches": 3, "epochs":
 MARKET = biting_market(80, episode_bars=7)
 
 
-def learner(kernels: Any = None, seed: int = 0, index_only: bool = False, **changes: Any) -> TorchLearner:
+def learner(
+    kernels: Any = None, seed: int = 0, index_only: bool = False, dtype: str = "float32", **changes: Any
+) -> TorchLearner:
     settings = TrainSettings(**{**TRAIN, **changes})
-    tape, rules = MARKET.arrays()
+    tape, rules = MARKET.arrays(dtype)
     program = program_of(settings, TorchMarketEnvironment(MARKET.shape), settings.n_envs or 0, index_only=index_only)
     rates = rates_of(settings, 10, map_leaves(np.asarray, rules))
     data = map_leaves(torch.as_tensor, tape)
     network = new_network(program.sizes, seed, settings.log_std)
-    return TorchLearner(program, data, rates, network, seed, kernels=kernels)
+    return TorchLearner(program, data, rates, network, seed, kernels=kernels, dtype=getattr(torch, dtype))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several would wait for each other for most of the time on a busy machine; see the test of threads below."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(usual)
 
 
 @pytest.mark.parametrize(
@@ -190,10 +203,11 @@ def test_a_compiler_that_fails_costs_a_line(monkeypatch: pytest.MonkeyPatch, cap
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_the_fused_step_learns_alike() -> None:
-    kernels, plain = Kernels(*(Fused(kernel) for kernel in PLAIN)), learner()
-    one = learner(kernels)
+    """In float64: in float32 an order may fall on the other side of a lot, and Adam enlarges what is rounded off."""
+    kernels, plain = Kernels(*(Fused(kernel) for kernel in PLAIN)), learner(dtype="float64")
+    one = learner(kernels, dtype="float64")
     one.warm_up()
-    for _ in range(4):
-        a, b = one.update(), plain.update()
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+    for k in range(4):
+        found, expected = ({"row": to_numpy(x.update())} for x in (one, plain))
+        assert_learned_alike(found, expected, 2 * 3 * (1 + k), 3e-4)
     assert all(kernel.current is not kernel.plain for kernel in kernels)

@@ -7,8 +7,11 @@ import pytest
 from small_learners import DATA, Population, biting_settings, clock, difference, population, train
 
 from flatout.learners.jax_evaluate import evaluator
-from flatout.learners.rates import metric_names
+from flatout.learners.rates import ADAM_EPSILON, metric_names
 from flatout.policies.network import critic
+from rounding import assert_close, tolerance
+
+pytestmark = pytest.mark.long
 
 GAMMA = 0.8
 PLAIN = {"value_clip": None, "target_kl": None, "normalise_reward": False, "gamma": GAMMA, "max_grad_norm": 0.5}
@@ -32,8 +35,8 @@ def test_the_critic_continues_truncated_episodes_and_ends_terminated_ones(lanes:
         found = critic(jax.tree.map(lambda x, k=k: x[k], network), jnp.asarray(seen), "tanh", jnp)
         left = np.inf if k == 0 else length - t
         expected = (1 - GAMMA**left) / (1 - GAMMA) * np.ones(length)
-        tolerance = 0.25 if k == 0 else 0.05  # what is bootstrapped is learned more slowly
-        np.testing.assert_allclose(found, np.broadcast_to(expected[:, None], found.shape), atol=tolerance)
+        error = np.abs(np.asarray(found) - expected[:, None]).max()
+        assert error < (0.25 if k == 0 else 0.05)  # what is bootstrapped is learned more slowly
 
 
 def test_episodes_are_counted_exactly(lanes: Population) -> None:
@@ -58,7 +61,9 @@ def test_the_norm_of_gradients_is_measured_before_they_are_clipped(lanes: Popula
     free, tight = (train(lanes, until=1, epochs=1, max_grad_norm=norm) for norm in (1e9, 1e-9))
     assert (tight.metrics["grad_norm"] > 0.5).all()
     np.testing.assert_allclose(tight.metrics["grad_norm"], free.metrics["grad_norm"], rtol=0.5)
-    assert difference(tight.state.network, lanes.state.network) < 2e-2 * 4 * 1e-4 * 1.01
+    # a gradient of 1e-9 divided by Adam's epsilon, four times; and four sums of weights of size 2
+    most = 2e-2 * 4 * 1e-9 / ADAM_EPSILON
+    assert difference(tight.state.network, lanes.state.network) < 1.01 * most + tolerance(4, 2.0, np.float32)
     assert difference(free.state.network, lanes.state.network) > 2e-2
 
 
@@ -88,7 +93,7 @@ def test_an_evaluation_is_the_first_episode_without_noise() -> None:
     still = jax.tree.map(jnp.zeros_like, state.network)._replace(log_std=state.network.log_std)
     found = evaluator(program, 64, 12)(data, rates, still, 7)
     assert np.unique(found.length, axis=1).tolist() == [[5], [5], [12]]
-    np.testing.assert_allclose(found.terms[..., 0], found.length)
-    np.testing.assert_allclose(found.terms.sum(axis=-1), found.reward, rtol=1e-5)
+    np.testing.assert_array_equal(found.terms[..., 0], found.length)  # ones, counted
+    assert_close(found.terms.sum(axis=-1), found.reward, roundings=64, size=12.0)  # of up to 12 steps
     miss = np.asarray(found.terms[..., 1] / found.length)
     np.testing.assert_allclose(miss.mean(axis=1), -0.3 * 2 / 3, rtol=0.15)  # of squares of uniform targets, twice

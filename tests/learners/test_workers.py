@@ -140,12 +140,17 @@ def test_want_of_memory_is_explained(tmp_path: Path, failure: Failure) -> None:
     assert "the number of lanes (2)" in said
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path, cache: Path, undisturbed: Path) -> None:
+    """Killed in the middle of a chunk; after it where this process is slow, but never when all is over."""
     killed: list[int] = []
+    killer = threading.Timer(0.05, lambda: killed.extend(kill_workers()))
 
     def heard(rows: list[Row]) -> None:
         if rows and rows[0].updates == 400:
-            threading.Timer(0.05, lambda: killed.extend(kill_workers())).start()  # in the middle of the next chunk
+            killer.start()
+        elif rows and rows[0].updates > 400:
+            killer.join(PATIENCE)
 
     results = run_tiny(tmp_path, cache, heard=heard)
     assert len(killed) == 1
@@ -155,21 +160,28 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path, cache: 
     assert not (tmp_path / "scratch").exists()
 
 
+@pytest.mark.long
 def test_workers_may_be_killed_at_any_moment(tmp_path: Path, cache: Path, undisturbed: Path) -> None:
-    """Also while they start, compile, write; as often in a row as is forgiven."""
-    rng, killed, over = random.Random(0), [], threading.Event()
+    """Also while they start, compile, write; as often in a row as is forgiven. The first is killed while it starts or
+    trains: until then nothing is heard of it.
+    """
+    rng, killed, over, first = random.Random(0), [], threading.Event(), threading.Event()
 
     def kill() -> None:
         for kills in range(workers.MOST_RESTARTS):
             wait_for(lambda: over.is_set() or set(children(os.getpid())) - set(killed))
-            if over.wait(rng.uniform(0, 4 if kills else 0.2)):  # the first while it starts, however fast the machine
+            if over.wait(rng.uniform(0, 4 if kills else 0.2)):
                 return
             killed.extend(kill_workers())
+            first.set()
+
+    def heard(rows: list[Row]) -> None:
+        assert first.wait(PATIENCE)
 
     thread = threading.Thread(target=kill)
     thread.start()
     try:
-        run_tiny(tmp_path, cache)
+        run_tiny(tmp_path, cache, heard=heard)
     finally:
         over.set()
         thread.join()
@@ -177,6 +189,7 @@ def test_workers_may_be_killed_at_any_moment(tmp_path: Path, cache: Path, undist
     check_same(tmp_path, undisturbed)
 
 
+@pytest.mark.long
 def test_a_worker_that_always_dies_ends_the_run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MOST_RESTARTS", 1)
     with pytest.raises(RunError) as caught:
@@ -194,6 +207,7 @@ def test_an_exception_in_a_worker_is_told(tmp_path: Path, cache: Path) -> None:
     assert not children(os.getpid())
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path, cache: Path, undisturbed: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     path = tmp_path / "checkpoints" / "worker-0.safetensors"
@@ -243,7 +257,7 @@ def test_a_killed_driver_leaves_no_orphans_and_its_training_goes_on(
         finally:
             driver.send_signal(signal.SIGKILL)
             driver.wait()
-        wait_for(lambda pids=pids: not any(map(lives, pids)), 30)
+        wait_for(lambda pids=pids: not any(map(lives, pids)))
     run_tiny(tmp_path, cache)
     check_same(tmp_path, undisturbed)
 

@@ -9,9 +9,11 @@ from flatout.market.account import Account, open_account
 from flatout.market.episode import Episode
 from flatout.market.execute import Bar, Executed, Fill, execute
 from flatout.market.market import Market, build_market
-from flatout.market.rules import Costs, Limits
+from flatout.market.rewards import LEAST_VARIANCE
+from flatout.market.rules import Costs, Limits, Rules
 from flatout.settings import Settings
-from scenarios import free_market, random_panel
+from rounding import tolerance
+from scenarios import BAR_ROUNDINGS, cast, free_market, random_panel
 
 ENDLESS = 1e9  # volume that no order notices
 INDICATORS = ("return_1", "roc")  # short warm-ups: 10 bars
@@ -142,3 +144,67 @@ def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np
         state = episode.restart(arrived, outcome.terminated | outcome.truncated, draw, given, np)
     states, *rest = zip(*seen, strict=True)
     return Walk(list(states), *(np.stack(values) for values in rest))
+
+
+# --- how far two computations of a bar may lie apart ----------------------------------------------------------------
+
+FLIPS = 0.05  # share of accounts in which a comparison may fall the other way in float32: a lot more, a stop missed
+
+
+def reward_size(state: Episode, rules: Rules) -> np.ndarray:
+    """(account,): what a rounding of the equity, which is near 1, becomes in the reward of the bar that follows.
+
+    The differential Sharpe ratio divides it by the deviation of the returns, which may be 1e-4.
+    """
+    marks, weights = state.marks, rules.reward
+    deviation = np.sqrt(np.clip(marks.mean_square - marks.mean**2, LEAST_VARIANCE, None))
+    pace = 1 - weights.sharpe_memory
+    return weights.scale * (weights.log_return + weights.excess + 1 + weights.differential_sharpe * pace / deviation)
+
+
+class Bars(NamedTuple):
+    """One bar of many accounts, in float32: what goes in, and what comes out in float64 for the same numbers."""
+
+    state: Episode
+    action: np.ndarray  # (account, action)
+    observation: np.ndarray  # (account, feature) at the end of the bar, before restarts
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    reward_size: np.ndarray
+
+    def check(self, observation: Any, reward: Any, terminated: Any, truncated: Any) -> None:
+        """All accounts but those in which a comparison fell the other way are where float64 says."""
+        found = [np.asarray(x) for x in (observation, reward, terminated, truncated)]
+        assert found[0].dtype == found[1].dtype == np.float32
+        far = np.abs(found[0] - self.observation) > tolerance(BAR_ROUNDINGS, np.abs(self.observation) + 1, np.float32)
+        flipped = np.abs(found[1] - self.reward) > tolerance(BAR_ROUNDINGS, self.reward_size, np.float32)
+        flipped |= far.any(axis=1) | (found[2] != self.terminated) | (found[3] != self.truncated)
+        assert flipped.mean() < FLIPS, f"{flipped.sum()} of {len(flipped)} accounts are elsewhere"
+
+
+def float32_bars(market: Market, steps: int = 60, accounts: int = 12) -> Bars:
+    """Every bar of a walk, side by side: float32 is compared bar by bar, for a comparison that fell the other way
+    would send the rest of a trajectory elsewhere.
+    """
+    noise = np.random.default_rng(0).random((steps + 1, accounts))
+    states = walk(market, random_actions(market, steps, accounts), noise).states
+    state = cast(side_by_side(states, np.concatenate([s.t < s.last for s in states])), np.float32)
+    return bars_of(market, state, random_actions(market, 1, len(state.t), seed=1)[0])
+
+
+def bars_of(market: Market, state: Episode, action: np.ndarray) -> Bars:
+    """The bar that these accounts and actions meet in this market."""
+    tape, given = cast(market.arrays(np.float32), np.float64)
+    before = cast(state, np.float64)
+    arrived, outcome = episode.step(before, action.astype(float).T, tape, market.shape, given, np)
+    observation = episode.observe(arrived, tape, market.shape, given, np)
+    ends = outcome.terminated, outcome.truncated
+    return Bars(state, action, observation, outcome.reward, *ends, reward_size(before, given))
+
+
+def side_by_side(states: Any, kept: np.ndarray) -> Any:
+    """Episodes of some accounts each as one of all of them, as far as they are kept."""
+    if isinstance(states[0], tuple):
+        return type(states[0])(*(side_by_side(leaves, kept) for leaves in zip(*states, strict=True)))
+    return np.concatenate(states, axis=-1)[..., kept]

@@ -12,7 +12,7 @@ from flatout.market import episode
 from flatout.market.episode import Shape
 from flatout.market.rewards import LEAST_VARIANCE, Marks, RewardTerms, first_marks, reward_terms, weighted
 from flatout.market.rules import Costs, Limits, RewardWeights, Rules, Segments
-from flatout.market.tape import make_tape
+from flatout.market.tape import Tape, make_tape
 from scenarios import random_panel, rules_of
 
 near = pytest.approx
@@ -108,13 +108,17 @@ def biting_rules() -> Rules:
     return found._replace(limits=found.limits._replace(**tight), segments=two)
 
 
+@cache
+def tape_of_bars() -> Tape:
+    return make_tape(random_panel(0, BARS, ASSETS), np.zeros((BARS, ASSETS, 1), np.float32), capital=1e6)
+
+
 def outcomes(rules: Rules) -> np.ndarray:
-    """Accounts, rewards and ends of 16 accounts that trade at random for 250 bars."""
-    panel, rng = random_panel(0, BARS, ASSETS), np.random.default_rng(5)
-    tape = make_tape(panel, np.zeros((BARS, ASSETS, 1), np.float32), capital=1e6)
+    """Accounts, rewards and ends of 16 accounts that trade at random for 120 bars."""
+    tape, rng = tape_of_bars(), np.random.default_rng(5)
     shape = Shape(ASSETS, 1, 1, "trade", "next_open")
     state, seen = episode.reset(rng.random(ACCOUNTS), shape, rules, np), []
-    for _ in range(250):
+    for _ in range(120):
         state, outcome = episode.step(state, rng.uniform(-1, 1, (ASSETS, ACCOUNTS)), tape, shape, rules, np)
         ended = outcome.terminated | outcome.truncated
         seen += [*state.account, outcome.reward, outcome.terminated, outcome.truncated]

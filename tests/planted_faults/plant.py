@@ -1,7 +1,8 @@
 """Breaks the code on purpose, one fault at a time, and sees that the tests named beside it fail.
 
 The tables beside this file say which: a tolerance that lets its fault pass is too wide. Each fault is planted in a copy
-of `src`, so nothing here changes; `python tests/planted_faults/plant.py [words]` plants those whose test contains a word.
+of `src`, so nothing here changes. `python tests/planted_faults/plant.py [words]` plants those whose test has such a
+word in its name, all without words.
 """
 
 import json

@@ -11,6 +11,7 @@ from torch import distributions as oracle
 
 from array_libraries import DIFFERENTIABLE, LIBRARIES, gradient, run
 from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian, masked
+from rounding import assert_close
 
 RNG = np.random.default_rng(0)
 MEAN, LOG_STD, RAW = RNG.normal(size=(6, 3)), np.array([-1.0, 0.2, 0.7]), RNG.uniform(-3, 3, (6, 3))
@@ -68,7 +69,8 @@ def weighted(function: Any) -> Any:
 def test_log_probabilities_and_entropies_equal_those_of_torch(library: str, kind: str) -> None:
     policy, raw, expected = CASES[kind]
     for function, exact in ((log_prob, expected), (entropy, ENTROPIES[kind])):
-        np.testing.assert_allclose(run(library, function, policy, raw), reference(exact, policy, raw)[0], rtol=1e-11)
+        theirs = reference(exact, policy, raw)[0]
+        assert_close(run(library, function, policy, raw), theirs, roundings=1000, size=10 + np.abs(theirs))
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -90,7 +92,8 @@ def test_float32_stays_float32_and_close(library: str, kind: str) -> None:
     for function in (log_prob, entropy):
         found = run(library, function, single, action)
         assert (found.dtype, found.shape) == (np.float32, (6,))
-        np.testing.assert_allclose(found, function(policy, raw, np), rtol=2e-5, atol=2e-5)
+        expected = function(policy, raw, np)  # of inputs that were not rounded: squares of distances in deviations
+        assert_close(found, expected, roundings=256, size=1 + np.abs(expected))
 
 
 # --- extremes -------------------------------------------------------------------------------------------------------
@@ -103,14 +106,15 @@ def test_squashed_stays_finite_where_tanh_is_one(library: str, size: float) -> N
     raw = np.array([[-size, size]], np.float32)
     policy = SquashedGaussian(np.float32([[0.5, -0.5]]), np.float32([0.0, 1.0]))
     slope = run(library, lambda p, raw, xp: Gaussian(*p).log_prob(raw, xp) - p.log_prob(raw, xp), policy, raw)
-    np.testing.assert_allclose(slope, [4 * np.log(2) - 4 * size], rtol=2e-4)
+    # the difference of two numbers that hold the square of the distance
+    assert_close(slope, [4 * np.log(2) - 4 * size], roundings=16, size=(1 + size) ** 2, dtype=np.float32)
     if library not in DIFFERENTIABLE:
         return
     by_raw = gradient(library, lambda raw, p, xp: xp.sum(p.log_prob(raw, xp)), raw, policy)
     by_policy = gradient(library, lambda p, raw, xp: xp.sum(p.log_prob(raw, xp)), policy, raw)
     assert all(np.isfinite(x).all() for x in by_policy)
     pull = -(raw - policy.mean) * np.exp(-2 * policy.log_std)  # of the normal distribution
-    np.testing.assert_allclose(by_raw, pull + np.float32([-2, 2]), rtol=1e-5)
+    assert_close(by_raw, pull + np.float32([-2, 2]), roundings=64, size=2 + np.abs(pull))
 
 
 @pytest.mark.parametrize("library", DIFFERENTIABLE)
@@ -180,7 +184,8 @@ def test_masked_choices_have_probability_zero_and_the_others_share_the_rest(libr
     expected = oracle.Categorical(logits=torch.asarray(np.where(ALLOWED, LOGITS, -np.inf)))
     assert found.dtype == np.float32
     assert not np.exp(found[~ALLOWED]).any()
-    np.testing.assert_allclose(np.exp(found), expected.probs.numpy(), rtol=1e-5)
+    share = expected.probs.numpy()  # a logarithm of size 10 has ten times the error of its exponential
+    assert_close(np.exp(found), share, roundings=128, size=share)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -232,8 +237,8 @@ def test_squashed_actions_fill_the_bounds_and_zero_is_their_middle(library: str)
     raw = np.tile(np.float32([-np.inf, -50, -1, 0, 1, 50, np.inf])[:, None], (1, 3))
     found = bounded(SquashedGaussian, library, raw)
     np.testing.assert_array_equal(found[[0, 1, 3, 5, 6]], [LOW, LOW, (LOW + HIGH) / 2, HIGH, HIGH])
-    np.testing.assert_allclose(found[4], LOW + (HIGH - LOW) * (1 + np.tanh(1)) / 2, rtol=1e-6)
-    np.testing.assert_allclose(found[2] + found[4], LOW + HIGH, rtol=1e-6)
+    assert_close(found[4], LOW + (HIGH - LOW) * (1 + np.tanh(1)) / 2, roundings=32, size=HIGH - LOW, dtype=np.float32)
+    assert_close(found[2] + found[4], LOW + HIGH, roundings=32, size=HIGH - LOW)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

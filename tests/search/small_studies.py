@@ -1,5 +1,6 @@
 """Small studies for the tests of this folder: two assets, tiny networks, a handful of trials, and what they leave."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -52,7 +53,7 @@ def small_slots(cache: Path, count: int = 2) -> list[Slot]:
     """Workers with one thread each that keep what they compiled."""
     environment = {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": ONE_THREAD,
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip(),
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

@@ -31,7 +31,10 @@ from flatout.search.market_study import LOG_RETURN
 from flatout.search.run import run_studies, study_folder
 from flatout.search.study import Study
 from flatout.search.trial_files import read_trial
+from rounding import assert_close
 from worker_processes import children, lives
+
+pytestmark = pytest.mark.long
 
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
 OTHER: dict[str, Any] = {"panel": small_panel(seed=1), "search": {"trials": 3, "seed": 7}}  # shorter, on other bars
@@ -40,11 +43,9 @@ DEAD = {**SPACE, "market.limits.cooldown_bars": {"low": 0, "high": 9, "whole": T
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache() -> Path:
     """Compiled programs, for all tests of the session."""
-    folder = tmp_path_factory.getbasetemp() / "xla"
-    folder.mkdir(exist_ok=True)
-    return folder
+    return Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -184,11 +185,13 @@ def test_the_winners_policies_can_be_loaded_and_act(undisturbed: Ended) -> None:
 
 
 def test_finalists_are_trained_as_they_were_as_trials(undisturbed: Ended) -> None:
-    """In other lanes of another crew, maybe on another worker: their first seed earns the same to the bit."""
+    """In other lanes of another crew, maybe on another worker: their first seed earns the same. Lanes are judged side
+    by side, so each bar may round the equity of about 1 differently in another lane.
+    """
     closing = safetensors.numpy.load_file(undisturbed.folder / CLOSING)
     for number, terms in zip(closing["finalists"], closing["finalist_terms"], strict=True):
         trial = read_trial(undisturbed.folder, int(number))
-        np.testing.assert_array_equal(terms[0, :, 0, LOG_RETURN], trial.log_return[:, 0])
+        assert_close(terms[0, :, 0, LOG_RETURN], trial.log_return[:, 0], roundings=64, size=1.0)
         assert (terms[0, :, 1, LOG_RETURN] != terms[0, :, 0, LOG_RETURN]).any()  # the second has luck of its own
         for harder in terms[1:, :, 0, LOG_RETURN]:
             assert (harder != trial.log_return[:, 0]).any()
@@ -203,7 +206,10 @@ def test_the_sealed_bars_are_judged_as_a_backtest_of_the_policies(undisturbed: E
     for seed in range(2):
         bundle = Bundle.load(undisturbed.folder / "policy" / f"seed-{seed}")
         history = backtest(bundle.market(panel), Learned(bundle), 1, cut - 1)
-        np.testing.assert_allclose(curves["seeds"][seed], history.equity[1:, 0], rtol=1e-9)
+        # here alone, there beside others: should an action be rounded differently, each bar's gain is so too
+        expected = history.equity[1:, 0]
+        moves = np.abs(np.diff(np.log(panel.close), axis=0)).max()
+        assert_close(curves["seeds"][seed], expected, roundings=8 * len(expected), size=moves, dtype=np.float32)
 
 
 def test_a_study_that_is_over_is_not_run_again(
@@ -327,7 +333,8 @@ def test_two_studies_at_once_end_as_if_alone(tmp_path: Path, cache: Path, undist
     check_same(tmp_path / "other", other, url)
 
 
-@pytest.mark.parametrize("when", ["trials", pytest.param("closing", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["trials", "closing"])
 def test_killed_workers_are_replaced_and_nothing_is_lost(
     tmp_path: Path, cache: Path, undisturbed: Ended, when: str
 ) -> None:
@@ -381,7 +388,7 @@ def kill_driver(out: Path, cache: Path, trials: int, moment: Callable[[], Any], 
     finally:
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-    wait_for(lambda: not any(map(lives, pids)), 60)
+    wait_for(lambda: not any(map(lives, pids)))
     return driver.returncode == -signal.SIGKILL
 
 

@@ -18,6 +18,7 @@ from flatout.market.market import cast
 from flatout.market.tape import make_tape
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.market_study import FINAL, MarketStudy, make_study, rows_of, widest_network
+from rounding import assert_close
 
 VALUES = {"train.learning_rate": 1e-3, "train.gamma": 0.9, "market.limits.reserve": 0.1}
 FOLDS: dict[str, dict[str, Any]] = {
@@ -219,7 +220,7 @@ def test_a_cost_factor_multiplies_every_cost_of_judging_alone(factor: float) -> 
     for name in ("maker_fee", "taker_fee", "half_spread", "impact", "borrow"):
         before, after = getattr(plain.judged.costs, name), getattr(dear.judged.costs, name)
         assert (before > 0).all()
-        np.testing.assert_allclose(after, before * factor, rtol=1e-6)
+        assert_close(after, before * factor, roundings=4, size=before * factor)
         assert after.dtype == np.float32
     for name in ("tier_volume", "maker_share", "volume_memory"):
         np.testing.assert_array_equal(getattr(plain.judged.costs, name), getattr(dear.judged.costs, name))

@@ -36,7 +36,7 @@ def server() -> Iterator[str]:
 
     run("initdb", "-D", str(data), "-U", "flatout", "--auth=trust", "--no-sync")
     options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-    run("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    run("pg_ctl", "-D", str(data), "-w", "-t", "600", "-l", str(folder / "log"), "-o", options, "start")
     try:
         yield f"postgresql://flatout@/postgres?host={folder}"
     finally:
@@ -54,6 +54,7 @@ def closing_storage(folder: Path, url: str) -> Iterator[optuna.storages.BaseStor
         close_storage(storage)
 
 
+@pytest.mark.long
 def test_trials_are_told_and_found_again(server: str, tmp_path: Path) -> None:
     for told in (None, 0.5):
         with closing_storage(tmp_path, server) as storage:

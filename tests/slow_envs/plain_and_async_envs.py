@@ -81,9 +81,9 @@ class Awaited:
 class Counting(gymnasium.Env):
     """Sees how often it was stepped; the first of the ways to fail is taken when the action says so."""
 
-    PLAIN, RAISE, HANG, EXIT, ODD, SLEEP = range(6)
+    PLAIN, RAISE, HANG, EXIT, ODD = range(5)
     observation_space = spaces.Box(0, 99, (1,), np.float32)
-    action_space = spaces.Discrete(6)
+    action_space = spaces.Discrete(5)
 
     def __init__(self, folder: str = "") -> None:
         self.folder, self.count = Path(folder), 0
@@ -105,8 +105,6 @@ class Counting(gymnasium.Env):
             raise Unpicklable("odd", self.count)
         if action == self.EXIT:
             raise SystemExit(7)
-        if action == self.SLEEP:
-            time.sleep(0.3)
         if action == self.HANG:
             self.note("hangs")
             while True:

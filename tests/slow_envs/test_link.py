@@ -23,7 +23,7 @@ MANY = 3000  # small messages: several times what a socket takes
 
 
 @contextmanager
-def not_for_ever(seconds: int = 120) -> Iterator[None]:
+def not_for_ever(seconds: int = 600) -> Iterator[None]:
     """Raise where a call into the system does not come back."""
 
     def late(*_: Any) -> None:
@@ -67,8 +67,9 @@ def test_messages_to_one_who_is_gone_are_dropped() -> None:
         for k in range(MANY):
             outbox.send(k)
         theirs.close()
-        await asyncio.sleep(0.05)
-        assert not outbox.unsent and not outbox.waiting
+        while outbox.waiting:
+            await asyncio.sleep(0.001)
+        assert not outbox.unsent
         outbox.send("more")
         assert not outbox.unsent
         outbox.close()
@@ -78,6 +79,7 @@ def test_messages_to_one_who_is_gone_are_dropped() -> None:
         asyncio.run(main())
 
 
+@pytest.mark.long
 def test_both_sides_may_have_much_to_say_at_once() -> None:
     """The learner says all it knows, more than the connection holds, while it is told of more segments than that."""
     pytest.importorskip("torch")

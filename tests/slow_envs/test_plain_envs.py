@@ -14,27 +14,46 @@ from gymnasium import spaces
 from plain_and_async_envs import Awaited, Composite, Counting, same
 
 from flatout.errors import SettingsError
+from flatout.slow_envs import choice
 from flatout.slow_envs.async_env import AsyncEnv, waits
 from flatout.slow_envs.choice import Choice, chosen, measured
 from flatout.slow_envs.plain import Inline, InThread, StillBusyError, adapted
 from flatout.slow_envs.process_env import InProcess
 
 
-class Sleeps(Counting):
-    """Waits at every step."""
+class Clock:
+    """What the measuring reads in place of the system's clocks: steps take what they say, on any machine."""
+
+    def __init__(self) -> None:
+        self.passed = self.computed = self.queued = 0.0
+
+    def perf_counter(self) -> float:
+        return self.passed
+
+    def thread_time(self) -> float:
+        return self.computed
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(choice, "time", made)
+    monkeypatch.setattr(choice, "seconds_queued", lambda: made.queued)
+    return made
+
+
+class Costs(Counting):
+    """Each step waits, computes, and stands in the queue for a core, for so many seconds each."""
+
+    def __init__(self, clock: Clock, waits: float, computes: float, queues: float) -> None:
+        super().__init__()
+        self.clock, self.costs = clock, (waits, computes, queues)
 
     def step(self, action: Any) -> Any:
-        time.sleep(0.02)
-        return super().step(Counting.PLAIN)
-
-
-class Computes(Counting):
-    """Uses a core at every step."""
-
-    def step(self, action: Any) -> Any:
-        begun = time.thread_time()
-        while time.thread_time() - begun < 0.02:
-            pass
+        waits, computes, queues = self.costs
+        self.clock.passed += waits + computes + queues
+        self.clock.computed += computes
+        self.clock.queued += queues
         return super().step(Counting.PLAIN)
 
 
@@ -46,17 +65,21 @@ class Steady(Counting):
 
 
 @pytest.mark.parametrize(
-    ("maker", "kind", "adapter"),
+    ("costs", "kind", "adapter", "steps"),
     [
-        (Sleeps, "thread", InThread),
-        (Computes, "process", InProcess),
-        (partial(gymnasium.make, "CartPole-v1"), "inline", Inline),
+        ((0.02, 0.001, 0.0), "thread", InThread, 24),  # 0.5 s are enough
+        ((0.002, 0.02, 0.0), "process", InProcess, 23),
+        ((0.002, 0.02, 1.0), "process", InProcess, 1),  # on a busy machine
+        ((0.00005, 0.0001, 0.0), "inline", Inline, 64),
+        ((0.00005, 0.0001, 0.01), "inline", Inline, 50),
     ],
 )
-def test_the_way_is_chosen_by_what_steps_cost(maker: Any, kind: str, adapter: type) -> None:
-    env: Any = adapted(maker)
+def test_the_way_is_chosen_by_what_steps_cost(
+    clock: Clock, costs: tuple[float, float, float], kind: str, adapter: type, steps: int
+) -> None:
+    env: Any = adapted(partial(Costs, clock, *costs))
     assert isinstance(env, adapter) and isinstance(env, AsyncEnv) and waits(env)
-    assert env.choice.kind == kind and env.choice.steps >= 1
+    assert env.choice.kind == kind and abs(env.choice.steps - steps) <= 1  # sums of many small numbers
     assert str(env.choice).startswith(f"{kind}: ")
 
     async def use() -> None:
@@ -68,17 +91,33 @@ def test_the_way_is_chosen_by_what_steps_cost(maker: Any, kind: str, adapter: ty
     asyncio.run(use())
 
 
+def test_the_systems_clocks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a step takes depends on the machine; that it takes no less than it sleeps does not."""
+    monkeypatch.setattr(choice, "STEPS", 3)
+    monkeypatch.setattr(choice, "seconds_queued", lambda: 0.0)
+
+    class Sleeps(Steady):
+        def step(self, action: Any) -> Any:
+            time.sleep(0.01)
+            return super().step(action)
+
+    found = measured(Sleeps())
+    assert 1 <= found.steps <= 3 and found.step_s > 0.009 and 0 <= found.cpu_share <= 1
+
+
 def test_the_borders_of_the_choice() -> None:
     assert chosen(0.0001, 0.01, 9) == Choice("inline", 0.0001, 0.01, 9)
     assert chosen(0.0003, 0.49, 9).kind == "thread" and chosen(0.0003, 0.51, 9).kind == "process"
     assert str(chosen(0.0125, 0.25, 8)) == "thread: 12.500 ms per step, 25% computing (8 steps)"
 
 
+@pytest.mark.usefixtures("clock")
 def test_measuring_goes_on_after_the_end_of_an_episode() -> None:
     env = Composite()
     assert measured(env).steps > 10 and env.t <= env.last  # its episodes have 2 to 6 steps
 
 
+@pytest.mark.usefixtures("clock")
 def test_what_is_used_has_not_been_measured() -> None:
     made: list[Steady] = []
 
@@ -186,16 +225,19 @@ def test_closing_waits_for_the_call_that_hangs_and_nobody_waits_for_closing() ->
     async def run() -> Gated:
         env = InThread(Gated())
         await env.reset()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await env.step(1)
+        task = asyncio.create_task(env.step(1))
+        while not env.env.inside:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         await env.close()
         return env.env  # type: ignore[return-value]
 
     env = asyncio.run(run())
     assert not env.closed.is_set()
     env.gate.set()
-    assert env.closed.wait(30)
+    assert env.closed.wait(600)
 
 
 def test_a_shared_pool_of_threads() -> None:

@@ -1,6 +1,7 @@
 """Environments that wait as a vector environment of Gymnasium: the same answers as its own, and waits that overlap."""
 
 import asyncio
+import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from plain_and_async_envs import Awaited, Composite, Counting, same
 
 from flatout.errors import RunError, SettingsError
+from flatout.slow_envs.clock import VirtualLoop
 from flatout.slow_envs.plain import InThread
 from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
@@ -120,6 +122,13 @@ class Sticky(Awaited):
         return await super().step(action)
 
 
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vector environments live on simulated time: deadlines pass only where nothing else can happen."""
+    monkeypatch.setattr(asyncio, "new_event_loop", VirtualLoop)
+
+
+@pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_step_over_its_deadline_is_cut_off(mode: AutoresetMode) -> None:
     env = AsyncioVectorEnv([Sticky] * 3, autoreset_mode=mode, step_deadline_s=0.2)
@@ -143,16 +152,37 @@ def test_a_step_over_its_deadline_is_cut_off(mode: AutoresetMode) -> None:
 
 
 def test_a_thread_that_hangs_is_replaced() -> None:
-    env = AsyncioVectorEnv([Counting] * 2, kind="thread", step_deadline_s=0.1)
+    inside, gate = threading.Event(), threading.Event()
+
+    class Gated(Counting):
+        def step(self, action: Any) -> Any:
+            if action == Counting.HANG:
+                inside.set()
+                gate.wait()
+            return super().step(Counting.PLAIN)
+
+    env = AsyncioVectorEnv([Gated] * 2, kind="thread", step_deadline_s=3600)
     env.reset()
     before: Any = list(env.envs)
-    _, _, _, truncated, info = env.step(np.array([Counting.SLEEP, 0]))
+
+    async def deadline() -> None:
+        """Let it pass when one hangs and the other is done: then two tasks are left besides this one."""
+        while not inside.is_set() or len(asyncio.all_tasks()) > 3:
+            await asyncio.sleep(0.001)
+        loop: Any = asyncio.get_running_loop()
+        now = loop.time
+        loop.time = lambda: now() + 3600
+
+    env.loop.loop.create_task(deadline())
+    _, _, _, truncated, info = env.step(np.array([Counting.HANG, 0]))
+    gate.set()
     assert truncated.tolist() == [True, False] and info["final_info"]["timed_out"][0]
     assert env.envs[0] is not before[0] and env.envs[1] is before[1] and isinstance(env.envs[0], InThread)
     assert env.step(np.zeros(2, int))[0][:, 0].tolist() == [1, 2]
     env.close()
 
 
+@pytest.mark.usefixtures("simulated")
 def test_a_reset_over_its_deadline_is_an_error() -> None:
     class NeverBegins(Awaited):
         async def reset(self, **named: Any) -> Any:

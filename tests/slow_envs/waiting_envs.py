@@ -58,3 +58,12 @@ def stratified(rng: np.random.Generator, quantile: Callable[[np.ndarray], np.nda
     while True:
         parts = (rng.permutation(block) + rng.random(block)) / block
         yield from quantile(parts).tolist()
+
+
+def envs_of(n: int, mean: float = 0.05) -> list[Counting]:
+    """Environments with exponential waits of this mean; half of them truncate."""
+    rng = np.random.default_rng(0)
+    return [
+        Counting(k, stratified(rng, lambda u: -mean * np.log1p(-u), 10), length=5 + k, truncates=k % 2 == 0)
+        for k in range(n)
+    ]

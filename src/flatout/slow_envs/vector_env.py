@@ -58,6 +58,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         step_deadline_s: float | None = None,
         reset_deadline_s: float | None = None,  # a reset that needs longer is an error
     ) -> None:
+        self.closed = True  # there is nothing to close yet, should this fail and be collected
         self.makers, self.kind = list(makers), kind
         self.mode = AutoresetMode(autoreset_mode)
         self.step_deadline_s, self.reset_deadline_s = step_deadline_s, reset_deadline_s
@@ -66,7 +67,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             raise SettingsError("AsyncioVectorEnv was given no makers: give at least one function that makes one")
         self.envs: list[AsyncEnv] = []
         self.choice: Choice | None = None  # what was measured, if plain environments were
-        self.loop = OwnLoop()
+        self.loop, self.closed = OwnLoop(), False
         self.run_or_close(self.make())
         self.last: list[Any] = [None] * self.num_envs
         self.seen = create_empty_array(self.single_observation_space, self.num_envs, np.zeros)
