@@ -4,7 +4,7 @@ VENV   ?= .venv
 OLDEST ?= .venv-oldest
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check
-PYTEST  = $(BIN)/pytest -n 2 --dist loadfile
+PYTEST  = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Where neither NVIDIA's nor AMD's driver is, PyTorch comes in its CPU build, a tenth of the size. It has a version of its
 # own, of which pip takes what it finds; uv knows where PyTorch keeps them.
 TORCH  ?= 2.13.0
@@ -37,7 +37,7 @@ test-faults: $(VENV)/.installed  # the code broken on purpose: each tolerance mu
 	$(BIN)/python tests/planted_faults/plant.py $(TESTS)
 
 test-oldest: $(OLDEST)/.installed  # the oldest versions that pyproject.toml allows
-	$(OLDEST)/bin/pytest -n 2 --dist loadfile
+	$(OLDEST)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format src tests
