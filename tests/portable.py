@@ -21,7 +21,8 @@ ARRAYS = (*TESTS, *sorted(str(path.relative_to(ROOT)) for path in Path(__file__)
 ALL = ("tests",)
 SPIN = "while True: pass"
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-INTEL = os.uname().machine in ("x86_64", "AMD64")
+CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+OLDER = ("Sandybridge", "SSE4_2", "default", "COMPATIBLE")  # settings that every x86-64 CPU of the last decade can do
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,15 @@ def instruction_sets() -> Iterator[Row]:
     }
     for name, environments in sets.items():
         for environment in environments:
-            yield Row(name, environment=environment, missing="" if INTEL else "needs an x86-64 CPU")
+            yield Row(name, environment=environment, missing=missing_for(environment))
+
+
+def missing_for(environment: Mapping[str, str]) -> str:
+    """What this CPU lacks for these settings."""
+    if os.uname().machine != "x86_64":
+        return "needs an x86-64 CPU"
+    is_older = any(value.endswith(OLDER) for value in environment.values()) or "NPY_DISABLE_CPU_FEATURES" in environment
+    return "" if is_older or " avx2 " in CPU else "needs a CPU with AVX2"
 
 
 def numpy_features() -> str:

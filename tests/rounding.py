@@ -53,24 +53,26 @@ def assert_close(
     what was computed in float32. Infinite numbers and NaN must stand in the same places.
     """
     found, expected = np.asarray(found), np.asarray(expected)
-    if size is None:
-        size = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
-    eps = eps_of(found, expected) if dtype is None else float(np.finfo(dtype).eps)
-    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected), err_msg=name)  # shapes too
-    found, expected, allowed = np.broadcast_arrays(found, expected, roundings * eps * np.abs(size))
+    assert found.shape == expected.shape, f"{name}: shapes {found.shape} and {expected.shape} differ"
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(found[~finite], expected[~finite], err_msg=name)
-    found, expected, allowed = found[finite], expected[finite], allowed[finite]
+    if size is None:
+        size = np.max(np.abs(expected), initial=0.0, where=finite)
+    eps = eps_of(found, expected) if dtype is None else float(np.finfo(dtype).eps)
+    allowed = np.broadcast_to(roundings * eps * np.abs(size), expected.shape)[finite]
+    assert np.all((allowed >= 0) & np.isfinite(allowed)), f"{name}: nothing follows from {roundings=} and {size=}"
+    found, expected = found[finite], expected[finite]
     gap = np.abs(found.astype(np.float64) - expected)
-    if np.any(gap > allowed):
-        worst = int(np.argmax(gap - allowed))
+    is_close = gap <= allowed  # what is not a number is not
+    if not np.all(is_close):
+        worst = int(np.argmax(np.where(is_close, -np.inf, np.nan_to_num(gap, nan=np.inf) - allowed)))
         raise AssertionError(
             f"{name}{': ' if name else ''}{found[worst]!r} and {expected[worst]!r} lie {gap[worst]:.3g} apart, "
-            f"{allowed[worst]:.3g} is allowed ({np.sum(gap > allowed)} of {gap.size} numbers are too far off)"
+            f"{allowed[worst]:.3g} is allowed ({np.sum(~is_close)} of {gap.size} numbers are too far off)"
         )
 
 
 def close_to(expected: Any, *, roundings: float, size: float | None = None, dtype: Any = np.float64) -> Any:
     """The same for a number or a list inside a larger comparison: `assert (a, b) == (1, close_to(x, roundings=8))`."""
-    size = float(np.max(np.abs(expected))) if size is None else size
+    size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) if size is None else size
     return pytest.approx(expected, rel=0.0, abs=float(tolerance(roundings, size, dtype)))

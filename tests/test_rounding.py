@@ -43,10 +43,24 @@ def test_infinite_numbers_must_be_the_same() -> None:
         assert_close([np.inf], [-np.inf], roundings=1)
 
 
-def test_shapes_must_fit() -> None:
-    for other in (np.ones(2), np.ones((3, 1))):
+def test_shapes_must_be_the_same() -> None:
+    for other in (np.ones(2), np.ones((3, 1)), 1.0, np.ones(0)):
         with pytest.raises(AssertionError, match="shape"):
             assert_close(np.ones(3), other, roundings=1)
+    with pytest.raises(ValueError, match="broadcast"):
+        assert_close(1.0, 1.0, roundings=1, size=np.ones(3))
+
+
+@pytest.mark.parametrize(("roundings", "size"), [(1, np.nan), (1, np.inf), (np.nan, 1), (-1, 1)])
+def test_what_allows_anything_allows_nothing(roundings: float, size: float) -> None:
+    with pytest.raises(AssertionError, match="nothing follows"):
+        assert_close([1.0], [1.0], roundings=roundings, size=size)
+
+
+def test_what_is_infinite_on_one_side_only_is_told() -> None:
+    for found, expected in (([np.nan, 1.0], [2.0, 1.0]), ([2.0, 1.0], [np.nan, 1.0]), ([np.inf, 1.0], [2.0, 1.0])):
+        with pytest.raises(AssertionError):
+            assert_close(found, expected, roundings=10)
 
 
 def test_the_coarser_type_counts_and_whole_numbers_are_exact() -> None:
@@ -58,3 +72,4 @@ def test_the_coarser_type_counts_and_whole_numbers_are_exact() -> None:
 def test_one_number_inside_a_larger_comparison() -> None:
     assert ("a", 1.0 + 3 * np.finfo(float).eps) == ("a", close_to(1.0, roundings=4))
     assert close_to(1.0, roundings=4) != 1.0 + 5 * np.finfo(float).eps
+    assert close_to([1.0, np.inf], roundings=1) != [99.0, np.inf]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_markets import bars_of, biting_market, float32_bars, random_actions, reward_size, walk
 
-from flatout.market import episode, jax_market
+from flatout.market import jax_market
 from flatout.market.episode import OBSERVATION_LIMIT
 from flatout.market.market import Market
 from rounding import assert_close
@@ -82,10 +82,11 @@ def test_upload_keeps_precision_and_whole_numbers() -> None:
 
 
 @pytest.mark.long
-def test_populations_of_rules_by_vmap_equal_numpy_in_single_precision() -> None:
+@pytest.mark.parametrize(("action", "fill"), KINDS)
+def test_populations_of_rules_by_vmap_equal_numpy_in_single_precision(action: str, fill: str) -> None:
     """Lanes with different rules in one program, bar by bar: see `float32_bars`."""
-    market = biting_market(60, episode_bars=EPISODE)
-    state, action = float32_bars(market)[:2]
+    market = biting_market(60, action=action, fill=fill, episode_bars=EPISODE)
+    state, actions = float32_bars(market)[:2]
     costs = market.rules.costs
     lanes = [
         replace(market, rules=market.rules._replace(costs=costs._replace(taker_fee=costs.taker_fee * times)))
@@ -97,11 +98,11 @@ def test_populations_of_rules_by_vmap_equal_numpy_in_single_precision() -> None:
     @jax.jit
     @partial(jax.vmap, in_axes=(None, None, None, 0))
     def one_bar(state: Any, action: Any, tape: Any, rules: Any) -> Any:
-        arrived, outcome = episode.step(state, action.T, tape, market.shape, rules, jax_market.xp)
+        _, (outcome, arrived) = jax_market.step(state, action, jnp.zeros(len(action)), tape, rules, market.shape)
         observation = jax_market.observe(arrived, tape, rules, market.shape)
         return observation, outcome.reward, outcome.terminated, outcome.truncated
 
-    found = one_bar(state, action, tape, rules)
+    found = one_bar(state, actions, tape, rules)
     for k, lane in enumerate(lanes):
-        bars_of(lane, state, action).check(*(x[k] for x in found))
+        bars_of(lane, state, actions).check(*(x[k] for x in found))
     assert np.median(np.abs(found[1][0] - found[1][2])) > 1e-3
