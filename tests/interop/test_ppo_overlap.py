@@ -1,7 +1,9 @@
 """`flatout.PPO` over environments that wait: the same PPO when it is serial, and one that overlaps when it is not."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from flatout import PPO
 from flatout.errors import RunError, SettingsError
+from flatout.slow_envs import choice
+from flatout.slow_envs import plain as plain_envs
 from flatout.slow_envs.overlap import Care, Overlap
 
 SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "n_epochs": 3, "seed": 4}
@@ -86,6 +90,36 @@ def test_plain_environments_may_be_among_them_and_actions_may_be_boxes() -> None
     model = PPO("MlpPolicy", [Waiting("Pendulum-v1"), *[lambda: gym.make("Pendulum-v1")] * 3], overlap=overlap, **SMALL)
     model.learn(300)
     assert model.num_timesteps >= 300
+
+
+class Lasting(gym.Wrapper):
+    """Each step lasts so many seconds, on a clock of its own."""
+
+    now = 0.0
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(gym.make("Pendulum-v1"))
+        self.seconds = seconds
+
+    def step(self, action: Any) -> Any:
+        Lasting.now += self.seconds
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("inline", 0.0001), ("thread", 0.01)])
+def test_plain_environments_are_measured_once_and_all_are_stepped_in_the_way_that_suits(
+    monkeypatch: pytest.MonkeyPatch, kind: str, seconds: float
+) -> None:
+    measured: list[choice.Choice] = []
+    monkeypatch.setattr(choice, "time", SimpleNamespace(perf_counter=lambda: Lasting.now, thread_time=lambda: 0.0))
+    monkeypatch.setattr(choice, "seconds_queued", lambda: 0.0)
+    monkeypatch.setattr(plain_envs, "measured", lambda env: measured.append(choice.measured(env)) or measured[-1])
+    model = PPO("MlpPolicy", [partial(Lasting, seconds)] * 4, overlap=Overlap(**INLINE), **SMALL)
+    assert model.engine.overlap.plain == kind  # type: ignore[union-attr]
+    if kind == "inline":  # threads have no place on simulated time
+        model.learn(300)
+        assert model.num_timesteps >= 300
+    assert [one.kind for one in measured] == [kind]
 
 
 def test_environments_that_cannot_begin_end_the_training_with_their_error() -> None:

@@ -90,14 +90,20 @@ def rate_of(knob: str) -> float:
 @pytest.mark.parametrize("knob", KNOBS)
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size", "ignore:batch_size is 20")
 def test_all_weights_are_theirs(knob: str, choices: int) -> None:
-    """To single precision. Adam divides a gradient by its own size, and where that is hardly more than its rounding, a
-    weight goes astray by some part of the learning rate: a few weights may, by a tenth of it.
+    """To single precision. Adam divides a gradient by its own size: where that is hardly more than its rounding, as it
+    may be for all that leads into one hidden unit, weights go astray by some part of the learning rate. A few units
+    may, by a fiftieth of it; of no array, however small, may all weights.
     """
     before, ours, theirs = updates(knob, choices)
     assert set(ours) == set(theirs)
-    gaps = np.concatenate([np.abs(array - theirs[name]).ravel() for name, array in ours.items()])
-    assert gaps.max() < 0.1 * rate_of(knob)
-    assert np.mean(gaps > tolerance(128, 1.0, np.float32)) < 0.02
+    astray = []
+    for name, array in ours.items():
+        gaps = np.abs(array - theirs[name]).reshape(len(array), -1)  # (unit, what leads into it)
+        far = gaps > tolerance(128, 1.0, np.float32)
+        assert gaps.max() < 0.02 * rate_of(knob), name
+        assert not far.all(), f"{name}: all {far.size} weights are off, by up to {gaps.max():.3g}"
+        astray += [(name, unit) for unit in np.flatnonzero(far.any(axis=1))]
+    assert len(astray) <= 3, astray
     assert max(float(np.abs(ours[name] - before[name]).max()) for name in ours) > 1e-3
 
 

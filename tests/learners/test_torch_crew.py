@@ -140,19 +140,26 @@ def test_newcomers_take_over_their_lanes_only(tmp_path: Path) -> None:
 
 
 def traced_job(folder: Path, engine: str) -> Job:
-    """Two stretches of bars that judge, on every bar."""
+    """Two stretches of bars that judge, on every bar. Any order counts there, however small: next to a smallest one,
+    a rounding would decide whether it is carried out.
+    """
     job = job_in(folder, made(engine))
     rules = job.evaluation.environment  # type: ignore[union-attr]
     bounds = segments([(60, 90), (120, 140)], None, PANEL.n_bars)
     bounds = map_leaves(lambda x: np.stack([np.asarray(x)] * 2), bounds)
-    return replace(job, evaluation=EvaluationPlan(rules._replace(segments=bounds), 2, 29, traced=True))
+    limits = rules.limits._replace(min_notional=np.zeros_like(rules.limits.min_notional))
+    assert not limits.lot_step.any()
+    judged = rules._replace(segments=bounds, limits=limits)
+    return replace(job, evaluation=EvaluationPlan(judged, 2, 29, traced=True))
 
 
 def check_same_traces(found: Any, expected: Any) -> None:
-    """Changes of an equity of size 1 over 29 bars, some 30 roundings each. An order as small as the smallest one, a
-    ten-thousandth of the capital, may be carried out by one and not by the other.
+    """Bar by bar, and summed up to each bar: what is wrong by little on every bar shows there. A bar's changes of an
+    equity of size 1 have some thirty roundings, their sums ten for each bar, as in test_tracer.py.
     """
-    assert_close(found, expected, roundings=2000, size=1.0, dtype=np.float32)
+    assert_close(found, expected, roundings=200, size=1.0, dtype=np.float32)
+    sums = [np.cumsum(traces, axis=-1, dtype=float) for traces in (found, expected)]
+    assert_close(*sums, roundings=10 * found.shape[-1], size=1.0, dtype=np.float32)
 
 
 @pytest.mark.slow

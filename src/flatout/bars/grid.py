@@ -140,7 +140,7 @@ def grid_of(rows: pl.DataFrame, bar_seconds: int, calendar: Calendar) -> IntArra
     if calendar == "exchange":
         return np.unique(time)
     bar = bar_seconds * SECOND
-    return np.arange(time.min(), time.max() + bar, bar, dtype=np.int64)
+    return np.arange(np.min(time), np.max(time) + bar, bar, dtype=np.int64)
 
 
 def refuse_at(

@@ -255,6 +255,6 @@ def _largest(scores: Floats, count: int) -> Ids:
 def _one_per_kind(kinds: Ids, free: Ids, count: int, rng: np.random.Generator) -> Ids:
     """Positions of one random free link each of `count` random kinds, or of all if there are fewer."""
     shuffled = rng.permutation(free)
-    first = np.full(int(kinds.max()) + 1, -1)
+    first = np.full(int(np.max(kinds)) + 1, -1)
     first[kinds[shuffled]] = shuffled  # the last one written stays: a random member
     return rng.permutation(first[first >= 0])[:count]

@@ -94,7 +94,7 @@ def overview(session: CrawlSession, scores: Floats) -> Floats:
         entropy(frontier),
         float(scores[0]) if len(scores) else 0.0,  # the best come first
         float(scores.sum()) / len(scores) if len(scores) else 0.0,
-        float(frontier.tags.mean.max()) if len(frontier) else 0.0,
+        float(np.max(frontier.tags.mean)) if len(frontier) else 0.0,
         last.relevance if last else 0.0,
     )
     return np.clip(np.array(numbers, np.float32), -LIMIT, LIMIT)

@@ -143,7 +143,7 @@ def histogram(values: FloatArray, edges: FloatArray, shades: str | list[str]) ->
 
 def spread_edges(values: FloatArray) -> FloatArray:
     """Equal bins beyond all values, one of whose edges is zero: no bar may be good and bad at once."""
-    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    low, high = min(0.0, float(np.min(values))), max(0.0, float(np.max(values)))
     step = (high - low) / BINS or 1.0
     return np.asarray(step * np.arange(np.floor(low / step) - 1, np.ceil(high / step) + 2), dtype=np.float64)
 
@@ -199,7 +199,7 @@ def degradation(overfitting: object) -> Chart | None:
         figure.add_trace(points(x[part], y[part], hover, color=shade, size=4.5, opacity=0.45))
     slope = number(overfitting, "slope")
     if slope is not None:
-        ends = np.array([inside.min(), inside.max()])
+        ends = np.array([np.min(inside), np.max(inside)])
         heights = outside.mean() + slope * (ends - inside.mean())
         line = {"color": WINNER, "width": 2, "dash": "dash"}
         figure.add_trace(go.Scatter(x=ends, y=heights, mode="lines", line=line, hoverinfo="skip"))
@@ -239,7 +239,7 @@ def trial_points(report: Mapping[str, Any]) -> dict[str, list[tuple[float, float
     """Number and value of the trials, by what became of them; those that ended without a value stand at the foot."""
     every = [trial for trial in records(report, "trials") if number(trial, "number") is not None]
     values = finite(look(trial, "value") for trial in every)
-    foot = float(values.min()) if len(values) else 0.0
+    foot = float(np.min(values)) if len(values) else 0.0
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in TRIALS}
     for trial in sorted(every, key=lambda trial: trial["number"]):
         state, value = str(look(trial, "state")).lower(), number(trial, "value")

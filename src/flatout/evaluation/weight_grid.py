@@ -110,7 +110,7 @@ def log_after_trade(before: FloatArray, after: FloatArray, cost: float) -> Float
         np.log1p(cost * (before @ np.array(signs))) - np.log1p(cost * (after @ np.array(signs)))
         for signs in product((-1.0, 1.0), repeat=before.shape[-1])
     ]
-    smallest: FloatArray = np.minimum.reduce(growth)
+    smallest: FloatArray = np.min(np.stack(growth), axis=0)
     return smallest
 
 

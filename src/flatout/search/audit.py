@@ -306,13 +306,13 @@ def check_sum(name: str, market: Market, history: History) -> Finding:
     paid = sum(float(np.sum(fill.cost)) for fill in history.fills)
     gained, worst = float(history.equity[rows - 1, 0]) - 1 + paid, float(wrong.max())
     said = f"{gained:+.2%} by prices, {-paid:+.2%} by costs in {len(history.fills)} bars with fills, off by {worst:.0e}"
-    at = f", most at bar {int(history.bars[0]) - 1 + int(wrong.argmax())}" if worst > EXACT else ""
+    at = f", most at bar {int(history.bars[0]) - 1 + int(np.argmax(wrong))}" if worst > EXACT else ""
     return Finding(name, worst <= EXACT, said + at)
 
 
 def check_cash(market: Market, *histories: History) -> Finding:
     """Whether more is ever spent than there is."""
-    least = min(float(replay(market, history).cash[: lived(market, history)].min()) for history in histories)
+    least = min(float(np.min(replay(market, history).cash[: lived(market, history)])) for history in histories)
     return Finding("cash never runs out", least >= -ROUNDING, f"the least cash was {least:.2%} of the capital")
 
 
