@@ -34,7 +34,7 @@ def server() -> Iterator[str]:
     def run(name: str, *arguments: str) -> None:
         subprocess.run([str(programs / name), *arguments], check=True, cwd=folder, capture_output=True, **user)  # type: ignore[call-overload]
 
-    run("initdb", "-D", str(data), "-U", "flatout", "--auth=trust", "--no-sync")
+    run("initdb", "-E", "UTF8", "-D", str(data), "-U", "flatout", "--auth=trust", "--no-sync")
     options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
     run("pg_ctl", "-D", str(data), "-w", "-t", "600", "-l", str(folder / "log"), "-o", options, "start")
     try:
