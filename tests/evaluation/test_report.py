@@ -358,7 +358,7 @@ def test_only_plain_names_of_files_become_links(file: str) -> None:
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:
-    times = [str(np.datetime64("2024-01-01") + k) for k in range(4000)]
+    times = [str(np.datetime64("2024-01-01") + np.timedelta64(k, "D")) for k in range(4000)]
     equity = [1 + k / 4000 for k in range(4000)]
     chart = charts.equity_curves({"time": times, "paths": [equity], "baselines": {"cash": equity}}, "paths", ("a", "b"))
     assert chart is not None

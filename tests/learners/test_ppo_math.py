@@ -182,7 +182,11 @@ def test_value_loss_and_its_gradient_equal_those_of_sb3(library: str, clip: floa
     np.testing.assert_allclose(found, sb3_value_loss(torch.asarray(VALUE), theirs).item(), rtol=1e-12)
     if library in DIFFERENTIABLE:
         found = gradient(library, value_loss, VALUE, OLD_VALUE, RETURNS, clip)
-        np.testing.assert_allclose(found, slope(lambda x: sb3_value_loss(x, theirs), VALUE), rtol=1e-10, atol=1e-15)
+        expected = slope(lambda x: sb3_value_loss(x, theirs), VALUE)
+        expected[1:3] = slope(lambda x: sb3_value_loss(x, None), VALUE)[
+            1:3
+        ]  # at a kink PyTorch's depends on its version
+        assert_close(found, expected, roundings=64)
 
 
 @pytest.mark.parametrize("shape", [(2,), (200,), (16, 5)])
