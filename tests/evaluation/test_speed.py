@@ -42,8 +42,10 @@ def test_every_engine_is_measured_at_every_size(monkeypatch: pytest.MonkeyPatch)
     for engine in ENGINES:
         assert list(result[engine]) == list(result["times_scalar"][engine]) == ["1", "2"]
         assert all(value > 0 for value in result[engine].values())
-        for size, value in result[engine].items():
-            assert result["times_scalar"][engine][size] == pytest.approx(value / result["scalar"], abs=0.1)
+        for size, value in result[engine].items():  # a rate is told to the step, so half a step of it is not known
+            ratio = value / result["scalar"]
+            unknown = 0.06 + ratio * 0.5 / (result["scalar"] - 0.5)
+            assert result["times_scalar"][engine][size] == pytest.approx(ratio, rel=0, abs=unknown)
     assert result["scalar"] > 0
     assert result["bound_steps_per_s"] == pytest.approx(result["memory_bytes_per_s"] / result["bytes_per_step"], abs=1)
     assert {f"preparing {engine} {size}" for engine in ENGINES for size in (1, 2)} <= set(said)
