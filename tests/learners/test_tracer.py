@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_learners import QUICK
 
 from flatout.bars.synthetic import PlantedSignal
 from flatout.evaluation.backtest import History, backtest
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.long
 PANEL = PlantedSignal(n_bars=700, symbols=("ONE", "TWO"), strength_bps=80.0).panel()
 LANES, LONGER = 3, 20
 CLOSE: dict[str, Any] = {"roundings": 200, "size": 1.0, "dtype": np.float32}  # a bar's changes of an equity of size 1
-QUICK = {"xla_backend_optimization_level": "0"}  # compiled in half the time: the same program in plainer machine code
 
 
 def settings_of(action: str = "weights", costs: float = 1.0, **limits: Any) -> Settings:
