@@ -13,7 +13,18 @@ import pytest
 
 from flatout import run_directory
 from flatout.errors import RunError
-from flatout.run_directory import PACKAGES, create_run, installed, sweep, versions, write_bytes, write_json
+from flatout.run_directory import (
+    PACKAGES,
+    alone,
+    create_run,
+    installed,
+    is_held,
+    runs_folder,
+    sweep,
+    versions,
+    write_bytes,
+    write_json,
+)
 from flatout.settings import Resolved, load_settings
 
 
@@ -156,8 +167,90 @@ def test_an_absent_package_has_no_version() -> None:
     assert installed("there-is-no-such-package") is None
 
 
-def test_leftovers_of_killed_writers_are_swept_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / ".worker-0.safetensors.x1y2").write_bytes(b"half")
+def test_leftovers_of_killed_writers_are_swept_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that is killed leaves its temporary file; other files that are hidden are not ours."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", lambda *_, **__: None)  # as if it had been killed before
+        patched.setattr(Path, "replace", fail)
+        with pytest.raises(OSError, match="disk full"):
+            write_bytes(tmp_path / "worker-0.safetensors", b"half")
+    assert len(names(tmp_path)) == 1
+    for name in (".bashrc", ".git", ".env.local"):
+        (tmp_path / name).touch()
     write_bytes(tmp_path / "worker-0.safetensors", b"whole")
     sweep(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["worker-0.safetensors"]
+    assert names(tmp_path) == [".bashrc", ".env.local", ".git", "worker-0.safetensors"]
+
+
+# --- folders that somebody else made -----------------------------------------------------------------
+
+
+def test_a_folder_has_one_driver_at_a_time(tmp_path: Path) -> None:
+    """The second one is refused, and the lock ends with the first."""
+    assert not is_held(tmp_path)
+    with alone(tmp_path):
+        assert is_held(tmp_path)
+        with pytest.raises(RunError, match="another process"), alone(tmp_path):
+            pass
+    assert not is_held(tmp_path)
+    with alone(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("place", ["lock", "checkpoints", "scratch", "logs/worker-0.log", "deep/er/link"])
+def test_a_folder_with_a_link_in_it_is_refused_and_nothing_outside_is_touched(tmp_path: Path, place: str) -> None:
+    outside, run = tmp_path / "outside", tmp_path / "run"
+    outside.mkdir()
+    (outside / ".bashrc").write_text("precious")
+    (run / place).parent.mkdir(parents=True, exist_ok=True)
+    (run / place).symlink_to(outside if place == "checkpoints" else outside / ".bashrc")
+    with pytest.raises(RunError, match=f"{place} is a symbolic link to"), alone(run):
+        pass
+    assert not is_held(run)
+    assert (outside / ".bashrc").read_text() == "precious"
+    assert names(outside) == [".bashrc"]
+
+
+def test_a_folder_may_itself_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "real")
+    with alone(tmp_path / "run"):
+        assert is_held(tmp_path / "real")
+
+
+def test_what_lies_where_the_lock_shall_be_is_not_truncated(tmp_path: Path) -> None:
+    """A hard link cannot be seen: nothing may be written through the lock's name."""
+    (tmp_path / "precious").write_text("precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").hardlink_to(tmp_path / "precious")
+    with alone(run):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_lock_that_cannot_be_held_is_said(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(RunError, match="lock cannot be held"), alone(tmp_path):
+        pass
+
+
+def test_a_pipe_in_the_place_of_the_lock_does_not_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")
+    assert not is_held(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/flatout"), tmp_path / ("x" * 300)):
+        with pytest.raises(RunError, match=r"cannot be used for runs: .*; give --out another folder"):
+            runs_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["train-../../up", "train-BTC/USDT", "x" * 500, "/" * 500, "贵" * 500, "a\nb"])
+def test_a_run_of_any_name_lies_in_its_root(tmp_path: Path, resolved: Resolved, name: str) -> None:
+    run = create_run(tmp_path / "runs", name, resolved, {})
+    assert run.parent == tmp_path / "runs"
+    assert names(tmp_path) == ["runs"]

@@ -1,5 +1,6 @@
 """Settings: which source wins, where a value came from, and what is said about a bad one."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -228,7 +229,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.toml"
-    assert refused(path) == f"{path}: there is no such settings file"
+    assert refused(path) == f"{path}: there is no such file; give a TOML file"
 
 
 def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
@@ -239,3 +240,71 @@ def test_an_override_without_a_value_says_how_to_write_one() -> None:
     said = refused(None, "market.capital")
     assert "'market.capital' has no '='" in said
     assert "--set market.capital=5000" in said
+
+
+def test_of_many_unknown_keys_ten_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    """Looking for the nearest key of each would take minutes."""
+    path = toml(tmp_path, "".join(f"k{number} = 1\n" for number in range(60_000)))
+    told = refused(path).splitlines()
+    assert len(told) == 11
+    assert told[0] == f"k0 (from {path}): there is no such setting"
+    assert told[-1] == "and 59,990 more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a." * 400_000 + "a = 1",
+        "[" + "a." * 10_000 + "a]",
+        "x = " + "[" * 100_000,
+        "x = " + "{a." * 20_000,
+        "x = 1" + "0" * 5000,
+        "x = {" + "a." * 10_000 + "a = 1}",
+    ],
+    ids=["dotted", "table", "lists", "tables", "digits", "inline"],
+)
+def test_deep_nesting_and_endless_numbers_are_refused_with_the_file(tmp_path: Path, text: str) -> None:
+    path = toml(tmp_path, text)
+    told = refused(path)
+    assert told.startswith(f"{path}: not valid TOML: ")
+    assert len(told) < 500
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5000, "0x" + "f" * 100_000, "x" * 3_000_000, "{a." * 10_000])
+@pytest.mark.parametrize("by_environment", [True, False])
+def test_values_of_any_length_and_depth_are_refused_in_a_few_words(value: str, by_environment: bool) -> None:
+    told = refused(**{CAPITAL: value}) if by_environment else refused(None, f"market.capital={value}")
+    assert told.startswith("market.capital (from ")
+    assert len(told) < 1000
+
+
+def test_a_name_of_ten_thousand_parts_is_refused() -> None:
+    for told in (refused(None, "a." * 10_000 + "a=1"), refused(**{"FLATOUT__" + "A__" * 10_000 + "A": "1"})):
+        assert "a name of 10,001 parts; no setting has more than four" in told
+        assert len(told) < 500
+
+
+def test_a_text_of_several_lines_does_not_smuggle_keys_in() -> None:
+    assert "given '5\\ncapital = 7'" in refused(None, "market.episode_bars=5\ncapital = 7")
+
+
+@pytest.mark.parametrize(
+    "override", ["market.episode_bars=100000000000000000000", "train.epochs=99999999999999", "search.seeds=2147483648"]
+)
+def test_whole_numbers_end_where_the_programs_counters_end(override: str) -> None:
+    assert "Input should be less than or equal to 2147483647; given " in refused(None, override)
+
+
+@pytest.mark.parametrize("value", ["1e39", "-1e39", "nan", "inf", "-inf"])
+def test_numbers_end_where_single_precision_ends(value: str) -> None:
+    assert refused(None, f"market.reward.excess={value}").startswith("market.reward.excess (from --set ")
+
+
+def test_a_quoted_key_with_dots_in_it_is_no_other_key(tmp_path: Path) -> None:
+    path = toml(tmp_path, '"market.capital" = 1\n[market]\ncapital = 2\n')
+    assert "market.capital" in refused(path, "market.capital.x=1", "market.capital=3")
+
+
+def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "flatout.toml")
+    assert "is a pipe, a socket or a device, where a file is wanted" in refused(tmp_path / "flatout.toml")

@@ -1,25 +1,34 @@
 """One folder per run: what was asked, with which versions, and what came out.
 
-Writes are atomic: a file is whole or absent.
+Writes are atomic: a file is whole or absent. A run's folder may come from somebody else: it is held by one process, and
+refused while there are links in it, through which something outside would be written.
 """
 
+import fcntl
 import json
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from flatout.errors import RunError
+from flatout.file_names import file_name
 from flatout.settings import Resolved
 
+LOCK = "lock"
+SHOWN = 40  # letters of a run's name in that of its folder, so that it is never too long; `about.json` has the rest
+TEMPORARY = ".*.????????"  # what `write_bytes` calls a file that is not whole yet
 PACKAGES = ("flatout", "numpy", "jax", "jaxlib", "torch", "polars", "TA-Lib", "gymnasium", "array-api-compat")
 
 
 def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any]) -> Path:
     """A new folder `root/<utc>-<name>` holding `settings.json` and `about.json`."""
+    name = file_name(name[: SHOWN if name.isascii() else SHOWN // 4])
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     runs_folder(root)
     for attempt in range(100):
@@ -38,9 +47,14 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
 
 
 def runs_folder(root: Path) -> Path:
-    """The folder for runs, made if need be; asked for before long work, so that a bad path does not cost its result."""
+    """The folder for runs, made if need be, and tried by writing to it: asked for before long work, so that a bad path
+    or a full disk does not cost its result.
+    """
     try:
         root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as trial:
+            trial.write(bytes(1 << 16))
+            trial.flush()
     except OSError as error:
         raise RunError(f"{root}: cannot be used for runs: {error.strerror}; give --out another folder") from None
     return root
@@ -80,5 +94,54 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove what writers killed in the middle of a file left in a folder that nobody writes to now."""
-    for temporary in folder.glob(".*"):
+    for temporary in folder.glob(TEMPORARY):
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with the process."""
+    check_links(folder)
+    try:
+        lock = open_lock(folder / LOCK)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise RunError(f"{folder} is used by another process: wait for it, or end it") from None
+    except OSError as error:
+        raise RunError(f"{folder / LOCK} cannot be held: {error.strerror}; give a folder that can be written") from None
+    with lock:
+        yield
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds the folder; it is asked without disturbing it."""
+    try:
+        with open_lock(folder / LOCK, create=False) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no file, or none that anybody can hold
+    return False
+
+
+def open_lock(path: Path, create: bool = True) -> IO[bytes]:
+    """A file to be locked. Whatever lies there stays as it is, and a link is not followed: it may lead anywhere."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY), 0o644)
+    return os.fdopen(handle, "rb")
+
+
+def check_links(folder: Path) -> None:
+    """Refuse a run's folder with a symbolic link in it: flatout makes none, and writing would follow it outside. The
+    folder's own path may be one.
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink():
+                raise RunError(
+                    f"{path} is a symbolic link to {path.readlink()}: nothing is written to a run's folder through "
+                    "links; put what it leads to in its place, or remove it"
+                )

@@ -7,7 +7,6 @@ key is an error that names the nearest known one. Units stand in the names. Noth
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +15,15 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
 
 from flatout.errors import SettingsError
+from flatout.foreign import parse_toml, read_toml, shortened
 from flatout.settings_model import AtLeastOne, Count, Model, NotNegative, Number, Positive, Share, Switchable
 from flatout.settings_study import DataSettings, FoldSettings, GateSettings, SearchSettings
 
 LOT_STEP_KINDS = ("one number", "by symbol")
 ENVIRONMENT_PREFIX = "FLATOUT__"
+MOST_TOLD = 10  # problems
+LONGEST = 300  # characters of a name or a source that are told
+DEEPEST = 50  # parts of a dotted name
 ActionKind = Literal["trade", "weights", "direction_amount"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
@@ -183,41 +186,33 @@ def load_settings(
     merged: dict[str, Any] = {}
     merge(merged, base or {}, base_source, origin)
     if path is not None:
-        merge(merged, read_toml(path), str(path), origin)
+        merge(merged, read_toml(path, SettingsError), str(path), origin)
     for name, text in sorted((os.environ if environment is None else environment).items()):
         if name.startswith(ENVIRONMENT_PREFIX):
             keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-            merge(merged, nested(keys, parse_value(text)), name, origin)
+            merge(merged, nested(keys, parse_value(text), name), name, origin)
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
-            raise SettingsError(f"--set {text!r} has no '=': write --set market.capital=5000")
-        merge(merged, nested(key.strip().split("."), parse_value(value.strip())), f"--set {text}", origin)
+            raise SettingsError(f"--set {shortened(text)} has no '=': write --set market.capital=5000")
+        source = f"--set {text}"
+        merge(merged, nested(key.strip().split("."), parse_value(value.strip()), source), source, origin)
     return Resolved(settings=validate(merged, origin), origin=origin)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The file's table, or an error that says where it is broken."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such settings file") from None
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}; give a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from None
 
 
 def parse_value(text: str) -> Any:
     """A TOML value, or the text itself where it is not one (so that names need no quotes)."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = parse_toml(f"value = {text}", shortened(text), SettingsError)
+    except SettingsError:
         return text
+    return found["value"] if len(found) == 1 else text  # a text of several lines is no value
 
 
-def nested(keys: list[str], value: Any) -> dict[str, Any]:
+def nested(keys: list[str], value: Any, source: str) -> dict[str, Any]:
     """{"a": {"b": value}} from ["a", "b"]."""
+    if len(keys) > DEEPEST:
+        raise SettingsError(f"{cut(source)}: a name of {len(keys):,} parts; no setting has more than four")
     for key in reversed(keys):
         value = {key: value}
     return dict(value)
@@ -231,13 +226,14 @@ def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dic
             below = base.setdefault(key, {})
             if not isinstance(below, dict):
                 below = base[key] = {}
-                del origin[name]
+                origin.pop(name, None)  # none where two quoted keys with dots in them read alike
             if not value:
                 origin[name] = source
             merge(below, value, source, origin, f"{name}.")
         else:
-            for below in [old for old in origin if old.startswith(f"{name}.")]:
-                del origin[below]
+            if isinstance(base.get(key), dict):  # else nothing is below, and looking for it takes long
+                for below in [old for old in origin if old.startswith(f"{name}.")]:
+                    del origin[below]
             base[key] = value
             origin[name] = source
 
@@ -247,7 +243,10 @@ def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError("\n".join(explain(problem, origin) for problem in error.errors())) from None
+        problems = error.errors(include_url=False)
+        said = [explain(problem, origin) for problem in problems[:MOST_TOLD]]
+        more = len(problems) - MOST_TOLD
+        raise SettingsError("\n".join([*said, f"and {more:,} more"] if more > 0 else said)) from None
 
 
 def explain(problem: Any, origin: Mapping[str, str]) -> str:
@@ -258,15 +257,22 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
         for name, source in origin.items()
         if name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
     ]
-    where = f" (from {sources[0]})" if sources else ""
+    where = f" (from {cut(sources[0])})" if sources else ""
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(re.sub(r"\.\d+\b", "", key), known_keys(Settings), n=1, cutoff=0.5)
-        return f"{key}{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+        plain = re.sub(r"\.\d+\b", "", key)
+        near = difflib.get_close_matches(plain, known_keys(Settings), n=1, cutoff=0.5) if len(key) <= LONGEST else []
+        return f"{cut(key)}{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+    given = shortened(problem["input"])
     if problem["type"] == "model_type":
-        return f"{key}{where}: a table of settings is wanted; given {problem['input']!r}"
+        return f"{cut(key)}{where}: a table of settings is wanted; given {given}"
     if problem["type"] == "value_error":  # raised here, and complete
-        return f"{key}{where}: {problem['msg'].removeprefix('Value error, ')}"
-    return f"{key}{where}: {problem['msg']}; given {problem['input']!r}"
+        return f"{cut(key)}{where}: {problem['msg'].removeprefix('Value error, ')}"
+    return f"{cut(key)}{where}: {problem['msg']}; given {given}"
+
+
+def cut(text: str) -> str:
+    """A name or a source for a message: its beginning, if it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:

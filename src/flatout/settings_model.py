@@ -4,13 +4,16 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+# What the compiled programs hold: counters of 32 bits, and single precision.
+MOST_COUNTED = 2**31 - 1
+LARGEST = 3e38
 # Strict: `true` is no number, and neither is "5".
-Number = Annotated[float, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=0, le=MOST_COUNTED)]
+AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=MOST_COUNTED)]
 Switchable = BeforeValidator(lambda given: None if given == "off" else given)  # TOML has no null
 
 

@@ -1,6 +1,9 @@
 """Arrays on disk: which are read, and which are refused in words."""
 
+import os
 import pickle
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +103,92 @@ def test_times_are_one_per_row(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", PRICES)
     with pytest.raises(BarsError, match=r"float64 of shape \(3, 2\), not one time per bar"):
         load_times(tmp_path / "a.npy", "time_array")
+
+
+def header(shape: object, descr: object = "<f8", version: bytes = b"\x01\x00") -> bytes:
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}\n".encode()
+    return b"\x93NUMPY" + version + struct.pack("<H" if version == b"\x01\x00" else "<I", len(text)) + text
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (2**62, 4), (-3, -2), (0, 2), (7,), (10**30, 2), (3, 2.0), "x"])
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_nothing_is_allocated_for_what_a_header_promises(tmp_path: Path, shape: object, name: str) -> None:
+    content = header(shape) + PRICES.tobytes()
+    if name == "a.npy":
+        (tmp_path / name).write_bytes(content)
+    else:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("price_array.npy", content)
+    with pytest.raises(BarsError, match=rf"{name}: the file cannot be read: "):
+        load_array(tmp_path / name, "price_array")
+
+
+def test_an_archive_that_unpacks_to_far_more_is_refused_with_the_limit(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("price_array.npy", header((6 << 20,)) + bytes(48 << 20))
+    assert (tmp_path / "a.npz").stat().st_size < 100_000
+    with pytest.raises(BarsError, match=r"a\.npz: its [\d,]+ bytes unpack to 50,[\d,]+, and 3[\d,]+ are allowed"):
+        load_array(tmp_path / "a.npz", "price_array")
+
+
+def test_an_archive_that_lies_about_its_sizes_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("price_array.npy", header((6 << 20,)) + bytes(48 << 20))
+    content, size = (tmp_path / "a.npz").read_bytes(), struct.pack("<I", len(header((6 << 20,))) + (48 << 20))
+    assert content.count(size) == 2
+    (tmp_path / "a.npz").write_bytes(content.replace(size, struct.pack("<I", 1000)))
+    with pytest.raises(BarsError, match=r"a\.npz: the file cannot be read: "):
+        load_array(tmp_path / "a.npz", "price_array")
+
+
+def test_small_numbers_do_not_become_a_gigabyte(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", price_array=np.ones(20 << 20, np.uint8))
+    with pytest.raises(BarsError, match=r"20,971,520 values in [\d,]+ bytes would fill the memory"):
+        load_array(tmp_path / "a.npz", "price_array")
+
+
+def test_versions_that_numpy_does_not_have_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(header((3, 2), version=b"\x02\x00") + PRICES.tobytes())
+    assert load_numbers(tmp_path / "a.npy", "price_array").tolist() == PRICES.tolist()
+    (tmp_path / "a.npy").write_bytes(header((3, 2), version=b"\x09\x00") + PRICES.tobytes())
+    with pytest.raises(BarsError, match=r"its version \(9, 0\) is unknown"):
+        load_numbers(tmp_path / "a.npy", "price_array")
+
+
+def test_numbers_beyond_double_become_infinite_without_a_warning(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([np.finfo(np.longdouble).max]))
+    assert load_numbers(tmp_path / "a.npy", "price_array").dtype == np.float64
+
+
+def test_an_array_may_lie_in_columns_and_in_another_order_of_bytes(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.asfortranarray(PRICES.astype(">f4")))
+    assert load_numbers(tmp_path / "a.npy", "price_array").tolist() == PRICES.tolist()
+    np.save(tmp_path / "a.npy", np.array([1, 2], ">i8"))
+    assert load_times(tmp_path / "a.npy", "time_array").dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (
+            np.array([2**62], "datetime64[s]"),
+            r"row 0: the time 4611686018427387904 in datetime64\[s\] is outside the years",
+        ),
+        (
+            np.array([0, -(2**62)], "datetime64[D]"),
+            r"row 1: the time -4611686018427387904 in datetime64\[D\] is outside",
+        ),
+        (np.array([2**62], "datetime64[Y]"), r"it holds datetime64\[Y\], whose unit no bar has"),
+        (np.array([1], "datetime64[as]"), r"it holds datetime64\[as\], whose unit no bar has"),
+    ],
+)
+def test_times_that_microseconds_cannot_hold_are_refused(tmp_path: Path, times: np.ndarray, said: str) -> None:
+    np.save(tmp_path / "a.npy", times)
+    with pytest.raises(BarsError, match=said):
+        load_times(tmp_path / "a.npy", "time_array")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.npy")
+    with pytest.raises(BarsError, match=r"a\.npy: is a pipe, a socket or a device"):
+        load_array(tmp_path / "a.npy", "price_array")

@@ -40,3 +40,9 @@ def test_what_is_no_bar_size(bar: str) -> None:
 def test_bars_must_divide_a_day(bar: str) -> None:
     with pytest.raises(BarsError, match="does not divide a day"):
         parse_bar(bar)
+
+
+def test_a_bar_size_of_thousands_of_digits_is_refused_in_a_short_sentence() -> None:
+    with pytest.raises(BarsError, match="is not a bar size") as refused:
+        parse_bar("9" * 100_000 + "d")
+    assert len(str(refused.value)) < 300

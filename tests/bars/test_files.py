@@ -1,12 +1,13 @@
 """Which files are read, and the refusal of those that cannot be."""
 
+import os
 from pathlib import Path
 
 import polars as pl
 import pytest
 from bar_files import HEADER, line, save, times
 
-from flatout.bars.files import name_of_file
+from flatout.bars.files import load, name_of_file
 from flatout.bars.read import read_bars
 from flatout.errors import BarsError
 
@@ -75,8 +76,11 @@ def test_damaged_csv(tmp_path: Path) -> None:
     path = save(tmp_path / "AAA.csv", [line(t) for t in times(2)] + ["1,2,3,4,5,6,7,8,9"])
     with pytest.raises(BarsError, match=r"AAA\.csv: the file cannot be read: found more fields"):
         read_bars(path)
-    path.write_bytes(b"\xff\xfe\x00d\x00a")
+    path.write_bytes(b"dat\xe9")
     with pytest.raises(BarsError, match=r"AAA\.csv: the file cannot be read: 'utf-8' codec"):
+        read_bars(path)
+    path.write_text(f"{HEADER}\n{line('2024-01-01')}\n", encoding="utf-16")
+    with pytest.raises(BarsError, match=r"AAA\.csv: the text is UTF-16\. Save it as UTF-8"):
         read_bars(path)
 
 
@@ -101,3 +105,85 @@ def test_blank_lines_and_a_byte_order_mark_do_no_harm_and_rows_keep_their_number
     path.write_text(f"{HEADER}\n{line(first)}\n\n{line(second)}\n{line(third, volume=-1)}\n")
     with pytest.raises(BarsError, match=r"x\.csv: symbol AAA, row 5: volume"):
         read_bars(path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.parquet").symlink_to("/dev/zero")
+    (tmp_path / "loop.feather").symlink_to(tmp_path / "loop.feather")
+    for name, said in {
+        "pipe.csv": "is a pipe, a socket or a device, where a file is wanted",
+        "zero.parquet": "is a pipe, a socket or a device, where a file is wanted",
+        "loop.feather": "cannot be read: ",
+    }.items():
+        with pytest.raises(BarsError, match=rf"{name}: {said}"):
+            read_bars(tmp_path / name)
+
+
+def test_a_folder_called_like_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "AAA.csv").mkdir()
+    with pytest.raises(BarsError, match=r"AAA\.csv: is a folder, where a file is wanted"):
+        read_bars(tmp_path)
+
+
+def test_a_path_that_no_system_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=r"x\.csv: (it cannot be opened: File name too long|there is no such file)"):
+        read_bars(tmp_path / ("x" * 300 + ".csv"))
+
+
+def test_a_file_that_is_all_hole_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "AAA.csv").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BarsError, match=r"AAA\.csv: its 1,099,511,627,776 bytes are nearly all a hole"):
+        read_bars(tmp_path / "AAA.csv")
+
+
+def test_a_hundred_thousand_columns_are_refused_in_a_short_sentence(tmp_path: Path) -> None:
+    path = save(tmp_path / "AAA.csv", ["1"], ",".join(f"c{k}" for k in range(100_000)))
+    with pytest.raises(BarsError, match=r"AAA\.csv: it has 100,000 columns, and at most 10,000 are read") as refused:
+        read_bars(path)
+    assert len(str(refused.value)) < 300
+    with pytest.raises(BarsError, match=r"no column for date, open.* among c0, c1, .*, 4,980 others") as refused:
+        read_bars(save(path, ["1"], ",".join(f"c{k}" for k in range(5000))))
+    assert len(str(refused.value)) < 1000
+
+
+def test_blank_lines_of_a_wide_file_take_no_memory(tmp_path: Path) -> None:
+    path = save(tmp_path / "AAA.csv", [""] * 100_000, ",".join(f"c{k}" for k in range(5000)))
+    with pytest.raises(BarsError, match=r"AAA\.csv: its .* bytes are 100,001 lines of 5,000 columns: most are blank"):
+        read_bars(path)
+
+
+def test_a_first_line_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "AAA.csv").write_bytes(b"\0" * 2_000_000)
+    with pytest.raises(BarsError, match=r"AAA\.csv: a line before the bars has more than 1,048,576 bytes"):
+        read_bars(tmp_path / "AAA.csv")
+    (tmp_path / "AAA.csv").write_bytes(b"x" * 200_000)
+    with pytest.raises(BarsError, match=r"AAA\.csv: the file cannot be read: field larger than field limit"):
+        read_bars(tmp_path / "AAA.csv")
+
+
+@pytest.mark.parametrize("count", [10**6, 10**6 + 1])
+def test_a_million_quotes_are_refused_in_a_short_sentence(tmp_path: Path, count: int) -> None:
+    path = save(tmp_path / "AAA.csv", ['"' * count, *(line(t) for t in times(3))])
+    with pytest.raises(BarsError, match=r"AAA\.csv: ") as refused:
+        read_bars(path)
+    assert len(str(refused.value)) < 500
+
+
+def test_a_file_cut_while_it_is_read_is_read_as_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pl.DataFrame({name: [1.0] for name in HEADER.split(",")})
+    frame.write_parquet(tmp_path / "AAA.parquet")
+
+    class Cutting:
+        def check(self, path: Path, content: bytes) -> None:
+            path.write_bytes(b"")
+
+    assert load(tmp_path / "AAA.parquet", Cutting()).frame.height == 1  # type: ignore[arg-type]
+    assert (tmp_path / "AAA.parquet").read_bytes() == b""
+
+
+def test_a_column_cannot_take_the_name_of_the_row_numbers(tmp_path: Path) -> None:
+    pl.DataFrame({"\0row": [1], "date": [1]}).write_parquet(tmp_path / "AAA.parquet")
+    with pytest.raises(BarsError, match=r"a column is called"):
+        read_bars(tmp_path / "AAA.parquet")

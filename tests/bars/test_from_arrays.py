@@ -215,3 +215,27 @@ def test_volume_is_given_once(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked(volume=WALK.volume), volume=WALK.volume)
     refused(files, "the indicators name a volume too", indicators=("volume",))
     refused(save(tmp_path, volume=WALK.volume[:, :2]), r"its shape is \(60, 2\), not \(time, 3\) as the prices")
+
+
+@pytest.mark.parametrize("start", ["0001-01-01T00:00+05:00", "9999-12-31T23:00-05:00", "x" * 100_000])
+def test_a_start_that_no_calendar_has_is_refused_in_a_short_sentence(tmp_path: Path, start: str) -> None:
+    with pytest.raises(BarsError, match=r"the start '.* is not a time") as failed:
+        read_arrays(replace(save(tmp_path), start=start))
+    assert len(str(failed.value)) < 300
+
+
+@pytest.mark.parametrize("start", ["0001-01-01", "9999-12-31"])
+def test_a_start_outside_of_all_markets_is_refused(tmp_path: Path, start: str) -> None:
+    refused(save(tmp_path), r"row 0: the time .* is outside the years 1800 to 2261", start=start)
+
+
+@pytest.mark.parametrize("price", [1e300, 5e-324])
+def test_prices_whose_products_overflow_are_refused(tmp_path: Path, price: float) -> None:
+    prices = WALK.close.copy()
+    prices[0, 1] = price
+    refused(save(tmp_path, prices=prices), r"symbol ETH, row 0: the price is .*Prices lie between 1e-15 and 1e\+15")
+
+
+@pytest.mark.parametrize("symbol", ["x" * 101, "a\nb", "a\udcff"])
+def test_names_that_cannot_be_shown_are_no_symbols(tmp_path: Path, symbol: str) -> None:
+    refused(save(tmp_path), "is no symbol", symbols=("BTC", symbol, "AAVE"))

@@ -155,3 +155,44 @@ def test_exchange_hours_move_when_clocks_change_but_only_over_a_sunday(tmp_path:
     moved = [*winter[:3], "2024-03-08T04:00:00Z", *summer]
     with pytest.raises(BarsError, match=r"row 5: the step of 47h .* no multiple of the bar of 1d"):
         read_bars(written(tmp_path, {"AAA": moved}))
+
+
+def seconds(count: int, start: datetime = MONDAY) -> list[str]:
+    return [f"{start + timedelta(seconds=second):%Y-%m-%d %H:%M:%S}" for second in range(count)]
+
+
+SATURDAY = MONDAY + timedelta(days=5)
+
+
+@pytest.mark.parametrize(
+    ("dates", "row"),
+    [
+        (["1974-01-01 00:00:00", *seconds(200)], 2),
+        (["1974-01-01 00:00:00", *seconds(200, SATURDAY)], 2),
+        ([*seconds(200, SATURDAY), "2074-01-01 00:00:00"], 202),
+        ([*seconds(5, SATURDAY), *seconds(50, datetime(2261, 12, 31))], 6),
+        (["1974-01-01 00:00:00", *weekdays(1000)], 2),
+    ],
+)
+def test_one_wrong_date_does_not_fill_the_memory_and_its_row_is_named(
+    tmp_path: Path, dates: list[str], row: int
+) -> None:
+    said = rf"x\.csv: symbol AAA, row {row}: [\d,]+ hours without any bar lie beside it, and {len(dates):,} rows"
+    with pytest.raises(BarsError, match=said):
+        read_bars(written(tmp_path, {"AAA": dates}))
+
+
+def test_symbols_that_share_no_times_do_not_fill_the_memory(tmp_path: Path) -> None:
+    hours = times(2000)
+    path = written(tmp_path, {f"S{k}": [t] for k, t in enumerate(hours)})
+    with pytest.raises(BarsError, match=r"2,000 rows nowhere near fill 2,000 bars of 2,000 symbols"):
+        read_bars(path, bar="1h")
+    with pytest.raises(BarsError, match=r"nowhere near fill"):
+        read_bars(path, bar="1h", calendar="exchange")
+
+
+def test_a_sparse_grid_of_ordinary_size_is_read(tmp_path: Path) -> None:
+    dates = [*times(10, start=SATURDAY), "2025-01-06 00:00:00"]
+    assert read_bars(written(tmp_path, {"AAA": dates})).n_bars == 366 * 24 + 1
+    years = weekdays(250) + [t.replace("2024", "2032") for t in weekdays(250)]
+    assert read_bars(written(tmp_path, {"AAA": years}), calendar="exchange").n_bars == 500

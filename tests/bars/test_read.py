@@ -103,3 +103,20 @@ def test_real_candles(name: str, assets: int, bar: int, rows: int, missing: int)
     assert int((~panel.exists).sum()) == missing
     assert panel.always_open == (bar < 86_400)
     assert np.isfinite(panel.close).all()
+
+
+@pytest.mark.parametrize("symbol", ["", "a\udcff", "a\nb", "x" * 10_000])
+def test_a_wish_that_is_no_name_is_refused(tmp_path: Path, symbol: str) -> None:
+    with pytest.raises(BarsError, match=r"x\.csv: .* is no symbol\. A symbol has 1 to 100 characters") as refused:
+        read_bars(save(tmp_path / "x.csv", [line(t) for t in times(3)]), symbols=(symbol,))
+    assert len(str(refused.value)) < 500
+
+
+def test_a_folder_of_many_odd_files_is_refused_by_the_first_that_is_damaged(tmp_path: Path) -> None:
+    for k in range(300):
+        (tmp_path / f"{k:03}.{('txt', 'json', 'xlsx', 'md')[k % 4]}").write_bytes(bytes([k % 256]) * 20)
+    one_symbol(tmp_path / "AAA.csv", times(3))
+    assert read_bars(tmp_path).symbols == ("AAA",)
+    (tmp_path / "BBB.feather").write_bytes(b"nonsense")
+    with pytest.raises(BarsError, match=r"BBB\.feather: the file cannot be read"):
+        read_bars(tmp_path)

@@ -129,3 +129,69 @@ def test_extras_may_be_missing_but_not_infinite_or_text(tmp_path: Path) -> None:
     with pytest.raises(BarsError, match=r"symbol AAA, row 3: signal is the text 'up', not a number"):
         read_bars(written([1, "up", 3]), extras=("signal",))
     assert read_bars(written([1, "up", 3])).extras == {}
+
+
+@pytest.mark.parametrize(
+    ("prices", "volume", "reason"),
+    [
+        ((1e300,) * 4, 5, "open is 1e+300, not from 1e-15 to 1e+15"),
+        ((5e-324,) * 4, 5, "open is 5e-324, not from 1e-15 to 1e+15"),
+        (FINE, 1e300, "volume is 1e+300, neither 0 nor from 1e-20 to 1e+20"),
+        (FINE, 5e-324, "volume is 5e-324, neither 0 nor from 1e-20 to 1e+20"),
+        (("9" * 5000, 12, 9, 11), 5, "open is inf"),
+    ],
+)
+def test_numbers_whose_products_overflow_are_refused(
+    tmp_path: Path, prices: tuple[object, ...], volume: object, reason: str
+) -> None:
+    first, second = times(2)
+    path = save(tmp_path / "x.csv", [line(first), line(second, prices=prices, volume=volume)])
+    with pytest.raises(BarsError) as refused:
+        read_bars(path)
+    assert f"symbol AAA, row 3: {reason}" in str(refused.value)
+
+
+def test_a_cell_of_megabytes_is_quoted_by_its_beginning(tmp_path: Path) -> None:
+    path = save(tmp_path / "x.csv", [line(times(1)[0], prices=("x" * 10_000_000, 12, 9, 11))])
+    with pytest.raises(BarsError, match=r"open is the text 'x{80}…', not a number") as refused:
+        read_bars(path)
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("symbol", ["BTC/USDT", "../../up", "/abs", "=cmd|'/c calc'!A0", "[red]x", "ÄÖ", "x" * 100])
+def test_unusual_symbols_are_read_as_they_are(tmp_path: Path, symbol: str) -> None:
+    assert read_bars(save(tmp_path / "x.csv", [line(t, symbol) for t in times(2)])).symbols == (symbol,)
+
+
+@pytest.mark.parametrize("symbol", ["x" * 101, "a\x00b", "a\x1b[31m", '"a\nb"', "a\u202eb", "a\x7f"])
+def test_names_that_cannot_be_shown_in_a_line_are_no_symbols(tmp_path: Path, symbol: str) -> None:
+    path = save(tmp_path / "x.csv", [line(t, symbol) for t in times(2)])
+    with pytest.raises(BarsError, match=r"is no symbol\. A symbol has 1 to 100 characters") as refused:
+        read_bars(path)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("symbols", [[["A"]] * 2, [{"a": 1}] * 2, [b"\xff"] * 2, [1.5] * 2, [True] * 2])
+def test_columns_of_other_types_hold_no_symbols(tmp_path: Path, symbols: list[object]) -> None:
+    frame = pl.DataFrame({"date": times(2), **{n: [10.0] * 2 for n in ("open", "high", "low", "close", "volume")}})
+    frame.with_columns(pl.Series("symbol", symbols)).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(BarsError, match=r"x\.parquet: the column for the symbol holds .*, not names"):
+        read_bars(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("prices", [[[1.0]] * 2, [{"a": 1.0}] * 2, [b"1"] * 2])
+def test_nested_types_are_no_prices_and_do_no_harm_elsewhere(tmp_path: Path, prices: list[object]) -> None:
+    frame = pl.DataFrame({"date": times(2), **{n: [10.0] * 2 for n in ("open", "high", "low", "close", "volume")}})
+    frame = frame.with_columns(pl.lit("AAA").alias("symbol"))
+    frame.with_columns(pl.Series("close", prices)).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(BarsError, match=r"row 1: the column for close holds .*, not numbers"):
+        read_bars(tmp_path / "x.parquet")
+    frame.with_columns(pl.Series("notes", prices)).write_parquet(tmp_path / "x.parquet")
+    assert read_bars(tmp_path / "x.parquet").n_bars == 2
+
+
+def test_an_extra_may_have_braces_in_its_name_and_no_wild_values(tmp_path: Path) -> None:
+    for value, said in (("up", r"\{x\} is the text 'up', not a number"), ("-1e31", r"\{x\} is -1e31\. Write a number")):
+        path = save(tmp_path / "x.csv", [f"{line(times(1)[0])},{value}"], f"{HEADER},{{x}}")
+        with pytest.raises(BarsError, match=rf"symbol AAA, row 2: {said}"):
+            read_bars(path, extras=("{x}",))

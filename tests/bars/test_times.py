@@ -85,3 +85,56 @@ def test_a_zone_with_summer_time_in_the_type_is_fine(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path, dates: list[str], row: int, reason: str) -> None:
     with pytest.raises(BarsError, match=rf"x\.csv: symbol AAA, row {row}: .*{reason}"):
         read_bars(save(tmp_path / "x.csv", [line(t) for t in dates]))
+
+
+@pytest.mark.parametrize("wrong", ["0001-01-01", "1799-12-31", "2262-01-02", "9999-12-31"])
+def test_years_that_no_market_has_are_refused_with_their_row(tmp_path: Path, wrong: str) -> None:
+    path = save(tmp_path / "x.csv", [line("2024-01-01"), line(wrong)])
+    with pytest.raises(BarsError, match=rf"row 3: the time '{wrong}' is outside the years 1800 to 2261"):
+        read_bars(path)
+
+
+@pytest.mark.parametrize("wrong", ["99999999999999999999", "9300000000000000000", "1e300"])
+def test_numbers_that_are_no_times_are_refused(tmp_path: Path, wrong: str) -> None:
+    path = save(tmp_path / "x.csv", [line("1704067200000000000"), line(wrong)])
+    with pytest.raises(BarsError, match=r"row 3: the time '.*' is no time since 1970"):
+        read_bars(path)
+
+
+@pytest.mark.parametrize("wrong", ["2024-01-01T01:00+99:99", "2024-01-01T01:00-15:00", "2024-01-01T24:00:00"])
+def test_offsets_and_hours_that_do_not_exist_are_refused(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(BarsError, match=r"row 2: the time '.*' is not understood"):
+        read_bars(save(tmp_path / "x.csv", [line(wrong), line(wrong)]))
+
+
+@pytest.mark.parametrize(
+    ("dates", "said"),
+    [
+        (pl.Series([0, 2**31 - 1], dtype=pl.Int32).cast(pl.Date), r"row 2: the time 2147483647 \(days since 1970\)"),
+        (pl.Series([0, 2**63 - 1]).cast(pl.Datetime("ms")), r"row 2: the time 9223372036854775807 \(ms since 1970\)"),
+        (pl.Series([0, -(2**63)]).cast(pl.Datetime("us", "UTC")), r"row 2: the time -9223372036854775808 \(us"),
+        (pl.Series([0, 2**63 - 1]).cast(pl.Datetime("ns")), r"row 2: the time 9223372036854775807 \(ns"),
+        (pl.Series([1, 2**64 - 1], dtype=pl.UInt64), "row 1: the time 1 is no time since 1970"),
+    ],
+)
+def test_typed_times_out_of_range_are_refused(tmp_path: Path, dates: pl.Series, said: str) -> None:
+    with pytest.raises(BarsError, match=said):
+        read_bars(parquet(tmp_path, dates))
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pl.Series([[1], [2]]),
+        pl.Series([{"a": 1}, {"a": 2}]),
+        pl.Series([b"\xff", b"\xfe"]),
+        pl.Series([True, False]),
+        pl.Series([datetime(2024, 1, 1).time()] * 2),
+        pl.Series([{f"field {k}": 1 for k in range(500)}] * 2),
+    ],
+    ids=lambda dates: str(dates.dtype)[:12],
+)
+def test_types_that_are_no_times_are_refused_in_a_short_sentence(tmp_path: Path, dates: pl.Series) -> None:
+    with pytest.raises(BarsError, match=r"row 1: the column for the date holds .*, not times") as refused:
+        read_bars(parquet(tmp_path, dates))
+    assert len(str(refused.value)) < 500

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatout.bars.panel import Panel
+from flatout.bars.probing import probing
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.write import write_bars
@@ -59,14 +60,19 @@ def test_manifest(tmp_path: Path) -> None:
     assert said["gaps"]["BBB"] == {"missing_bars": 4, "gaps": 1, "longest_gap_bars": 4}
 
 
-@given(start=st.integers(0, 30), length=st.integers(4, 10))
-@settings(max_examples=30, deadline=None)
-def test_cut_panels_keep_their_grid(tmp_path_factory: pytest.TempPathFactory, start: int, length: int) -> None:
-    folder = tmp_path_factory.mktemp("cut")
-    part = sample(folder).rows(start, start + length)
-    write_bars(part, folder / "bars.parquet")
-    again = read_bars(folder / "bars.parquet", bar="1h", extras=("signal",))
-    assert again.time.tolist() == part.time.tolist()
+def test_cut_panels_keep_their_grid(tmp_path: Path) -> None:
+    panel = sample(tmp_path)
+
+    @given(start=st.integers(0, 30), length=st.integers(4, 10))
+    @settings(max_examples=30, deadline=None)
+    def holds(start: int, length: int) -> None:
+        part = panel.rows(start, start + length)
+        write_bars(part, tmp_path / "bars.parquet")
+        again = read_bars(tmp_path / "bars.parquet", bar="1h", extras=("signal",))
+        assert again.time.tolist() == part.time.tolist()
+
+    with probing():
+        holds()
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -371,7 +371,7 @@ def test_the_settings_it_was_trained_with_may_be_given_again(bars: Path, best: P
 def test_a_folder_without_a_policy_is_refused(bars: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     said = learned_refusal(bars, tmp_path / "runs", tmp_path / "empty")
-    assert "policy.json: No such file or directory; give a folder that a training saved a policy in" in said
+    assert "policy.json: there is no such file; give a folder that a training saved a policy in" in said
 
 
 def test_a_folder_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ LAB = ["--seed-url", "http://127.0.0.1:9/", "--lab", "127.0.0.1:9"]
         (["run", *LAB, "--allow", "127.0.0.1:9", "--regex", "("], "'(' is no regular expression"),
         (["run", *LAB, "--allow", "127.0.0.1:9", "--css", "a["], "is no CSS selector"),
         (["run", *LAB, "--allow", "127.0.0.1:9"], "nothing to look for was given: give --keywords"),
-        (["run", *LAB, "--allow", "127.0.0.1:9", "--examples", "nowhere.txt"], "there is no file nowhere.txt"),
+        (["run", *LAB, "--allow", "127.0.0.1:9", "--examples", "nowhere.txt"], "nowhere.txt: there is no such file"),
         (["run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--chooser", "luck"], "there is no chooser 'luck'"),
         (["run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--policy", "nowhere"], "nowhere is not there"),
         (["run", *LAB, "--allow", "127.0.0.1:9", "--keywords", "x", "--requests", "1"], "leave none after the seed"),

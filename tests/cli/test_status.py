@@ -29,7 +29,7 @@ from flatout.folds.seal import open_hold_out
 from flatout.run_directory import write_json
 from flatout.search.audit import study_folds
 from flatout.search.board import Board, Sitting, read_board
-from flatout.search.storage import JOURNAL, open_storage, open_study
+from flatout.search.storage import JOURNAL, close_storage, open_storage, open_study
 from flatout.search.trial_files import TrialFile, write_trial
 from flatout.settings import Resolved, load_settings
 
@@ -42,7 +42,7 @@ PATIENCE = 60.0  # seconds that a process may take to start on a busy machine
 RUNNER = """
 import sys, time
 from pathlib import Path
-from flatout.learners.training import alone
+from flatout.run_directory import alone
 from flatout.search.storage import give_lease_back, open_storage, open_study, take_lease
 
 folder, sweeps = Path(sys.argv[1]), int(sys.argv[2])
@@ -85,10 +85,12 @@ def make_study(out: Path, name: str = "alpha", url: str | None = None, *override
     write_json(
         folder / "about.json", {"verb": "search", "request": request, "fingerprint": panel.fingerprint, "n_envs": 8}
     )
-    study = open_study(open_storage(folder, url), name, "wilcoxon")
+    storage = open_storage(folder, url)
+    study = open_study(storage, name, "wilcoxon")
     longest = max(group.length for group in study_folds(panel, resolved.settings).groups)
     for number, rate in enumerate(RATES):
         add_trial(folder, study, number, rate, longest)
+    close_storage(storage)
     board = Board(
         (1, SPLITS, 1, 1), asked=len(RATES), crews=((Sitting(4, 1, {"train.learning_rate": RATES[4]}),), (None,)),
         seconds=60.0, busy_seconds=45.0, worker_seconds=60.0, steps=120_000, finished=[0, 1, 2, 3],
@@ -268,7 +270,7 @@ def test_a_study_that_cannot_be_read_does_not_hide_the_others(out: Path, folder:
     (broken / "board.json").write_text("{")
     beta, alpha = sorted(status(out), key=lambda row: row["state"], reverse=True)
     assert (beta["state"], alpha["state"]) == ("unreadable", "stopped")
-    assert "board.json cannot be read" in beta["error"]
+    assert "board.json: is not JSON" in beta["error"]
     assert "unreadable" in call("status", "--out", str(out)).output
     assert isinstance(call("status", str(broken)).exception, RunError)
 
@@ -296,4 +298,4 @@ def test_settings_that_are_gone_are_said(out: Path, folder: Path) -> None:
     shutil.move(folder / "settings.json", out / "elsewhere.json")
     error = call("status", str(folder)).exception
     assert isinstance(error, RunError)
-    assert "is not the folder of a study" in str(error)
+    assert str(error).startswith(f"{folder / 'settings.json'}: there is no such file; restore it from a copy")

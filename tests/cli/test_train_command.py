@@ -277,7 +277,9 @@ def test_what_is_no_training_cannot_be_resumed(tmp_path: Path, content: str | No
         (tmp_path / "about.json").write_text(content)
         (tmp_path / "settings.json").write_text("{}")
     result = call("--resume", str(tmp_path))
-    assert str(result.exception).startswith(f"{tmp_path} is not the folder of a `flatout train` run that can go on")
+    assert isinstance(result.exception, FlatoutError)
+    assert str(result.exception).startswith(f"{tmp_path / 'about.json'}: ")
+    assert str(result.exception).endswith("; give --resume the folder of a `flatout train` run that can go on")
 
 
 @pytest.mark.long

@@ -118,6 +118,22 @@ def test_robots_txt_may_be_redirected_five_times(tmp_path: Path, hops: int, fail
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("target", "allowed"), [("/private/rules", False), ("/docs/rules", True), ("/robots.txt?x", False)]
+)
+def test_robots_txt_does_not_lead_off_the_allow_list(tmp_path: Path, target: str, allowed: bool) -> None:
+    async def main() -> None:
+        async with lab_server() as lab:
+            lab.pages |= {"/robots.txt": reply(status=302, Location=target), "/docs/a": reply(b"page")}
+            lab.pages[target] = reply(b"User-agent: *\nDisallow:\n", kind="text/plain")
+            async with fetching(tmp_path, lab, scope=[f"{lab.door}/docs/"]) as fetcher:
+                answer = await fetcher.fetch(lab.url("/docs/a"))
+            assert (answer.failure, answer.is_page) == (("", True) if allowed else ("robots", False))
+            assert (f"GET {target}" in lab.asked) == allowed
+
+    asyncio.run(main())
+
+
 def test_the_budget_holds_across_redirects_restarts_and_robots(tmp_path: Path) -> None:
     async def main() -> None:
         async with lab_server() as lab:

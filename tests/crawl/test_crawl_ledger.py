@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.crawl.ledger import AUDIT_FILE, BUDGET_FILE, STOP_FILE, AuditLog, Entry, RequestBudget, printable
+from flatout.crawl.ledger import (
+    AUDIT_FILE,
+    BUDGET_FILE,
+    LONGEST_LINE,
+    STOP_FILE,
+    AuditLog,
+    Entry,
+    RequestBudget,
+    printable,
+)
 from flatout.errors import RunError, SettingsError
 
 
@@ -106,3 +115,30 @@ def test_printable_text_is_harmless(text: str) -> None:
     assert printable(clean) == clean and "\x1b" not in clean and len(clean.splitlines()) <= 1
     assert clean.encode() is not None
     assert all(c in clean for c in text if c.isalnum() and c.isascii())
+
+
+def test_books_are_not_kept_through_links_nor_in_pipes_or_holes(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    for name, made in ((AUDIT_FILE, AuditLog), (BUDGET_FILE, lambda run: RequestBudget(run, 5))):
+        for kind, said in (("link", "symbolic link"), ("pipe", "is no file")):
+            run = tmp_path / f"{kind}-{name}"
+            run.mkdir()
+            if kind == "link":
+                (run / name).symlink_to(outside)
+            else:
+                os.mkfifo(run / name)
+            with pytest.raises(RunError, match=said):
+                made(run)
+    assert outside.read_text() == "mine"
+    with (tmp_path / BUDGET_FILE).open("wb") as hole:
+        hole.truncate(1 << 40)
+    with pytest.raises(RunError, match="as no crawl has"):
+        RequestBudget(tmp_path, 5)
+
+
+def test_a_long_line_is_one_request(tmp_path: Path) -> None:
+    (tmp_path / BUDGET_FILE).write_bytes(b"a\n" + b"x" * (LONGEST_LINE + 10) + b"\nb\n")
+    with RequestBudget(tmp_path, 9) as budget:
+        assert budget.spent == 3
+        assert max(map(len, budget.hosts)) <= 300

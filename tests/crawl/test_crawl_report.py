@@ -1,9 +1,11 @@
 """The report of a crawl: complete in itself, the finding first, and harmless whatever pages said."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from flatout.crawl.baselines import BestFirst
 from flatout.crawl.contest import contest, field_of_site
 from flatout.crawl.report import EVALUATION_SECTIONS, RUN_SECTIONS, headline, page, write_report
 from flatout.crawl.report_facts import gather, host_facts
+from flatout.crawl.report_shapes import AuditRow
 from flatout.crawl.site import SiteSettings, generate
 from flatout.errors import RunError
 
@@ -137,14 +140,7 @@ def test_politeness_is_told_from_the_audit_log(tmp_path: Path) -> None:
     assert facts["shortest_gap"] == pytest.approx(1.0)
     assert facts["median_gap"] == pytest.approx(1.5)
     assert facts["megabytes"] == pytest.approx(0.003)
-    single = {
-        "time": "2026-01-01T00:00:00+00:00",
-        "url": SEED,
-        "status": 0,
-        "bytes": 0,
-        "seconds": 1,
-        "failure": "timeout",
-    }
+    single = AuditRow(datetime(2026, 1, 1, tzinfo=UTC), SEED, 0, 0, 1.0, "timeout")
     assert host_facts([single])["shortest_gap"] is None
 
 
@@ -177,8 +173,65 @@ def test_pages_of_nothing_are_pages(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds neither a crawl"):
         write_report(tmp_path)
     (tmp_path / "evaluation.json").write_text("[1")
-    with pytest.raises(RunError, match=r"evaluation.json cannot be read"):
+    with pytest.raises(RunError, match=r"evaluation.json: is not JSON"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("outcome.json", '{"found": "many"}', "outcome.json: ended is missing"),
+        ("outcome.json", "[" * 100_000, "outcome.json: is not JSON"),
+        ("outcome.json", "[]", "outcome.json: it: Input should be an object"),
+        ("targets.jsonl", '{"url": 7}\n', "targets.jsonl: line 1: url: Input should be a valid string"),
+        ("audit.jsonl", '{"time": "yesterday"}\n', "audit.jsonl: line 1: time: Input should be a valid datetime"),
+        ("audit.jsonl", "x" * (9 << 20), "audit.jsonl: line 1 has 8,388,608 bytes or more"),
+        ("robots.jsonl", '{"asked": "u", "status": 1e400}\n', "robots.jsonl: line 1: status"),
+        ("run.json", "7", "run.json: it: Input should be an object"),
+        ("evaluation.json", '{"curves": {"requests": "all"}}', "curves.requests: Input should be a valid array"),
+        ("evaluation.json", '{"verdict": {"beats": 1}}', "verdict.beats: Input should be a valid boolean"),
+    ],
+)
+def test_a_damaged_file_is_named_with_the_place(tmp_path: Path, name: str, content: str, said: str) -> None:
+    (run_folder(tmp_path) / name).write_text(content)
+    with pytest.raises(RunError, match=said):
+        write_report(tmp_path)
+
+
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    run_folder(tmp_path)
+    for name in ("targets.jsonl", "outcome.json"):
+        (tmp_path / name).unlink()
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(RunError, match=f"{name}: is a pipe"):
+            write_report(tmp_path)
+        (tmp_path / name).unlink()
+
+
+def test_numbers_without_end_and_deep_tables_in_the_order_are_shown(tmp_path: Path) -> None:
+    order = {
+        "seed_url": SEED,
+        "requests": 10**3000,
+        "relevance": {"css": EVIL},
+        "deep": json.loads("[" * 90 + "]" * 90),
+    }
+    (run_folder(tmp_path) / "run.json").write_text(json.dumps({"order": order}))
+    text = own(write_report(tmp_path).read_text())
+    assert "img" not in Tags(text).tags and len(text) < 200_000
+
+
+def test_pages_in_which_a_search_took_too_long_are_told_of(tmp_path: Path) -> None:
+    text = own(write_report(run_folder(tmp_path, not_searched=3)).read_text())
+    assert "In 3 pages the search for the pattern took too long" in text
+
+
+def test_a_report_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.html"
+    outside.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (run_folder(tmp_path / "run") / "report.html").symlink_to(outside)
+    assert "2 TARGETS FOUND" in write_report(tmp_path / "run").read_text()
+    assert outside.read_text() == "mine"
 
 
 @pytest.mark.long

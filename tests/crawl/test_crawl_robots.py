@@ -3,11 +3,15 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from protego import Protego
 from simulated_clock_of_crawl import run_simulated
 
 from flatout.crawl.fetching import Answer
 from flatout.crawl.robots import (
     KEPT_SECONDS,
+    LONGEST_DELAY,
     MOST_BYTES,
     MOST_VERDICTS,
     RETRIED_SECONDS,
@@ -15,6 +19,7 @@ from flatout.crawl.robots import (
     agent_token,
     judge,
     read_rules,
+    simplified,
 )
 from flatout.crawl.scope import Origin
 from flatout.errors import SettingsError
@@ -106,6 +111,47 @@ def test_half_a_mebibyte_is_read_and_no_half_line() -> None:
     padding = b"#" * (MOST_BYTES - len(start) - len(b"\nDisallow: /p")) + b"\n"
     cut = start + padding + line
     assert allows(cut, "/public") and not allows(cut, "/first") and allows(cut, "/private-things")
+
+
+LINES = (
+    "User-agent: *", "user-agent: flat", "User agent flatout", "useragent:FlatOut", "User-agent: fl*at*",
+    "User-agent foo: bar", "user  agent: x", "user  agent flatout", "User-agent", "User-agent:", "User-agent: **",
+    "u\u017fer-agent: flatout", "Sitemap: x", "Disallow: /a", "Allow: /a/b", "Disallow:", "junk", "x: y",
+    "Crawl-delay: 3", "# c", "", "User-agent: other # flatout", "User-agent flatout:x", "user-agent:flatout:",
+    "user agent :flatoutx", "user agent flatout", "User-agent: flatout/1.0", "User-agent: -",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=9), st.sampled_from(["\n", "\r", "\r\n", "\x0b"]))
+def test_files_with_few_robots_left_say_the_same(lines: list[str], end: str) -> None:
+    text = end.join(lines)
+    whole, simple = Protego.parse(text), Protego.parse(simplified(text, "flatout"))
+    for path in ("/a/b", "/a/c", "/"):
+        url = f"http://example.org{path}"
+        assert simple.can_fetch(url, "flatout") == whole.can_fetch(url, "flatout")
+    assert simple.crawl_delay("flatout") == whole.crawl_delay("flatout")
+    assert list(simple.sitemaps) == list(whole.sitemaps)
+    assert len(simple._user_agents) <= 2
+
+
+def test_many_robots_with_many_rules_are_copied_once() -> None:
+    """Protego alone would make a rule for each robot and each path: 200 million here."""
+    agents = b"".join(b"User-agent: a%d\n" % k for k in range(14_000))
+    body = agents + b"User-agent: flat\n" + b"".join(b"Disallow: /%d/\n" % k for k in range(14_000))
+    assert len(body) < MOST_BYTES
+    rules = read_rules(body, "flatout")
+    assert sum(len(group._rules) for group in rules.parsed._user_agents.values()) == 2 * 14_000
+    assert not rules.allows("http://example.org/13999/x") and rules.allows("http://example.org/14000/x")
+
+
+@pytest.mark.parametrize("rate", ["1/" + "9" * 400, "1/" + "9" * 400 + "d", "1/" + "9" * 5000, "9" * 400 + "/1"])
+def test_rates_beyond_all_numbers_are_survived(rate: str) -> None:
+    seconds = read_rules(f"User-agent: *\nRequest-rate: {rate}\n".encode(), "x").delay_seconds
+    assert seconds == (LONGEST_DELAY if rate.startswith("1/") and len(rate) < 1000 else 0.0)
+
+
+def test_a_delay_longer_than_a_day_is_a_day() -> None:
+    assert read_rules(b"User-agent: *\nCrawl-delay: 1e300\n", "x").delay_seconds == LONGEST_DELAY
 
 
 def test_any_bytes_are_survived() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.crawl.scope import LONGEST_URL, Origin, Scope, canonical, origin_of
+from flatout.crawl.scope import LONGEST_URL, Origin, Scope, canonical, origin_of, spelled
 from flatout.errors import SettingsError
 
 CANONICAL = {
@@ -173,3 +173,10 @@ def test_origins_know_their_root() -> None:
 @pytest.mark.parametrize("folder", ["x%2Fy", "a%3Fb", "%2520", "a%20b", "%C3%A9"])
 def test_a_relative_link_keeps_the_spelling_of_its_page(folder: str) -> None:
     assert canonical("w", f"http://a.lab/{folder}/z") == f"http://a.lab/{folder}/w"
+
+
+def test_a_long_url_is_refused_without_being_remembered() -> None:
+    spelled.cache_clear()
+    assert canonical("http://a.lab/" + "x" * 1_000_000) is None
+    assert canonical("http://a.lab/x") == "http://a.lab/x"
+    assert spelled.cache_info().currsize == 1

@@ -22,6 +22,7 @@ from flatout.crawl.site import SiteSettings, generate
 from flatout.crawl.site_task import site_task
 from flatout.crawl.training import CHECKPOINT, METRICS, POLICY, CrawlTraining, read_checkpoint, train
 from flatout.errors import BundleError, RunError, SettingsError
+from flatout.run_directory import alone
 from flatout.slow_envs.model import flat
 from flatout.slow_envs.overlap import Overlap
 
@@ -123,10 +124,86 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="damaged"):
         CrawlPolicy.load(spoiled(path, sha256="0"))
     path.write_bytes(b"no such file")
-    with pytest.raises(BundleError, match="cannot be read"):
+    with pytest.raises(BundleError, match="is not a whole safetensors file"):
         CrawlPolicy.load(path)
     (tmp_path / CHECKPOINT).write_bytes(b"nor this")
-    with pytest.raises(RunError, match="cannot be read"):
+    with pytest.raises(RunError, match="is not a whole safetensors file"):
         read_checkpoint(tmp_path / CHECKPOINT)
     with pytest.raises(SettingsError, match="envs=0"):
         CrawlTraining(envs=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"candidates": 10**12}, "candidates: Input should be less than"),
+        ({"width": 10**6}, "width: Input should be less than"),
+        ({"width": 16}, r"it has weights of type float32 and shape \(\d+,\), not \d+ of float32"),
+        ({"width": "8"}, "width: Input should be a valid integer"),
+        ({"global_columns": None}, "global_columns: Input should be a valid array"),
+        ({"notes": [1]}, "notes: Input should be an object"),
+        ({"format": 7}, "format: Input should be a valid string"),
+        ({"link_columns": ["x" * 100_000] * 10}, "other link columns"),
+    ],
+)
+def test_a_forged_policy_is_refused_with_the_place(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(BundleError, match=said) as refusal:
+        CrawlPolicy.load(spoiled(tmp_path / "policy.safetensors", **changes))
+    assert len(str(refusal.value)) < 2000
+
+
+def test_a_policy_of_what_is_no_number_is_refused_though_its_sum_fits(tmp_path: Path) -> None:
+    path = tmp_path / "policy.safetensors"
+    weights = SMALL_MODEL.new_weights(3)
+    weights.actor.own[0] = np.nan
+    CrawlPolicy(SMALL_MODEL, weights).save(path)
+    with pytest.raises(BundleError, match="some of its weights are no numbers"):
+        CrawlPolicy.load(path)
+
+
+@pytest.mark.parametrize("width", [2, 3, 8, 65])
+def test_weights_are_counted_without_making_them(width: int) -> None:
+    model = LinkScorer(5, 7, 9, width)
+    assert model.weights_count == flat(model.new_weights(0)).size
+
+
+COUNTS = {"steps": "10", "descents": "4", "version": "2"}
+
+
+@pytest.mark.parametrize(
+    ("names", "dtype", "size", "counts", "said"),
+    [
+        (("weights", "first"), np.float32, 5, COUNTS, "second is not there"),
+        (("weights", "first", "second"), np.float64, 5, COUNTS, "no vector of float32"),
+        (("weights", "first", "second"), np.float32, 5, {"steps": "10"}, "descents is missing"),
+        (("weights", "first", "second"), np.float32, 5, COUNTS | {"steps": "-1"}, "steps: String should match"),
+        (("weights", "first", "second"), np.float32, 5, COUNTS | {"steps": "9" * 5000}, "steps: String should match"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_with_the_place(
+    tmp_path: Path, names: tuple[str, ...], dtype: Any, size: int, counts: dict[str, str], said: str
+) -> None:
+    path = tmp_path / CHECKPOINT
+    path.write_bytes(safetensors.numpy.save({name: np.zeros(size, dtype) for name in names}, counts))
+    with pytest.raises(RunError, match=said):
+        read_checkpoint(path)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    vectors = {name: np.zeros(5, np.float32) for name in ("weights", "first", "second")}
+    (tmp_path / CHECKPOINT).write_bytes(safetensors.numpy.save(vectors, COUNTS))
+    with pytest.raises(RunError, match="it has 5 weights, and the network"):
+        train(tasks(), SMALL, tmp_path)
+
+
+def test_a_training_writes_through_no_link_and_beside_nobody_else(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("mine")
+    (folder / METRICS).symlink_to(outside)
+    with pytest.raises(RunError, match="symbolic link"):
+        train(tasks(), SMALL, folder)
+    (folder / METRICS).unlink()
+    with alone(folder), pytest.raises(RunError, match="used by another process"):
+        train(tasks(), SMALL, folder)
+    assert outside.read_text() == "mine"

@@ -15,7 +15,7 @@ from flatout.crawl.baselines import standard
 from flatout.crawl.deployment import Deployment, Status, source_of
 from flatout.crawl.evaluate import crawl
 from flatout.crawl.fetching import Answer
-from flatout.crawl.live import KeptRobots, Source, politeness_of
+from flatout.crawl.live import KeptRobots, RobotsRow, Source, politeness_of
 from flatout.crawl.order import CrawlOrder, begin, read_order
 from flatout.crawl.policy import CrawlPolicy
 from flatout.crawl.scorer import LinkScorer
@@ -170,25 +170,6 @@ def test_a_page_that_the_archive_lost_is_asked_for_again(tmp_path: Path) -> None
     assert {url: count for url, count in fetcher.asked.items() if count > 1} == {lost: 2}
 
 
-def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
-    path = tmp_path / "lines.jsonl"
-    with JsonLines(path) as lines:
-        lines.add({"a": 1})
-        lines.add({"b": "ü\n"}, sync=True)
-    path.write_bytes(path.read_bytes() + b'{"c": ')
-    with JsonLines(path) as lines:
-        assert lines.rows == [{"a": 1}, {"b": "ü\n"}]
-        lines.add({"d": 0.1})
-        lines.cut(1)
-        lines.add({"e": None})
-        with pytest.raises(RunError, match="another crawl is using this run directory"):
-            JsonLines(path)
-    assert rows(path) == [{"a": 1}, {"e": None}]
-    path.write_text("nonsense\n")
-    with pytest.raises(RunError, match="damaged"):
-        JsonLines(path)
-
-
 class Silent:
     """A host that is not there, until it is."""
 
@@ -302,7 +283,7 @@ def test_robots_are_remembered_for_a_while_only(tmp_path: Path, monkeypatch: pyt
         return Answer(url, 503) if len(asked) == 1 else Answer(url, 200, b"User-agent: *\xff\n", "text/plain")
 
     def ask() -> Answer:
-        with JsonLines(tmp_path / "robots.jsonl") as lines:
+        with JsonLines(tmp_path / "robots.jsonl", RobotsRow) as lines:
             return asyncio.run(KeptRobots(fetch, lines)("http://a.lab/robots.txt"))
 
     now = 1e9

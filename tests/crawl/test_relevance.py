@@ -120,7 +120,7 @@ def test_what_users_write(tmp_path: Path) -> None:
         ("keywords:,", "keywords must be one or more"),
         ("regex:(", r"'\(' is no regular expression"),
         ("css:p[[", r"'p\[\[' is no CSS selector"),
-        ("examples:/no/such/file", "there is no file /no/such/file"),
+        ("examples:/no/such/file", "/no/such/file: there is no such file"),
         ({"topic": "x"}, r"not a mapping with \['topic'\]"),
         ({"keywords": ["a"], "colour": 1}, "not a mapping with"),
         ([], "no relevance was given"),

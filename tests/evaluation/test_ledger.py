@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flatout.bars.synthetic import RandomWalk
 from flatout.evaluation.backtest import Fills, History, backtest
 from flatout.evaluation.baselines import Cash, RandomTrader
 from flatout.evaluation.ledger import ledger_table, write_ledger
@@ -111,3 +112,13 @@ def test_an_empty_ledger_has_its_header(tmp_path: Path) -> None:
 
 def test_fills_are_kept_on_request_only() -> None:
     assert backtest(market(), RandomTrader()).fills == ()
+
+
+def test_symbols_that_spreadsheets_would_run_are_written_as_text_and_can_be_had_back(tmp_path: Path) -> None:
+    symbols = ("=cmd|'/c calc'!A0", "+1", "-1", "@SUM(A1)", "'quoted", "BTC/USDT")
+    panel = RandomWalk(n_bars=3, symbols=symbols).panel()
+    fills = Fills(1, "order", np.ones(6), panel.open[1], np.zeros(6), 1.0)
+    assert write_ledger(tmp_path / "ledger.csv", panel, (fills,), CAPITAL) == 6
+    written = pl.read_csv(tmp_path / "ledger.csv")["symbol"].to_list()
+    assert [text[0] for text in written] == ["'"] * 5 + ["B"]
+    assert tuple(text.removeprefix("'") for text in written) == symbols

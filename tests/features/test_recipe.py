@@ -1,6 +1,8 @@
 """Recipes: what they accept, what a fitted one refuses; files come back bit for bit or not at all."""
 
+import hashlib
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -48,14 +50,16 @@ def test_lists_become_tuples_and_recipes_compare():
     [
         ({"indicators": ("rsi", "macd_histo")}, r"'macd_histo'; did you mean 'macd_hist'\?"),
         ({"indicators": ("zzzz",)}, r"unknown indicator 'zzzz'\. Known: macd, "),
-        ({"indicators": ()}, "at least one indicator"),
+        ({"indicators": ()}, "1 to 1,000 indicators, got 0"),
+        ({"indicators": tuple(f"extra:{k}" for k in range(1001))}, "1 to 1,000 indicators, got 1,001"),
         ({"indicators": "rsi"}, "must be a tuple of names, got 'rsi'"),
         ({"indicators": None}, "must be a tuple of names, got None"),
         ({"indicators": ("extra:",)}, "extra:NAME"),
         ({"indicators": (3,)}, "got 3"),
         ({"indicators": ("rsi", "dx", "rsi")}, "given twice: rsi"),
-        ({"lookback": 0}, "at least 1, got 0"),
-        ({"lookback": 2.0}, "whole number of bars, at least 1, got 2.0"),
+        ({"lookback": 0}, "1 to 100,000, got 0"),
+        ({"lookback": 10**9}, "1 to 100,000, got 1000000000"),
+        ({"lookback": 2.0}, "whole number of bars, 1 to 100,000, got 2.0"),
         ({"lookback": True}, "got True"),
         ({"scaler": "zscor"}, r"unknown scaler 'zscor'; did you mean 'zscore'\?"),
         ({"scaler": None}, "unknown scaler None"),
@@ -218,24 +222,30 @@ def test_flipped_byte_missing_file_and_foreign_pair_are_refused(tmp_path, fitted
     with pytest.raises(RecipeError, match=r"damaged or belongs to another recipe\.json"):
         FittedRecipe.load(tmp_path)
     tensors.unlink()
-    with pytest.raises(RecipeError, match=r"cannot read .*safetensors: No such file"):
+    with pytest.raises(RecipeError, match=r"recipe-.*safetensors: there is no such file; get an undamaged copy"):
         FittedRecipe.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2; this flatout reads version 1"),
-        ({"version": None}, "version None"),
-        ({"format": "else"}, "not a recipe"),
+        ({"version": 2}, r"recipe\.json: version: Input should be 1, given 2; .*use the flatout that saved it"),
+        ({"version": None}, "version: Input should be 1, given None"),
+        ({"format": "else"}, "format: Input should be 'flatout.recipe', given 'else'"),
         ({"symbols": ["COIN1", "COIN0", "COIN2"]}, "schema_hash does not fit"),
         ({"bar_seconds": 60}, "schema_hash does not fit"),
-        ({"symbols": ["COIN0"]}, r"not float64 \(statistic, 1, 3\)"),
-        ({"recipe": {"indicators": ["rsi"], "colour": 1}}, "lacks or misstates a field"),
+        ({"symbols": ["COIN0"]}, r"not float64 \(2 to 1000, 1, 3\)"),
+        ({"recipe": {"indicators": ["rsi"], "colour": 1}}, "recipe.colour: Unexpected keyword"),
         ({"recipe": {"indicators": ["rsj"]}}, "did you mean 'rsi'"),
-        ({"recipe": 3}, "lacks or misstates a field"),
-        ({"training": {}}, "lacks or misstates a field"),
-        ({"tensors_sha256": "0" * 64}, "cannot read"),
+        ({"recipe": 3}, "recipe: Input should be an object, given 3"),
+        ({"training": {}}, "training.count is missing"),
+        ({"colour": 1}, "colour: Extra inputs are not permitted"),
+        ({"symbols": ["COIN0", "COIN0", "COIN2"]}, "symbols must be names, each of them once"),
+        ({"symbols": ["COIN0", 1, "COIN2"]}, "symbols.1: Input should be a valid string, given 1"),
+        ({"bar_seconds": "60"}, "bar_seconds: Input should be a valid integer"),
+        ({"bar_seconds": 0}, "bar_seconds: Input should be greater than or equal to 1"),
+        ({"tensors_sha256": "../../../../etc"}, "tensors_sha256: String should match pattern"),
+        ({"tensors_sha256": "0" * 64}, r"recipe-0{12}\.safetensors: there is no such file"),
     ],
 )
 def test_changed_description_is_refused(tmp_path, fitted, change, message):
@@ -252,11 +262,104 @@ def test_missing_field_and_wrong_json_are_refused(tmp_path, fitted):
     facts = json.loads(path.read_text())
     del facts["symbols"]
     path.write_text(json.dumps(facts))
-    with pytest.raises(RecipeError, match="lacks or misstates a field"):
+    with pytest.raises(RecipeError, match="symbols is missing"):
         FittedRecipe.load(tmp_path)
-    path.write_text("[]")
-    with pytest.raises(RecipeError, match="not a recipe"):
+    for text in ("[]", "[" * 100_000, '{"format":' * 5_000, "9" * 5_000, "NaN", '"\\ud800"'):
+        path.write_text(text)
+        with pytest.raises(RecipeError, match=r"recipe\.json: .*get an undamaged copy"):
+            FittedRecipe.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"first_time": "yesterday"}, "times such as 2024-01-31T23:00:00Z"),
+        ({"last_time": "now"}, "times such as"),
+        ({"last_time": "2024-13-01T00:00:00Z"}, "times such as"),
+        ({"last_time": "1970-01-01T00:00:00Z"}, "the first before the last"),
+        ({"count": 10**9}, "1000000000 training rows from .* cannot be"),
+        ({"first": -1}, "cannot be"),
+        ({"count": True}, "training.count: Input should be a valid integer, given True"),
+        ({"colour": 1}, "training.colour: Unexpected keyword"),
+    ],
+)
+def test_training_rows_that_cannot_be_are_refused(tmp_path, fitted, change, message):
+    fitted.save(tmp_path)
+    path = tmp_path / "recipe.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts | {"training": facts["training"] | change}))
+    with pytest.raises(RecipeError, match=message):
         FittedRecipe.load(tmp_path)
+
+
+def sign(folder, tensors):
+    """Other tensors in a recipe's folder, whose hash fits."""
+    path = folder / "recipe.json"
+    digest = hashlib.sha256(tensors).hexdigest()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tensors_sha256": digest}))
+    (folder / f"recipe-{digest[:12]}.safetensors").write_bytes(tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: {"statistics": np.where(s == s[3, 1, 1], np.inf, s)}, "hold NaN or infinite values"),
+        (lambda s: {"statistics": np.where(s == s[3, 1, 1], np.nan, s)}, "hold NaN or infinite values"),
+        (lambda s: {"statistics": np.full_like(s, np.nan)}, "hold NaN or infinite values"),
+        (lambda s: {"statistics": s[::-1].copy()}, "quantiles do not ascend"),
+        (lambda s: {"statistics": s.astype(np.float32)}, "are float32"),
+        (lambda s: {"statistics": s[:1]}, r"are float64 \(1, 3, 3\)"),
+        (lambda s: {"statistics": s[0]}, r"are float64 \(3, 3\)"),
+        (lambda s: {"statistics": s, "more": s}, "holds .*, and not 'statistics' alone"),
+        (lambda s: {"other": s}, "and not 'statistics' alone"),
+    ],
+)
+def test_a_strangers_statistics_are_refused(tmp_path, fitted, change, message):
+    fitted.save(tmp_path)
+    sign(tmp_path, safetensors.numpy.save(change(fitted.scaler.statistics)))
+    with pytest.raises(RecipeError, match=message):
+        FittedRecipe.load(tmp_path)
+
+
+def test_kinds_that_numpy_does_not_know_are_refused(tmp_path, fitted):
+    fitted.save(tmp_path)
+    (path,) = tmp_path.glob("*.safetensors")
+    sign(tmp_path, path.read_bytes().replace(b'"F64"', b'"C64"'))
+    with pytest.raises(RecipeError, match="'statistics' is of kind 'C64'"):
+        FittedRecipe.load(tmp_path)
+
+
+def test_files_that_a_save_did_not_write_stay(tmp_path, fitted):
+    (tmp_path / "canary").write_text("mine")
+    strange = ("recipe-mine.safetensors", "recipe-0123456789ab.safetensors.bak", ".recipe.json", "notes.txt")
+    for name in strange:
+        (tmp_path / name).touch()
+    (tmp_path / "recipe-0123456789ab.safetensors").symlink_to(tmp_path / "canary")
+    (tmp_path / ".recipe.json.abcdefgh").touch()  # what a killed save leaves
+    fitted.save(tmp_path)
+    assert {*strange, "recipe-0123456789ab.safetensors", "recipe.json"} < {path.name for path in tmp_path.iterdir()}
+    assert not (tmp_path / ".recipe.json.abcdefgh").exists()
+    assert (tmp_path / "canary").read_text() == "mine"
+
+
+def test_a_pipe_is_not_waited_for_and_a_huge_file_not_read(tmp_path, fitted):
+    fitted.save(tmp_path)
+    (path,) = tmp_path.glob("*.safetensors")
+    with path.open("r+b") as file:
+        file.truncate(20 << 30)
+    with pytest.raises(RecipeError, match=r"has 21,474,836,480 bytes, and at most 400,004,096 are read"):
+        FittedRecipe.load(tmp_path)
+    (tmp_path / "recipe.json").unlink()
+    os.mkfifo(tmp_path / "recipe.json")
+    with pytest.raises(RecipeError, match="is a pipe, a socket or a device"):
+        FittedRecipe.load(tmp_path)
+
+
+def test_a_message_names_ten_symbols_at_most(fitted):
+    many = replace(PANEL, symbols=tuple(f"{'X' * 100_000}{k}" for k in range(3)))
+    with pytest.raises(RecipeError, match="missing COIN0, COIN1, COIN2; unknown XXX") as refused:
+        fitted.check(many)
+    assert len(str(refused.value)) < 300
 
 
 def test_tensor_file_is_plain_safetensors(tmp_path, fitted):

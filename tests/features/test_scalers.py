@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from sklearn.preprocessing import QuantileTransformer, RobustScaler, StandardScaler
 
 from flatout.errors import RecipeError
-from flatout.features.scalers import SCALERS, fit_scaler, inverse_normal, scale, scale_column
+from flatout.features.scalers import SCALERS, Scaler, check_statistics, fit_scaler, inverse_normal, scale, scale_column
 from rounding import assert_close
 
 
@@ -156,3 +156,30 @@ def test_refuses_unknown_names_and_too_few_rows():
         fit_scaler("quantil", values, np.arange(5))
     with pytest.raises(RecipeError, match="at least 2 training rows, got 1"):
         fit_scaler("zscore", values, np.arange(1))
+
+
+@pytest.mark.parametrize("name", SCALERS)
+def test_every_fit_passes_the_check_of_strangers_statistics(name):
+    values = np.random.default_rng(0).normal(0, 1, (300, 2, 3)) * [1e-9, 1.0, 1e9]
+    values[:, 0, 1] = 5.0  # no spread
+    values[:, 1, 2] = 1e15 + np.arange(300) % 2  # next to none
+    values[:, 0, 2] = np.nan
+    check_statistics(fit_scaler(name, values, np.arange(200)), (2, 3))
+
+
+@pytest.mark.parametrize("spread", [0.0, -1.0, 5e-324, 1e-20])
+def test_a_spread_of_nothing_is_refused(spread):
+    statistics = np.stack([np.zeros((1, 1)), np.full((1, 1), spread)])
+    with pytest.raises(RecipeError, match="a spread is next to nothing"):
+        check_statistics(Scaler("zscore", statistics), (1, 1))
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 1, 1), (2, 1), (2, 1, 2), (2, 10**9, 1)])
+def test_statistics_of_another_shape_are_refused(shape):
+    with pytest.raises(RecipeError, match=r"not float64 \(2, 1, 1\)"):
+        check_statistics(Scaler("robust", np.broadcast_to(1.0, shape)), (1, 1))
+
+
+def test_more_statistics_than_anybody_has_are_refused_before_they_are_looked_at():
+    with pytest.raises(RecipeError, match="at most 50,000,000 numbers"):
+        check_statistics(Scaler("quantile", np.broadcast_to(1.0, (1000, 10**6, 1))), (10**6, 1))

@@ -60,7 +60,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"[{", b"null", b'{"time": 1}', b'[{"when": 1}]', b"\xff"])
 def test_a_damaged_log_keeps_the_hold_out_sealed_and_is_kept(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "hold_out.json").write_bytes(damage)
-    with pytest.raises(RunError, match=r"hold_out.json is damaged: .* so it stays sealed; restore the file"):
+    with pytest.raises(RunError, match=r"hold_out.json: .* so it stays sealed; restore the file"):
         open_hold_out(tmp_path, "a test", "abc")
     assert (tmp_path / "hold_out.json").read_bytes() == damage
 

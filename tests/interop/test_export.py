@@ -4,12 +4,13 @@ import hashlib
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
 import onnxruntime
 import pytest
-from policies_to_export import assert_same_actions, assert_same_view, follow, policy_of, random_observations
+from policies_to_export import PANEL, assert_same_actions, assert_same_view, follow, policy_of, random_observations
 from stable_baselines3 import PPO
 
 from flatout.errors import BundleError
@@ -87,7 +88,9 @@ def test_another_extension_is_refused(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_policy_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"cannot read .*nowhere.policy\.json: .*give a folder that a training saved"):
+    with pytest.raises(
+        BundleError, match=r"nowhere.policy\.json: there is no such file; give a folder that a training"
+    ):
         export(tmp_path / "nowhere", "onnx", tmp_path / "policy.onnx")
 
 
@@ -115,3 +118,20 @@ def test_a_folder_in_place_of_a_file_is_refused_and_left(folder: Path, tmp_path:
         export(folder, "onnx", tmp_path / "policy.onnx")
     assert not list((tmp_path / "policy.onnx").iterdir())
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "policy.onnx"}
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_names_that_mean_something_elsewhere_are_only_names(
+    tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    symbols = ("../../up", "=cmd|'/C calc'!A0", "[red]\x1b[31m\n\0ü")
+    bundle = policy_of("zscore", replace(PANEL, symbols=symbols), notes={"../../up": "\x00[bold]" * 100})
+    bundle.save(tmp_path / "policy")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    report = export(tmp_path / "policy", to)
+    assert [path.name for path in tmp_path.rglob("*") if path.parent != tmp_path / "policy"].count("up") == 0
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [f"policy{TARGETS[to].suffix}"]
+    assert json.loads(json.dumps(report)) == report
+    if to == "onnx":
+        assert tuple(json.loads(report["properties"]["symbols"])) == symbols

@@ -124,7 +124,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"{name}.zip").write_bytes(damaged)
         with pytest.raises(BundleError, match=r"cut off|damaged"):
             PPO.load(tmp_path / name)
-    with pytest.raises(BundleError, match=r"cannot read .*nothing\.zip"):
+    with pytest.raises(BundleError, match=r"nothing\.zip: there is no such file; give a file that `save`"):
         PPO.load(tmp_path / "nothing")
 
 
@@ -144,3 +144,22 @@ def test_weights_travel_between_the_two_libraries(tmp_path: Path) -> None:
     assert (weights(other) == weights(ours)).all()
     with pytest.raises(SettingsError, match="the file's network has shapes"):
         cartpole(policy_kwargs={"net_arch": [8]}).set_parameters(tmp_path / "a")
+
+
+def test_the_folder_for_logs_that_a_file_names_is_used_only_if_it_lies_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file from somebody else does not decide where something is written."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name, given in (("inner", "logs"), ("outer", "../logs"), ("absolute", str(tmp_path / "logs"))):
+        cartpole(tensorboard_log=given).save(f"{name}.zip")
+    for name in ("outer", "absolute"):
+        model = PPO.load(name, env="CartPole-v1")
+        with pytest.warns(UserWarning, match="tensorboard_log is .*not in the current folder.*give it again"):
+            model.learn(32)
+        assert not (tmp_path / "logs").exists()
+    PPO.load("inner", env="CartPole-v1").learn(32)
+    assert (tmp_path / "here" / "logs" / "PPO_1").is_dir()
+    PPO.load("outer", env="CartPole-v1", tensorboard_log="../logs").learn(32)
+    assert (tmp_path / "logs" / "PPO_1").is_dir()

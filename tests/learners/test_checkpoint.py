@@ -1,5 +1,6 @@
 """Checkpoints: every bit comes back, whole files or none, and sentences for what cannot be read."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +98,7 @@ def test_equal_states_are_equal_files(tmp_path: Path) -> None:
 
 
 def test_an_absent_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"worker-0\.safetensors: there is no checkpoint"):
+    with pytest.raises(RunError, match=r"worker-0\.safetensors: there is no such file"):
         read_checkpoint(tmp_path / "worker-0.safetensors")
 
 
@@ -106,7 +107,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "state.safetensors"
     write_checkpoint(path, ODD, {})
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(RunError, match=r"state\.safetensors cannot be read as a checkpoint"):
+    with pytest.raises(RunError, match=r"state\.safetensors: is not a whole safetensors file"):
         read_checkpoint(path)
 
 
@@ -114,7 +115,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, kept: int) -> None:
 def test_what_others_wrote_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     path = tmp_path / "foreign.safetensors"
     safetensors.numpy.save_file({"x": np.zeros(2)}, path, metadata=metadata)
-    with pytest.raises(RunError, match=r"foreign\.safetensors is not a checkpoint that this flatout reads"):
+    with pytest.raises(RunError, match=r"foreign\.safetensors is no checkpoint that this flatout reads"):
         read_checkpoint(path)
 
 
@@ -123,7 +124,7 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(checkpoint, "VERSION", checkpoint.VERSION + 1)
     write_checkpoint(path, ODD, {})
     monkeypatch.undo()
-    with pytest.raises(RunError, match=f"version {checkpoint.VERSION}"):
+    with pytest.raises(RunError, match="version: Input should be 1, given 2"):
         read_checkpoint(path)
 
 
@@ -153,3 +154,41 @@ def test_a_crash_leaves_the_old_checkpoint(
             write_checkpoint(path, {"x": np.zeros(3)}, {"number": 2})
     assert read_checkpoint(path)[1] == {"number": 1}
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_flipped_bit_is_found_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    write_checkpoint(path, ODD, {"lanes": ["a"]})
+    whole = path.read_bytes()
+    body = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(body, len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(RunError, match=r"state\.safetensors is damaged: its arrays are not those"):
+            read_checkpoint(path)
+    assert len(whole) > body + 50
+
+
+def test_a_checkpoint_of_before_hashes_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    about = json.dumps({"version": 1, "facts": {"lanes": ["a"]}})
+    safetensors.numpy.save_file({"x": np.arange(3.0)}, path, metadata={checkpoint.FORMAT: about})
+    arrays, facts = read_checkpoint(path)
+    assert arrays["x"].tolist() == [0, 1, 2]
+    assert facts == {"lanes": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "about", ["[" * 100_000, "null", "[]", "3", '{"version":1}', '{"version":1,"facts":[]}', "NaN"]
+)
+def test_notes_of_another_shape_are_refused(tmp_path: Path, about: str) -> None:
+    path = tmp_path / "state.safetensors"
+    safetensors.numpy.save_file({"x": np.zeros(2)}, path, metadata={checkpoint.FORMAT: about})
+    with pytest.raises(
+        RunError, match=r"state\.safetensors is no checkpoint that this flatout reads: .*restore the run"
+    ):
+        read_checkpoint(path)
+
+
+def test_an_array_that_is_missing_is_named() -> None:
+    with pytest.raises(RunError, match="the checkpoint lacks x/first/b; restore the run"):
+        rebuilt(TREE, {"x/first/a": np.zeros(1)}, "x")

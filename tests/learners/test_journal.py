@@ -4,6 +4,7 @@ neither lost nor twice.
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_training import tiny_training
 
+from flatout.errors import RunError
+from flatout.file_names import named_text
 from flatout.learners.checkpoint import write_checkpoint
 from flatout.learners.jobs import Chunk, Job
-from flatout.learners.journal import Journal
+from flatout.learners.journal import Journal, progress_in
 from flatout.learners.rates import metric_names
 from flatout.learners.training import checkpoint_path, make_jobs
 
@@ -188,3 +191,50 @@ def test_a_half_written_line_is_survived(tmp_path: Path, job: Job, cut: int) -> 
     assert [row.lane for row in again.note(job, chunk_of(6))] == ["lane1"]
     again.close()
     assert lines(tmp_path) == whole
+
+
+@pytest.mark.parametrize("name", ["BTC/USDT-seed0", "../../up-seed0", "/abs/path", "."])
+def test_curves_of_a_lane_stay_in_their_folder_whatever_it_is_called(tmp_path: Path, job: Job, name: str) -> None:
+    run = tmp_path / "deep" / "run"
+    run.mkdir(parents=True)
+    before = {path for path in tmp_path.rglob("*") if run not in path.parents}
+    journal = Journal(TRAINING.program, run)
+    journal.note(replace(job, names=[name, "lane1"]), chunk_of(3))
+    journal.close()
+    folders = [path.name for path in (run / "tensorboard").iterdir()]
+    assert sorted(map(named_text, folders)) == sorted([name, "lane1"])
+    assert all(path.is_dir() for path in (run / "tensorboard").iterdir())
+    assert {path for path in tmp_path.rglob("*") if run not in path.parents} == before
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "3", '{"lane": "a"}', '{"lane": 1, "updates": 1}', '{"lane": "a", "updates": "1"}', "[" * 99_999, ""]
+)
+def test_a_damaged_line_is_named_and_not_dropped(tmp_path: Path, job: Job, line: str) -> None:
+    journal = Journal(TRAINING.program, tmp_path)
+    journal.note(job, chunk_of(3))
+    journal.close()
+    save_progress(tmp_path, 3)
+    path = tmp_path / "metrics.jsonl"
+    first, second = path.read_text().splitlines()
+    path.write_text(f"{first}\n{line}\n{second}\n")
+    with pytest.raises(RunError, match=r"metrics\.jsonl: line 2: .*remove that line, or restore the file"):
+        Journal(TRAINING.program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "facts", "message"),
+    [
+        ({"lanes/updates": np.zeros(2, np.int32)}, {}, "lanes: it: Input should be a valid list, given None"),
+        ({"lanes/updates": np.zeros(2, np.int32)}, {"lanes": [1, 2]}, "lanes: 0: Input should be a valid string"),
+        ({"lanes/updates": np.zeros(3, np.int32)}, {"lanes": ["a", "b"]}, "is no array of 2 whole numbers"),
+        ({"lanes/updates": np.zeros(2)}, {"lanes": ["a", "b"]}, "is no array of 2 whole numbers"),
+        ({}, {"lanes": ["a"]}, "is no array of 1 whole numbers"),
+    ],
+)
+def test_a_checkpoint_without_progress_is_named(
+    tmp_path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any], message: str
+) -> None:
+    write_checkpoint(tmp_path / "worker-0.safetensors", arrays, facts)
+    with pytest.raises(RunError, match=rf"worker-0\.safetensors: .*{message}"):
+        progress_in(tmp_path / "worker-0.safetensors")

@@ -29,7 +29,7 @@ from flatout.errors import RunError
 from flatout.learners import workers
 from flatout.learners.jobs import Failure
 from flatout.learners.journal import Row
-from flatout.learners.training import alone, make_jobs
+from flatout.learners.training import make_jobs
 from flatout.learners.workers import ONE_THREAD, Slot, Worker, cause, cpu_slots, shares
 from worker_processes import children, kill_workers, lives
 
@@ -260,11 +260,3 @@ def test_a_killed_driver_leaves_no_orphans_and_its_training_goes_on(
         wait_for(lambda pids=pids: not any(map(lives, pids)))
     run_tiny(tmp_path, cache)
     check_same(tmp_path, undisturbed)
-
-
-def test_a_folder_has_one_driver_at_a_time(tmp_path: Path) -> None:
-    """The second one is refused, and the lock ends with the first."""
-    with alone(tmp_path), pytest.raises(RunError, match="another process"), alone(tmp_path):
-        pass
-    with alone(tmp_path):
-        pass

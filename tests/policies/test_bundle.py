@@ -1,21 +1,15 @@
-"""Bundles: they come back bit for bit, survive a kill at any moment, act like PyTorch and refuse what is not theirs."""
+"""Bundles: they act like PyTorch and refuse what is not theirs; their files are the business of others here."""
 
-import hashlib
-import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 import torch
+from saved_policies import NEW, OLD, OTHER_RECIPE, PANEL, content, observations
 from torch import nn
 
 from flatout.bars.panel import Panel
@@ -25,295 +19,12 @@ from flatout.market.market import build_market
 from flatout.policies import bundle_files
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Sizes, actor, gates_of, new_network
-from flatout.settings import FeatureSettings, MarketSettings, Settings
+from flatout.settings import FeatureSettings, Settings
 from market.small_markets import INDICATORS, LIMITS
 from rounding import assert_close
 from small_bundles import bundle_of, market_settings, network_of, panel_of
 
-PANEL = panel_of()
-OLD, NEW = bundle_of(PANEL, 1), bundle_of(PANEL, 2)
 SUMS = 256  # roundings of 31, 16 and 8 products in three layers
-OTHER_RECIPE = fit(Recipe(INDICATORS, 2, "zscore"), PANEL, np.arange(50, 150))
-
-
-def content(bundle: Bundle) -> dict[str, Any]:
-    """All that a bundle holds, in comparable form."""
-    return {
-        "tensors": {name: array.tobytes() for name, array in bundle_files.flatten(bundle.network).items()},
-        "gates": None if bundle.gates is None else bundle.gates.tobytes(),
-        "names": (bundle.activation, bundle.distribution, bundle.settings, bundle.notes, bundle.schema_hash),
-        "recipe": bundle_files.recipe_hash(bundle.recipe),
-    }
-
-
-def observations(bundle: Bundle, *leading: int) -> np.ndarray:
-    return np.random.default_rng(0).normal(0, 1, (*leading, bundle.observation_size)).astype(np.float32)
-
-
-# --- files ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "bundle",
-    [
-        OLD,
-        bundle_of(PANEL, 3, action="trade", distribution="squashed_gaussian", activation="silu"),
-        bundle_of(PANEL, 4, action="direction_amount", activation="relu"),
-        bundle_of(PANEL, network=network_of(31, 4, hidden=(8, 8)), gates=np.array([1.0, 0.0])),
-        bundle_of(PANEL, settings=MarketSettings(), notes={}),
-        bundle_of(PANEL, limits={"lot_step": {"S00": 0.5}}, notes={"figures": {"sharpe": 1 / 3, "sortino": None}}),
-    ],
-)
-def test_a_saved_policy_comes_back_bit_for_bit(bundle: Bundle, tmp_path: Path) -> None:
-    bundle.save(tmp_path / "runs" / "best")
-    loaded = Bundle.load(str(tmp_path / "runs" / "best"))
-    assert content(loaded) == content(bundle)
-    seen = observations(bundle, 50)
-    assert loaded.act(seen).tobytes() == bundle.act(seen).tobytes()
-
-
-def test_the_files_are_json_safetensors_and_the_recipes_own(tmp_path: Path) -> None:
-    OLD.save(tmp_path)
-    facts = json.loads((tmp_path / "policy.json").read_text())
-    tensors, recipe = facts["tensors_sha256"][:12], facts["recipe_sha256"][:12]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"policy-{tensors}.safetensors", "policy.json", f"recipe-{recipe}",
-    ]  # fmt: skip
-    stored = safetensors.numpy.load_file(tmp_path / f"policy-{tensors}.safetensors")
-    assert {"actor.hidden.0.weight", "actor.head.bias", "critic.hidden.1.bias", "log_std"} < set(stored)
-    assert (facts["hidden"], facts["observation_size"], facts["action_size"]) == ([16, 8], 31, 4)
-    assert facts["market"]["limits"]["trailing_stop"] == 0.03
-
-
-def test_a_new_policy_takes_the_old_ones_place_and_leaves_strangers_alone(tmp_path: Path) -> None:
-    OLD.save(tmp_path)
-    (tmp_path / "recipe-of-my-grandmother").mkdir()
-    (tmp_path / "policy-notes.safetensors").touch()
-    bundle_of(PANEL, 2, recipe=OTHER_RECIPE).save(tmp_path)
-    assert Bundle.load(tmp_path).notes == {"seed": 2}
-    assert len(list(tmp_path.iterdir())) == 5
-    assert (tmp_path / "recipe-of-my-grandmother").is_dir()
-
-
-def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
-    for _ in range(2):
-        OLD.save(tmp_path / "a")
-        NEW.save(tmp_path / "b")
-        OLD.save(tmp_path / "b")
-    found = [
-        {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        for folder in (tmp_path / "a", tmp_path / "b")
-    ]
-    assert found[0] == found[1]
-
-
-class KilledError(BaseException):
-    """Nothing catches it, as nothing catches a kill."""
-
-
-OPERATIONS = ("mkdir", "open", "fsync", "replace", "unlink", "rmdir")  # all by which a save changes the disk
-
-
-def save_and_die(bundle: Bundle, folder: Path, before: int, patch: pytest.MonkeyPatch) -> int:
-    """Save, killed before the operation of this number; from then on the process does nothing more. Returns how many
-    operations were done.
-    """
-    done = 0
-
-    def counted(real: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        nonlocal done
-        if done >= before:
-            raise KilledError
-        done += 1
-        return real(*args, **options)
-
-    with patch.context() as patched:
-        for name in OPERATIONS:
-            patched.setattr(os, name, partial(counted, getattr(os, name)))
-        with suppress(KilledError):
-            bundle.save(folder)
-    return done
-
-
-@pytest.mark.parametrize("new", [NEW, bundle_of(PANEL, 2, recipe=OTHER_RECIPE)], ids=["same recipe", "other recipe"])
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_killed_at_any_moment_the_folder_holds_the_old_policy_or_the_new_one(
-    new: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, wanted = content(OLD), content(new)
-    found = []
-    for before in range(100):
-        folder = tmp_path / str(before)
-        OLD.save(folder)
-        done = save_and_die(new, folder, before, monkeypatch)
-        found.append(content(Bundle.load(folder)))
-        assert found[-1] in (old, wanted)
-        new.save(folder)  # and the next save finds its way
-        assert content(Bundle.load(folder)) == wanted
-        assert len(list(folder.glob("[!.]*"))) == 3
-        if done < before:
-            break
-    else:
-        pytest.fail("a save never came to its end")
-    assert len(found) > 10
-    assert found == sorted(found, key=lambda one: one == wanted)  # once new, it stays new
-    assert found[0] == old
-    assert found[-1] == wanted
-
-
-def test_killed_in_an_empty_folder_there_is_no_policy_or_a_whole_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for before in (0, 3, 6, 9):
-        save_and_die(NEW, tmp_path / str(before), before, monkeypatch)
-        with pytest.raises(BundleError, match=r"cannot read .*policy\.json"):
-            Bundle.load(tmp_path / str(before))
-
-
-def test_a_full_disk_is_told_and_leaves_the_old_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    OLD.save(tmp_path)
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BundleError, match=r"cannot save a policy in .*: No space left on device; give a folder"):
-        NEW.save(tmp_path)
-    assert content(Bundle.load(tmp_path)) == content(OLD)
-
-
-def test_a_file_is_no_folder_to_save_in(tmp_path: Path) -> None:
-    (tmp_path / "taken").touch()
-    with pytest.raises(BundleError, match=r"cannot save a policy in .*taken"):
-        OLD.save(tmp_path / "taken")
-
-
-def saved(folder: Path) -> tuple[Path, Path, Path]:
-    """The old policy in a folder: its JSON, its tensors, its recipe's folder."""
-    OLD.save(folder)
-    (tensors,), (recipe,) = folder.glob("policy-*"), folder.glob("recipe-*")
-    return folder / "policy.json", tensors, recipe
-
-
-def rewrite(path: Path, change: dict[str, Any]) -> None:
-    """A description with other facts, and a content hash that fits them: from a stranger's hand."""
-    facts = json.loads(path.read_text()) | change
-    facts = {name: value for name, value in facts.items() if value != "REMOVED"}
-    path.write_text(json.dumps(facts | {"content_sha256": bundle_files.content_hash(facts)}))
-
-
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(BundleError, match=r"cannot read .*policy\.json: No such file .*a training saved a policy"):
-            Bundle.load(folder)
-    _, tensors, recipe = saved(tmp_path)
-    (recipe / "recipe.json").rename(tmp_path / "away")
-    with pytest.raises(BundleError, match=r"the policy's recipe cannot be used: cannot read .*recipe\.json"):
-        Bundle.load(tmp_path)
-    tensors.unlink()
-    with pytest.raises(BundleError, match=r"cannot read .*policy-.*safetensors: No such file"):
-        Bundle.load(tmp_path)
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_every_truncation_is_refused(tmp_path: Path, which: int) -> None:
-    path = saved(tmp_path)[which]
-    whole = path.read_bytes()
-    for keep in np.unique(np.linspace(0, len(whole) - 2, 60, dtype=int)):
-        path.write_bytes(whole[:keep])
-        with pytest.raises(BundleError, match=r"is not JSON|is damaged"):
-            Bundle.load(tmp_path)
-
-
-def test_a_flipped_byte_is_found_in_every_file(tmp_path: Path) -> None:
-    description, tensors, recipe = saved(tmp_path)
-    for path in (tensors, *recipe.iterdir()):
-        whole = bytearray(path.read_bytes())
-        damaged = whole.copy()
-        damaged[-20] ^= 1
-        path.write_bytes(damaged)
-        with pytest.raises(BundleError, match=r"damaged|recipe"):
-            Bundle.load(tmp_path)
-        path.write_bytes(whole)
-    text = description.read_text()
-    for given, other in (('"next_open"', '"same_close"'), ('"tanh"', '"relu"'), ("1000000.0", "2000000.0")):
-        assert given in text
-        description.write_text(text.replace(given, other))
-        with pytest.raises(BundleError, match=r"policy\.json is damaged or was changed: its content_sha256 does not"):
-            Bundle.load(tmp_path)
-    description.write_text(text)
-    assert content(Bundle.load(tmp_path)) == content(OLD)
-
-
-def test_files_of_another_policy_are_refused(tmp_path: Path) -> None:
-    _, tensors, recipe = saved(tmp_path / "one")
-    bundle_of(PANEL, 2, recipe=OTHER_RECIPE).save(tmp_path / "two")
-    (foreign,) = (tmp_path / "two").glob("policy-*")
-    own = tensors.read_bytes()
-    tensors.write_bytes(foreign.read_bytes())
-    with pytest.raises(BundleError, match=r"is damaged or belongs to another policy\.json"):
-        Bundle.load(tmp_path / "one")
-    tensors.write_bytes(own)
-    OTHER_RECIPE.save(recipe)
-    with pytest.raises(BundleError, match=r"holds another recipe than policy\.json names"):
-        Bundle.load(tmp_path / "one")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 2}, "has version 2; this flatout reads version 1: use the flatout that saved it"),
-        ({"version": None}, "version None"),
-        ({"format": "flatout.recipe"}, r"is not a policy \(format 'flatout.policy'\)"),
-        ({"activation": "gelu"}, "no activation 'gelu': choose one of tanh, relu, silu"),
-        ({"distribution": "beta"}, "no distribution 'beta': choose one of gaussian, squashed_gaussian"),
-        ({"activation": "REMOVED"}, "lack 'activation'"),
-        ({"notes": "REMOVED"}, "lack 'notes'"),
-        ({"notes": [1]}, "notes must be a dict"),
-        ({"market": {"actoin": "trade"}}, "market settings cannot be used: market.actoin .*did you mean market.action"),
-        ({"market": 3}, "a table of settings is wanted"),
-        ({"market": {"action": "trade"}}, r"actor.head.weight has shape \(4, 8\), .* ask for \(3, 8\)"),
-        ({"schema_hash": "0" * 64}, "whose observations or actions mean something else"),
-        ({"tensors_sha256": "0" * 64}, "cannot read .*policy-000000000000"),
-        ({"recipe_sha256": None}, "recipe cannot be used"),
-    ],
-)
-def test_a_strangers_description_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path, _, _ = saved(tmp_path)
-    rewrite(path, change)
-    with pytest.raises(BundleError, match=message):
-        Bundle.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"), [(b"no tensors", "is not a safetensors file"), (None, "lack 'log_std'")]
-)
-def test_a_strangers_tensors_are_refused(tmp_path: Path, tensors: bytes | None, message: str) -> None:
-    arrays = bundle_files.flatten(OLD.network)
-    del arrays["log_std"]
-    given = safetensors.numpy.save(arrays) if tensors is None else tensors
-    path, _, _ = saved(tmp_path)
-    rewrite(path, {"tensors_sha256": hashlib.sha256(given).hexdigest()})
-    bundle_files.tensor_path(tmp_path, json.loads(path.read_text())).write_bytes(given)
-    with pytest.raises(BundleError, match=message):
-        Bundle.load(tmp_path)
-
-
-def test_json_of_another_kind_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "policy.json").write_text("[]")
-    with pytest.raises(BundleError, match="is not a policy"):
-        Bundle.load(tmp_path)
-
-
-def test_an_observation_of_another_flatout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many numbers, in another order."""
-    OLD.save(tmp_path)
-    from flatout.policies import bundle
-
-    monkeypatch.setattr(bundle, "POSITION_FEATURES", ("from_best", "weight", "held", "cooldown"))
-    with pytest.raises(BundleError, match="mean something else; train it anew"):
-        Bundle.load(tmp_path)
 
 
 # --- acting -----------------------------------------------------------------------------------------
@@ -447,13 +158,15 @@ def lanes(network: Any) -> Any:
             "the actor has no hidden layer",
         ),
         ({"network": OLD.network._replace(log_std=np.full(4, np.nan))}, "log_std holds NaN .*training has diverged"),
+        ({"gates": np.array([1.0, np.nan])}, "gates are shares from 0 to 1"),
+        ({"notes": {"long": "x" * (1 << 20)}}, "the notes have 1,048,588 letters; 1,048,576 are allowed"),
         ({"gates": np.zeros(3)}, r"gates has shape \(3,\), .* ask for \(2,\)"),
         ({"gates": np.array([1.0, 0.0])}, r"gates skip layers of one width; the actor's are 16, 8 wide"),
         ({"activation": "gelu"}, "no activation 'gelu'"),
         ({"distribution": "beta"}, "no distribution 'beta'"),
         ({"notes": {"sharpe": float("nan")}}, "plain JSON values, None for what is not finite"),
         ({"notes": {"weights": np.ones(3)}}, "plain JSON values"),
-        ({"notes": "good"}, "notes must be a dict of names and values, got 'good'"),
+        ({"notes": "good"}, "given 'good'; notes must be a dict of names and plain JSON values"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:

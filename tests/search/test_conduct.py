@@ -21,14 +21,14 @@ from flatout.errors import RunError
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.learned import Learned
 from flatout.evaluation.trial_registry import trials_ever
-from flatout.learners.training import alone
 from flatout.policies.bundle import Bundle
+from flatout.run_directory import alone
 from flatout.search import conduct
 from flatout.search.board import read_board
 from flatout.search.closing import FILE as CLOSING
 from flatout.search.conduct import STOP
 from flatout.search.market_study import LOG_RETURN
-from flatout.search.run import run_studies, study_folder
+from flatout.search.run import Prepared, make_folder, opened, run_studies
 from flatout.search.study import Study
 from flatout.search.trial_files import read_trial
 from rounding import assert_close
@@ -222,6 +222,12 @@ def test_a_study_that_is_over_is_not_run_again(
     assert results(undisturbed.folder) == before
 
 
+def begin(out: Path, study: Prepared) -> None:
+    """As far as it comes before its workers start."""
+    with opened(study, make_folder(out, study.request.name), None):
+        pass
+
+
 # --- refusals ---------------------------------------------------------------------------------------
 
 
@@ -260,7 +266,7 @@ def test_a_folder_has_one_driver_at_a_time(tmp_path: Path, cache: Path, undistur
 
 def test_a_grown_study_forgets_its_closing_but_not_its_trials(tmp_path: Path, undisturbed: Ended) -> None:
     folder = shutil.copytree(undisturbed.folder, tmp_path / "study")
-    study_folder(tmp_path, prepared(tmp_path, search={"trials": 8}))
+    begin(tmp_path, prepared(tmp_path, search={"trials": 8}))
     assert not (folder / CLOSING).exists()
     assert json.loads((folder / "settings.json").read_text())["settings"]["search"]["trials"] == 8
     assert stored(folder, "study") == undisturbed.table
@@ -269,10 +275,10 @@ def test_a_grown_study_forgets_its_closing_but_not_its_trials(tmp_path: Path, un
 def test_a_folder_that_was_only_half_begun_is_begun_again(tmp_path: Path) -> None:
     """Killed between its first two files, by a study whose environments were chosen by memory."""
     changes = {"train": {"n_envs": None}}
-    study_folder(tmp_path, prepared(tmp_path, **changes))
+    begin(tmp_path, prepared(tmp_path, **changes))
     chosen = json.loads((tmp_path / "study" / "about.json").read_text())["n_envs"]
     (tmp_path / "study" / "settings.json").unlink()
-    study_folder(tmp_path, prepared(tmp_path, **changes))
+    begin(tmp_path, prepared(tmp_path, **changes))
     (tmp_path / "study" / "about.json").write_text(
         (tmp_path / "study" / "about.json").read_text().replace(f'"n_envs": {chosen}', '"n_envs": 8')
     )
@@ -281,7 +287,7 @@ def test_a_folder_that_was_only_half_begun_is_begun_again(tmp_path: Path) -> Non
 
 def test_what_memory_has_decided_stays_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there is less of it later: another program might round differently."""
-    study_folder(tmp_path, prepared(tmp_path))
+    begin(tmp_path, prepared(tmp_path))
     monkeypatch.setattr("flatout.learners.forecast.free_bytes", lambda: 0)
     assert not prepared(tmp_path).market.program.index_only
     assert prepared(tmp_path, "another").market.program.index_only

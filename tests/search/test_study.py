@@ -452,7 +452,7 @@ def test_the_number_of_a_dead_driver_may_be_taken(tmp_path: Path) -> None:
 def test_a_broken_board_is_named(tmp_path: Path) -> None:
     play(tmp_path / "study", made(1, batch=1))
     (tmp_path / "study" / "board.json").write_text("{")
-    with pytest.raises(RunError, match=r"board\.json cannot be read: .*; restore it, or start .* another name"):
+    with pytest.raises(RunError, match=r"board\.json: is not JSON: .*; restore it .* or start .* another name"):
         play(tmp_path / "study", made(1, batch=1))
 
 

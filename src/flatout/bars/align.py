@@ -47,5 +47,8 @@ def align(
 
 def carry(values: FloatArray, known: BoolArray) -> FloatArray:
     """Along time, the last known value; NaN before the first."""
-    last = np.maximum.accumulate(np.where(known, np.arange(len(values))[:, None], -1), axis=0)
-    return np.where(last >= 0, np.take_along_axis(values, np.maximum(last, 0), axis=0), np.nan)
+    carried = np.full_like(values, np.nan)
+    for asset in range(values.shape[1]):  # one at a time: indices of all take more memory than the values
+        last = np.maximum.accumulate(np.where(known[:, asset], np.arange(len(values)), -1))
+        carried[:, asset] = np.where(last >= 0, values[np.maximum(last, 0), asset], np.nan)
+    return carried

@@ -7,9 +7,10 @@ import re
 
 from flatout.bars.panel import DAY
 from flatout.errors import BarsError
+from flatout.foreign import shortened
 
 UNITS = {"d": DAY, "h": 3600, "m": 60, "s": 1}
-WRITTEN = re.compile(r"([1-9][0-9]*)([smhd])")
+WRITTEN = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 
 
 def parse_bar(bar: str) -> int:
@@ -17,7 +18,7 @@ def parse_bar(bar: str) -> int:
     match = WRITTEN.fullmatch(bar.strip())
     if match is None:
         raise BarsError(
-            f"{bar!r} is not a bar size. Write a number and a unit: s, m (minutes), h or d, as in 5m or 1h."
+            f"{shortened(bar)} is not a bar size. Write a number and a unit: s, m (minutes), h or d, as in 5m or 1h."
         )
     seconds = int(match[1]) * UNITS[match[2]]
     if DAY % seconds:

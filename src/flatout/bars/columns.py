@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flatout.bars.panel import PRICES
-from flatout.bars.refusal import refusal
+from flatout.bars.refusal import cut, listed, refusal
 
 EPOCHS = ("unix", "unix_timestamp")
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
@@ -30,6 +30,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "volume": ("volume", "v", "vol"),
     "symbol": ("symbol", "ticker", "tic", "pair", "instrument"),
 }
+COMPARED = 1000  # names, in search of similar ones
 BARS = ("date", *PRICES, "volume")
 
 
@@ -53,7 +54,7 @@ def find_bar_columns(
         accepted = "; ".join(f"{meaning}: {', '.join(SPELLINGS[meaning])}" for meaning in missing)
         raise refusal(
             path,
-            f"no column for {', '.join(missing)} among {', '.join(found)}",
+            f"no column for {', '.join(missing)} among {listed(found)}",
             f"Accepted names are {accepted} (in any letter case), "
             f"or state yours: columns={{{missing[0]!r}: 'name in the file'}}.",
         )
@@ -65,8 +66,8 @@ def find_extras(path: Path, found: Sequence[str], extras: Sequence[str]) -> dict
     by_name = {spelled(name): name for name in found}
     for extra in extras:
         if spelled(extra) not in by_name:
-            near = difflib.get_close_matches(spelled(extra), by_name, n=3) or sorted(by_name)
-            raise refusal(path, f"no column {extra!r}", f"Nearest: {', '.join(by_name[name] for name in near)}.")
+            near = difflib.get_close_matches(spelled(extra), list(by_name)[:COMPARED], n=3) or sorted(by_name)
+            raise refusal(path, f"no column {cut(extra)!r}", f"Nearest: {listed(by_name[name] for name in near)}.")
     return {extra: by_name[spelled(extra)] for extra in extras}
 
 
@@ -75,7 +76,7 @@ def check_given(path: Path, found: Sequence[str], given: Mapping[str, str]) -> N
         if meaning not in SPELLINGS:
             raise refusal(path, f"columns= has no {meaning!r}", f"It takes {', '.join(SPELLINGS)}.")
         if name not in found:
-            raise refusal(path, f"no column {name!r} for {meaning}", f"Found: {', '.join(found)}.")
+            raise refusal(path, f"no column {cut(name)!r} for {meaning}", f"Found: {listed(found)}.")
 
 
 def find(path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str]) -> str | None:
@@ -88,8 +89,8 @@ def find(path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str
     if len(matches) > 1:
         raise refusal(
             path,
-            f"several columns could be the {meaning}: {', '.join(matches)}",
-            f"State one: columns={{{meaning!r}: {matches[0]!r}}}.",
+            f"several columns could be the {meaning}: {listed(matches)}",
+            f"State one: columns={{{meaning!r}: {cut(matches[0])!r}}}.",
         )
     return matches[0] if matches else None
 
@@ -101,7 +102,7 @@ def find_base_volume(path: Path, found: Sequence[str], symbols: Sequence[str]) -
     if volumes and len(base) != 1:
         raise refusal(
             path,
-            f"cannot tell the base volume of {', '.join(symbols[:3])} among {', '.join(volumes)}",
-            f"State it: columns={{'volume': {next(iter(volumes))!r}}}.",
+            f"cannot tell the base volume of {listed(symbols[:3])} among {listed(volumes)}",
+            f"State it: columns={{'volume': {cut(next(iter(volumes)))!r}}}.",
         )
     return base[0] if base else None

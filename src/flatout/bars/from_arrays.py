@@ -23,9 +23,10 @@ from flatout.bars.columns import SPELLINGS, spelled
 from flatout.bars.files import ROW, Table
 from flatout.bars.grid import SECOND, Calendar, check_steps, grid_of, infer_calendar
 from flatout.bars.panel import PRICES, FloatArray, Panel
-from flatout.bars.refusal import refusal
-from flatout.bars.rows import checked_rows
+from flatout.bars.refusal import listed, refusal
+from flatout.bars.rows import LEAST_PRICE, MOST_PRICE, check_symbols, checked_rows
 from flatout.errors import BarsError
+from flatout.foreign import shortened
 
 TechOrder = Literal["asset", "indicator"]
 OWN = (*PRICES, "volume")
@@ -57,7 +58,7 @@ class Imported(NamedTuple):
 
 def read_arrays(files: ArrayFiles) -> Imported:
     """Read the arrays with every check."""
-    check_symbols(files.symbols)
+    check_columns(files)
     closes = prices_of(files)
     times, calendar = times_of(files, len(closes))
     given = columns_of(files, closes)
@@ -66,8 +67,9 @@ def read_arrays(files: ArrayFiles) -> Imported:
     rows = checked_rows(table_of(files, times, bars | extras), symbol_series(files, len(times)), tuple(extras))
     rows = rows.sort("symbol", maintain_order=True)
     calendar, seconds = calendar or infer_calendar(rows), parse_bar(files.bar)
-    check_steps(rows, dict.fromkeys(files.symbols, named(files)), seconds, calendar)
-    panel = align(rows, files.symbols, grid_of(rows, seconds, calendar), seconds, tuple(extras))
+    origins = dict.fromkeys(files.symbols, named(files))
+    check_steps(rows, origins, seconds, calendar)
+    panel = align(rows, files.symbols, grid_of(rows, origins, seconds, calendar), seconds, tuple(extras))
     if files.start is not None:
         assumed = (*assumed, "no bar is missing: each opens one bar size after the one before")
     return Imported(panel, assumed)
@@ -76,9 +78,12 @@ def read_arrays(files: ArrayFiles) -> Imported:
 # --- arrays and their shapes -----------------------------------------------------------------------
 
 
-def check_symbols(symbols: tuple[str, ...]) -> None:
+def check_columns(files: ArrayFiles) -> None:
+    """Refuse symbols that are no names, or given twice."""
+    symbols = files.symbols
     if not symbols or len(set(symbols)) < len(symbols) or not all(symbols):
-        raise BarsError(f"symbols {', '.join(symbols) or '(none)'}: name each column of the prices once")
+        raise BarsError(f"symbols {listed(symbols) or '(none)'}: name each column of the prices once")
+    check_symbols(files.prices, symbols)
 
 
 def prices_of(files: ArrayFiles) -> FloatArray:
@@ -86,11 +91,12 @@ def prices_of(files: ArrayFiles) -> FloatArray:
     prices, n = load_numbers(files.prices, "price_array"), len(files.symbols)
     if prices.ndim == 1 and n == 1:
         prices = prices[:, None]
-    check_shape(files.prices, prices, n, f"(time, {n}) for the symbols {', '.join(files.symbols)}")
-    bad = ~(np.isfinite(prices) & (prices > 0))
+    check_shape(files.prices, prices, n, f"(time, {n}) for the symbols {listed(files.symbols)}")
+    bad = ~((prices >= LEAST_PRICE) & (prices <= MOST_PRICE))
     if bad.any():
         row, asset = map(int, np.argwhere(bad)[0])
-        reason, advice = f"the price is {prices[row, asset]:g}", "Prices are finite and above zero; remove such bars."
+        reason = f"the price is {prices[row, asset]:g}"
+        advice = f"Prices lie between {LEAST_PRICE:g} and {MOST_PRICE:g}; remove such bars."
         raise refusal(files.prices, reason, advice, symbol=files.symbols[asset], row=row, count=int(bad.sum()))
     return prices
 
@@ -124,9 +130,10 @@ def moment(text: str) -> datetime:
     """A time without its zone; one that names none is UTC."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
-        raise BarsError(f"the start {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
-    return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+        return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+    except (ValueError, OverflowError):  # the latter where another zone's time is in no year that Python has
+        example = "write it as 2024-05-01 or 2024-05-01T12:00"
+        raise BarsError(f"the start {shortened(text)} is not a time: {example}") from None
 
 
 def columns_of(files: ArrayFiles, closes: FloatArray) -> dict[str, FloatArray]:
@@ -168,9 +175,11 @@ def check_names(path: Path, names: tuple[str, ...]) -> None:
     taken = {word: meaning for meaning, words in SPELLINGS.items() for word in words if word not in OWN}
     for name, word in zip(names, spellings, strict=True):
         if not word or spellings.count(word) > 1:
-            raise refusal(path, f"the indicator {name!r} has no name or is named twice", "Name each once.")
+            raise refusal(path, f"the indicator {shortened(name)} has no name or is named twice", "Name each once.")
         if word in taken:
-            raise refusal(path, f"an indicator {name!r} would be read as the {taken[word]}", "Name it otherwise.")
+            raise refusal(
+                path, f"an indicator {shortened(name)} would be read as the {taken[word]}", "Name it otherwise."
+            )
 
 
 def check_closes(files: ArrayFiles, given: FloatArray, closes: FloatArray) -> None:

@@ -23,6 +23,8 @@ IntArray = NDArray[np.int64]
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
+FREE_PLACES, PLACES_PER_ROW = 50_000, 20  # of a grid: emptier ones are refused, and so is what they take of memory
+FREE_DAYS, DAYS_PER_DAY = 250, 10  # weekdays of an exchange's grid, likewise: ten for each that has bars
 SHORT = 7  # days; a shorter file without a weekend does not show which calendar it has
 SEVERAL = 3  # equal larger steps in a row: fewer are gaps
 BY_CHANCE = 0.01  # how often missing bars may be expected to look like another bar size
@@ -134,13 +136,31 @@ def check_phase(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int,
         raise refuse_at(rows, files, int(np.argmax(bad)), reason, advice, int(bad.sum()))
 
 
-def grid_of(rows: pl.DataFrame, bar_seconds: int, calendar: Calendar) -> IntArray:
-    """The times of the panel in UTC microseconds."""
-    time: IntArray = rows["date"].to_numpy()
-    if calendar == "exchange":
-        return np.unique(time)
+def grid_of(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar) -> IntArray:
+    """The times of the panel in UTC microseconds; refused where hardly any of its places has a bar."""
+    union: IntArray = np.unique(rows["date"].to_numpy())
     bar = bar_seconds * SECOND
-    return np.arange(np.min(time), np.max(time) + bar, bar, dtype=np.int64)
+    days = np.unique(union // (DAY * SECOND))
+    weekdays = int(days[-1] - days[0] + 1) * 5 // 7
+    if calendar == "exchange" and weekdays > FREE_DAYS + DAYS_PER_DAY * len(days):
+        raise refuse_empty(rows, files, union, f"{weekdays:,} weekdays")
+    n_bars = len(union) if calendar == "exchange" else int(union[-1] - union[0]) // bar + 1
+    if n_bars * len(files) > FREE_PLACES + PLACES_PER_ROW * len(rows):
+        places = f"{n_bars:,} bars" + (f" of {len(files):,} symbols" if len(files) > 1 else "")
+        raise refuse_empty(rows, files, union, places)
+    return union if calendar == "exchange" else np.arange(union[0], union[-1] + bar, bar, dtype=np.int64)
+
+
+def refuse_empty(rows: pl.DataFrame, files: Mapping[str, Path], union: IntArray, places: str) -> Exception:
+    """One wrong date makes such a grid: the row beside the longest time without any bar, on its shorter side."""
+    later = int(np.argmax(np.diff(union, prepend=union[0])))
+    time = rows["date"].to_numpy()
+    few_before = 2 * np.sum(time < union[later]) < len(rows)
+    wrong = union[later - 1] if later and few_before else union[later]
+    hours = int(union[later] - union[later - 1]) / HOUR if later else 0.0
+    reason = f"{hours:,.0f} hours without any bar lie beside it, and {len(rows):,} rows nowhere near fill {places}"
+    advice = "Correct its date if it is wrong; else use larger bars, or symbols with bars at the same times."
+    return refuse_at(rows, files, int(np.argmax(time == wrong)), reason, advice, 1)
 
 
 def refuse_at(

@@ -13,11 +13,14 @@ import polars as pl
 
 from flatout.bars.align import align
 from flatout.bars.bar_size import parse_bar
+from flatout.bars.columns import COMPARED
 from flatout.bars.files import find_files, load, name_of_file
 from flatout.bars.grid import Calendar, check_steps, grid_of, infer_bar, infer_calendar
 from flatout.bars.panel import Panel
+from flatout.bars.probing import probing
 from flatout.bars.refusal import refusal
-from flatout.bars.rows import checked_rows, symbols_of
+from flatout.bars.rows import check_symbols, checked_rows, symbols_of
+from flatout.foreign import shortened
 
 
 def read_bars(
@@ -41,12 +44,14 @@ def read_bars(
     BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
     """
     path = Path(path)
+    check_wish(path, symbols)
     rows, files = read_rows(path, symbols, extras, columns)
     named = parse_bar(bar) if bar is not None else bar_in_names(path, files)
     bar_seconds = named or infer_bar(rows, files)
     calendar = calendar or infer_calendar(rows)
     check_steps(rows, files, bar_seconds, calendar)
-    return align(rows, list(symbols or sorted(files)), grid_of(rows, bar_seconds, calendar), bar_seconds, extras)
+    time = grid_of(rows, files, bar_seconds, calendar)
+    return align(rows, list(symbols or sorted(files)), time, bar_seconds, extras)
 
 
 def read_rows(
@@ -56,16 +61,17 @@ def read_rows(
     sole = symbols[0] if symbols is not None and len(symbols) == 1 and not path.is_dir() else None
     parts: list[pl.DataFrame] = []
     files: dict[str, Path] = {}
-    for file in find_files(path):
-        table = load(file)
-        symbol = symbols_of(table, sole, columns or {})
-        note_file(files, file, symbol)
-        if symbols is not None:
-            wanted = symbol.is_in(list(symbols))
-            table, symbol = replace(table, frame=table.frame.filter(wanted)), symbol.filter(wanted)
-        if len(symbol):
-            parts.append(checked_rows(table, symbol, extras, columns))
-    check_wish(path, files, symbols)
+    with probing() as probe:
+        for file in find_files(path):
+            table = load(file, probe)
+            symbol = symbols_of(table, sole, columns or {})
+            note_file(files, file, symbol)
+            if symbols is not None:
+                wanted = symbol.is_in(list(symbols))
+                table, symbol = replace(table, frame=table.frame.filter(wanted)), symbol.filter(wanted)
+            if len(symbol):
+                parts.append(checked_rows(table, symbol, extras, columns))
+    check_found(path, files, symbols or ())
     chosen = {symbol: files[symbol] for symbol in symbols or files}
     return pl.concat(parts).sort("symbol", maintain_order=True), chosen
 
@@ -79,13 +85,21 @@ def note_file(files: dict[str, Path], file: Path, symbol: pl.Series) -> None:
         files[name] = file
 
 
-def check_wish(path: Path, files: Mapping[str, Path], symbols: Sequence[str] | None) -> None:
-    """Refuse symbols that are not there, or named twice, or none at all."""
-    if symbols is not None and (not symbols or len(set(symbols)) < len(symbols)):
-        raise refusal(path, f"symbols={tuple(symbols)!r} is empty or repeats a symbol", "Name each symbol once.")
-    for symbol in symbols or ():
+def check_wish(path: Path, symbols: Sequence[str] | None) -> None:
+    """Refuse symbols that are named twice, or none at all, or no names."""
+    if symbols is None:
+        return
+    if not symbols or len(set(symbols)) < len(symbols):
+        raise refusal(path, f"symbols={shortened(symbols)} is empty or repeats a symbol", "Name each symbol once.")
+    check_symbols(path, symbols)
+
+
+def check_found(path: Path, files: Mapping[str, Path], symbols: Sequence[str]) -> None:
+    """Refuse symbols that are not there."""
+    for symbol in symbols:
         if symbol not in files:
-            near = difflib.get_close_matches(symbol, sorted(files), n=3, cutoff=0.4) or sorted(files)[:10]
+            names = sorted(files)[:COMPARED]
+            near = difflib.get_close_matches(symbol, names, n=3, cutoff=0.4) or names[:10]
             raise refusal(path, "there are no bars of it", f"Nearest: {', '.join(near)}.", symbol=symbol)
 
 

@@ -5,7 +5,8 @@ duplicates, rows out of order. Bar sizes and grids are the business of `grid.py`
 filled.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -13,10 +14,15 @@ import polars as pl
 from flatout.bars.columns import find_bar_columns, find_extras, find_symbol_column
 from flatout.bars.files import ROW, Table, name_of_file
 from flatout.bars.panel import PRICES
-from flatout.bars.refusal import refusal, refuse_rows
+from flatout.bars.refusal import cut, refusal, refuse_rows
 from flatout.bars.times import microseconds
 
+LEAST_PRICE, MOST_PRICE, MOST_VOLUME, MOST_EXTRA = 1e-15, 1e15, 1e20, 1e30  # what single precision can multiply
 TOLERANCE = 1e-9  # relative; sources that store single precision round open and high apart
+LONGEST = 100  # characters of a symbol
+# No control characters, no line ends, none that turn the direction of text, no halves of characters.
+SYMBOL = re.compile(rf"[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{{1,{LONGEST}}}")
+NAMES = (pl.Categorical, pl.Enum)
 VALUES = (*PRICES, "volume")
 CORRECT = "Correct or remove such rows."
 
@@ -25,10 +31,11 @@ def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl
     """The symbol of every row: from its column, else from the file's name, else the caller's `sole`."""
     path, column = table.path, find_symbol_column(table.path, table.columns, columns)
     if column is not None:
-        named = table.frame[column].cast(pl.String).str.strip_chars().alias("symbol")
+        named = symbol_texts(table, column)
         shown = pl.DataFrame([named, table.frame[ROW].alias("row")])
         bad = named.is_null() | (named == "")
         refuse_rows(path, shown, bad, "the symbol is missing", "Fill it in or remove the row.")
+        check_symbols(path, named.unique(maintain_order=True))
         return named
     symbol = name_of_file(path)[0] or sole
     if symbol is None:
@@ -38,7 +45,25 @@ def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl
             "Add a column `symbol`, or call the file SYMBOL.csv or SYMBOL-1h.csv in capitals, "
             "or read this one file with symbols=('SYMBOL',).",
         )
+    check_symbols(path, [symbol])
     return pl.repeat(symbol, len(table.frame), eager=True).alias("symbol")
+
+
+def symbol_texts(table: Table, column: str) -> pl.Series:
+    """The symbols of a column: text, or whole numbers as some exchanges have them."""
+    raw = table.frame[column]
+    if not (raw.dtype in (pl.String, pl.Null) or raw.dtype.is_integer() or isinstance(raw.dtype, NAMES)):
+        reason = f"the column for the symbol holds {cut(raw.dtype)}, not names"
+        raise refusal(table.path, reason, "Write them as text.")
+    return raw.cast(pl.String).str.strip_chars().alias("symbol")
+
+
+def check_symbols(path: Path, symbols: Iterable[str]) -> None:
+    """Refuse names that cannot be shown in one line."""
+    for symbol in symbols:
+        if not SYMBOL.fullmatch(symbol):
+            reason = f"{cut(symbol)!r} is no symbol"
+            raise refusal(path, reason, f"A symbol has 1 to {LONGEST} characters, none of which controls anything.")
 
 
 def checked_rows(
@@ -62,18 +87,22 @@ def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
     """Prices, volume and extras as Float64; text that is no number is quoted in the refusal."""
     converted = []
     for name in rows.columns[3:]:
-        raw, label = rows[name], name.removeprefix("extra ")
+        raw, label = rows[name], cut(name.removeprefix("extra "))
+        quoted = label.replace("{", "{{").replace("}", "}}")
         if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Null)):
-            reason = f"the column for {label} holds {raw.dtype}, not numbers"
+            reason = f"the column for {label} holds {cut(raw.dtype)}, not numbers"
             raise refusal(path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0])
         text = raw.str.strip_chars() if raw.dtype == pl.String else raw
         value = text.cast(pl.Float64, strict=False)
         bad = value.is_null() & text.is_not_null() & (text.cast(pl.String) != "")
         shown = rows.select("symbol", "row", raw.alias("value"))
-        refuse_rows(path, shown, bad, f"{label} is the text {{value!r}}, not a number", CORRECT)
-        if name != label:
-            reason = f"{label} is {{value}}"
-            refuse_rows(path, shown, value.is_infinite().fill_null(False), reason, "Write a number or leave it empty.")
+        refuse_rows(path, shown, bad, f"{quoted} is the text {{value!r}}, not a number", CORRECT)
+        if name not in VALUES:
+            wild = (value.abs() > MOST_EXTRA).fill_null(False)
+            wild &= ~value.is_nan().fill_null(False)  # which counts as larger than all numbers
+            reason = f"{quoted} is {{value}}"
+            advice = f"Write a number from -{MOST_EXTRA:g} to {MOST_EXTRA:g} or leave it empty."
+            refuse_rows(path, shown, wild, reason, advice)
             value = value.fill_null(float("nan"))
         converted.append(value.alias(name))
     return converted
@@ -100,7 +129,13 @@ def offences() -> dict[str, pl.Expr]:
         wrong[f"{name} is {{{name}}}"] = pl.col(name).is_not_null() & ~pl.col(name).is_finite()
     for name in PRICES:
         wrong[f"{name} is {{{name}}}, not above zero"] = pl.col(name).fill_null(1) <= 0
+        size = pl.col(name).is_finite() & (pl.col(name) > 0)
+        wild = size & ~pl.col(name).is_between(LEAST_PRICE, MOST_PRICE)
+        wrong[f"{name} is {{{name}}}, not from {LEAST_PRICE:g} to {MOST_PRICE:g}"] = wild.fill_null(False)
     wrong["volume is {volume}, below zero"] = pl.col("volume").fill_null(0) < 0
+    volume = pl.col("volume").is_finite() & (pl.col("volume") > 0)
+    wild = volume & ~pl.col("volume").is_between(1 / MOST_VOLUME, MOST_VOLUME)
+    wrong[f"volume is {{volume}}, neither 0 nor from {1 / MOST_VOLUME:g} to {MOST_VOLUME:g}"] = wild.fill_null(False)
     wrong["high {high} is below low {low}"] = (pl.col("high") < pl.col("low")).fill_null(False)
     for name in ("open", "close"):
         above = pl.col(name) > pl.col("high") * (1 + TOLERANCE)

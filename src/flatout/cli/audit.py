@@ -5,10 +5,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from flatout.cli.data import split
-from flatout.cli.options import Config, Json, Seed, Set, print_json
+from flatout.cli.options import Config, Json, Seed, Set, plain, print_json, say
 from flatout.cli.search import where
 from flatout.cli.verdict_box import tick
 from flatout.settings import load_settings
@@ -47,14 +46,14 @@ def audit_command(
     else:
         crosses = sum(not finding["passed"] for finding in findings)
         said = f"all {len(findings)} checks passed" if passed else f"{crosses} of {len(findings)} checks failed"
-        console.print(f"{source}: {said}", highlight=False, markup=False, soft_wrap=True)
+        say(f"{source}: {said}")
     if not passed:
         raise typer.Exit(1)
 
 
 def show(finding: dict[str, Any], console: Console) -> None:
     """A tick or a cross, and why; the details below."""
-    line = f"{tick(finding['passed'])} [bold]{escape(finding['name'])}[/]: {escape(finding['sentence'])}"
+    line = f"{tick(finding['passed'])} [bold]{plain(finding['name'])}[/]: {plain(finding['sentence'])}"
     console.print(line, highlight=False, soft_wrap=True)
     for detail in finding["details"]:
-        console.print(f"    [dim]{escape(detail)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"    [dim]{plain(detail)}[/]", highlight=False, soft_wrap=True)

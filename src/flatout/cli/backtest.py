@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from flatout.bars.bar_size import bar_name
@@ -17,13 +16,15 @@ from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.cli.data import split
-from flatout.cli.options import Config, Json, Out, Seed, Set, print_json, progress_bar
-from flatout.errors import RulesError
+from flatout.cli.failures import describe_refusal
+from flatout.cli.options import Config, Json, Out, Seed, Set, plain, print_json, progress_bar, say
+from flatout.errors import RulesError, RunError
 from flatout.evaluation.backtest import Comparison, History, compare
 from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
 from flatout.evaluation.learned import Learned, bars_of_training, load_policy
 from flatout.evaluation.ledger import write_ledger
 from flatout.evaluation.picture import draw_equity, write_picture
+from flatout.foreign import shortened
 from flatout.market.market import build_market
 from flatout.run_directory import create_run, runs_folder, write_json
 from flatout.settings import MarketSettings, Resolved, load_settings
@@ -77,6 +78,8 @@ def backtest_command(
         print_json(report)
     else:
         show(report, Console())
+    if "unwritten" in report:
+        raise RunError(f"not all of its files could be written, but these are the figures: {report['unwritten']}")
 
 
 def find_policy(name: str, seed: int) -> Policy:
@@ -110,9 +113,11 @@ def moment(name: str, text: str) -> np.datetime64:
     """The time an option names; without a zone it is UTC."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
-        raise RulesError(f"{name} {text!r} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
-    return np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time, "us")
+        time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+    except (ValueError, OverflowError):
+        given = shortened(text)
+        raise RulesError(f"{name} {given} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
+    return np.datetime64(time, "us")
 
 
 def run_backtest(
@@ -131,11 +136,7 @@ def run_backtest(
     with progress_bar(quiet) as progress:
         task = progress.add_task("backtest", total=2 * max(stop - first - 1, 0))
         comparison = compare(market, policy, others, first, stop, seed=seed, progress=lambda _: progress.advance(task))
-    run = create_run(
-        out, f"backtest-{name}", resolved, {"source": source, "fingerprint": panel.fingerprint, "seed": seed}
-    )
-    rows = write_ledger(run / "ledger.csv", panel, comparison.chosen.fills, settings.capital)
-    report = {
+    report: dict[str, Any] = {
         "policy": name,
         "source": source,
         "fingerprint": panel.fingerprint,
@@ -148,14 +149,29 @@ def run_backtest(
         "assumptions": assumptions(settings),
         "metrics": metrics_of(comparison, name, panel.bars_per_year),
         "luck": luck_of(comparison, panel.bars_per_year),
-        "fills": rows,
-        "run": str(run),
+        "fills": sum(int(np.count_nonzero(fill.units)) for fill in comparison.chosen.fills),
     }
     if isinstance(policy, Learned):
         report["bundle"] = about_bundle(policy, panel, first, stop)
+    try:
+        write_run(report, comparison, panel, resolved, out, seed)
+    except OSError as error:  # what was computed must not be lost with it
+        report["unwritten"] = describe_refusal(error)
+    return report
+
+
+def write_run(
+    report: dict[str, Any], comparison: Comparison, panel: Panel, resolved: Resolved, out: Path, seed: int
+) -> None:
+    """The run's files, what matters most first; the report learns where they lie."""
+    name, source, settings = report["policy"], report["source"], resolved.settings.market
+    run = create_run(
+        out, f"backtest-{name}", resolved, {"source": source, "fingerprint": panel.fingerprint, "seed": seed}
+    )
+    write_ledger(run / "ledger.csv", panel, comparison.chosen.fills, settings.capital)
+    report["run"] = str(run)
     write_json(run / "metrics.json", report)
     write_picture(run / "equity.html", draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}"))
-    return report
 
 
 def about_bundle(policy: Learned, panel: Panel, first: int, stop: int) -> dict[str, Any]:
@@ -211,8 +227,8 @@ def luck_of(comparison: Comparison, bars_per_year: float) -> dict[str, float]:
 def show(report: dict[str, Any], console: Console) -> None:
     """The report for people."""
     period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
-    symbols = escape(", ".join(report["symbols"]))
-    console.print(f"[bold]{escape(report['policy'])}[/] on {escape(report['source'])}: {symbols}; {period}")
+    symbols = plain(", ".join(report["symbols"]))
+    console.print(f"[bold]{plain(report['policy'])}[/] on {plain(report['source'])}: {symbols}; {period}")
     console.print(report["assumptions"], highlight=False)
     if learned := report.get("bundle"):
         console.print(
@@ -222,7 +238,7 @@ def show(report: dict[str, Any], console: Console) -> None:
         )
     table = Table("")
     for name in report["metrics"]:
-        table.add_column(escape(name), justify="right", style="bold" if name == report["policy"] else None)
+        table.add_column(plain(name), justify="right", style="bold" if name == report["policy"] else None)
     for key, (title, form) in SHOWN.items():
         figures = [metrics[key] for metrics in report["metrics"].values()]
         table.add_row(title, *("–" if figure is None else form.format(figure) for figure in figures))
@@ -238,4 +254,5 @@ def show(report: dict[str, Any], console: Console) -> None:
         f"annualised with {report['bars_per_year']:g} bars a year; bars {report['fingerprint'][:12]}",
         highlight=False,
     )
-    console.print(f"{report['run']}/: ledger.csv ({report['fills']} fills), metrics.json, equity.html", highlight=False)
+    if "unwritten" not in report:
+        say(f"{report['run']}/: ledger.csv ({report['fills']} fills), metrics.json, equity.html")

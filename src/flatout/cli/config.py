@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flatout.cli.options import Config, Json, Set, print_json
+from flatout.cli.options import Config, Json, Set, print_json, say
 from flatout.settings import load_settings
 
 app = typer.Typer(help="Settings: what is in force and where it came from.", no_args_is_help=True)
@@ -31,7 +31,7 @@ def show(
         return
     for name, value in flat.items():
         source = f"    # {resolved.origin.get(name, 'default')}" if origin else ""
-        typer.echo(f"{name} = {value!r}{source}")
+        say(f"{name} = {value!r}{source}")
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from flatout.cli.crawl_learn import SCHOOL, Places, plain, read_school
+from flatout.cli.crawl_learn import SCHOOL, Places, School, read_school
 from flatout.cli.crawl_run import fresh_folder
-from flatout.cli.options import print_json, progress_bar
+from flatout.cli.options import plain, print_json, progress_bar
 from flatout.crawl.archive import Archive
 from flatout.crawl.archive_task import archive_at, read_archive
 from flatout.crawl.baselines import standard
@@ -28,7 +27,8 @@ from flatout.crawl.report import write_report
 from flatout.crawl.report_facts import EVALUATION
 from flatout.crawl.site import generate
 from flatout.crawl.site_task import Judge
-from flatout.errors import SettingsError
+from flatout.errors import BundleError, SettingsError
+from flatout.foreign import parse_json
 from flatout.run_directory import installed, runs_folder, write_json
 
 DOES_NOT_BEAT = 3
@@ -64,7 +64,7 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
         task = bar.add_task("crawling", total=total)
 
         def told(site: str, chooser: str) -> None:
-            bar.update(task, advance=1, description=f"{site} by {chooser}")
+            bar.update(task, advance=1, description=plain(f"{site} by {chooser}"))
 
         found = contest(
             learned(policy.act, policy.model.candidates), exam.fields(), range(exam.seeds), exam.budget, told
@@ -91,23 +91,35 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
         sys.exit(DOES_NOT_BEAT)
 
 
+@dataclass(frozen=True)
+class Taught:
+    """What a policy's file says that it was taught on."""
+
+    sites: int = 0
+    pages: int = 0
+    site_seed: int = 0
+    archives: tuple[str, ...] = ()
+    seed_urls: tuple[str, ...] = ()
+
+
 def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
     """Refuse sites that the policy learned on: what it can do there says nothing."""
-    taught = policy.notes.get("school")
-    if taught is None and (path.parent / SCHOOL).is_file():  # training has not come to its end
-        taught = plain(read_school(path.parent))
-    if not taught:
+    noted = policy.notes.get("school")
+    taught: Taught | School | None = None
+    if noted is not None:
+        taught = parse_json(json.dumps(noted), Taught, f"{path}: notes: school", BundleError, "train it again")
+    elif (path.parent / SCHOOL).is_file():  # training has not come to its end
+        taught = read_school(path.parent)
+    if taught is None:
         return
-    first, last = taught["site_seed"], taught["site_seed"] + taught["sites"] - 1
+    first, last = taught.site_seed, taught.site_seed + taught.sites - 1
     own = range(exam.site_seed, exam.site_seed + exam.sites)
-    if exam.pages == taught["pages"] and any(first <= seed <= last for seed in own):
+    if exam.pages == taught.pages and own and first <= own[-1] and own[0] <= last:
         raise SettingsError(
             f"{path} learned on the sites with seeds {first} to {last}, not to be tried on {own[0]} to {own[-1]}: give "
             "a --site-seed beyond them"
         )
-    known = {
-        (str(Path(name).resolve()), url) for name, url in zip(taught["archives"], taught["seed_urls"], strict=True)
-    }
+    known = {(str(Path(name).resolve()), url) for name, url in zip(taught.archives, taught.seed_urls, strict=False)}
     same = [
         name
         for name, url in zip(exam.archives, exam.seed_urls, strict=True)
@@ -150,7 +162,7 @@ def tell_evaluation(evaluation: Mapping[str, Any], page: Path) -> None:
     console = console if console.is_terminal else Console(width=150)
     verdict = evaluation["verdict"]
     console.print(
-        escape(verdict["sentence"]),
+        plain(verdict["sentence"]),
         style="bold green" if verdict["beats"] else "bold red",
         highlight=False,
         soft_wrap=True,
@@ -164,7 +176,7 @@ def tell_evaluation(evaluation: Mapping[str, Any], page: Path) -> None:
         cells += [ranged(of["auc"], 3), ranged(of["wasted_mb"], 1)]
         table.add_row(row["chooser"], *cells, style="bold" if row["chooser"] == "learned" else None)
     console.print(table)
-    console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    console.print(plain(f"report: {page}"), highlight=False, soft_wrap=True)
 
 
 def ranged(found: Mapping[str, float], digits: int) -> str:

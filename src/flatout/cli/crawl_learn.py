@@ -1,9 +1,11 @@
 """What `flatout crawl train` does, and where training and trials take place."""
 
 import json
+import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from flatout.cli.crawl_run import fresh_folder
-from flatout.cli.options import print_json
+from flatout.cli.options import plain, print_json
 from flatout.crawl.archive import Archive
 from flatout.crawl.archive_task import archive_at, read_archive
 from flatout.crawl.latency import parse_latency
@@ -24,10 +26,15 @@ from flatout.crawl.site_task import Judge, site_task
 from flatout.crawl.training import POLICY, CrawlTraining, Progress
 from flatout.crawl.training import train as train_policy
 from flatout.errors import RunError, SettingsError
+from flatout.foreign import read_json, shortened
 from flatout.run_directory import installed, runs_folder, write_json
 
 SCHOOL = "school.json"
+SCHOOL_BYTES = 1 << 20  # of SCHOOL
+ELSEWHERE = "begin in another folder"
 JUDGES = ("truth", "keywords")
+MOST_PAGES = 10_000_000  # of all made-up sites: they are held in memory
+MOST_STEPS, MOST_ENVS = 10**12, 10_000
 
 
 @dataclass(frozen=True)
@@ -44,9 +51,14 @@ class Places:
 
     def __post_init__(self) -> None:
         if self.judge not in JUDGES:
-            raise SettingsError(f"there is no judge {self.judge!r}: take one of {', '.join(JUDGES)}")
+            raise SettingsError(f"there is no judge {shortened(self.judge)}: take one of {', '.join(JUDGES)}")
         if not self.sites and not self.archives:
             raise SettingsError("no sites were given: give --sites NUMBER or --archive FILE")
+        if self.sites < 0 or self.sites * self.pages > MOST_PAGES or not 0 <= self.site_seed < 1 << 62:
+            raise SettingsError(
+                f"{self.sites} sites of {self.pages} pages from seed {self.site_seed} on: give {MOST_PAGES:,} pages in "
+                "all at most, and a seed from 0 on"
+            )
         if len(self.archives) != len(self.seed_urls):
             raise SettingsError(
                 f"{len(self.archives)} archives and {len(self.seed_urls)} seed URLs were given: give one --seed-url "
@@ -73,6 +85,17 @@ class School(Places):
     learning_rate: float = 1e-3
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 < self.steps <= MOST_STEPS and 0 < self.envs <= MOST_ENVS and 0 <= self.seed < 1 << 62):
+            raise SettingsError(
+                f"steps={self.steps}, envs={self.envs}, seed={self.seed}: give up to {MOST_STEPS:,} steps, up to "
+                f"{MOST_ENVS:,} crawls at a time, and a seed from 0 on"
+            )
+        if not 0 < self.learning_rate <= 1:
+            raise SettingsError(f"a learning rate of {self.learning_rate}: give one above 0 and at most 1")
+        budget_of(self.budget)
+
     def training(self) -> CrawlTraining:
         """As settings of the trainer."""
         return CrawlTraining(
@@ -98,8 +121,11 @@ class School(Places):
 def budget_of(text: str) -> tuple[int, int]:
     """ "100" or "60-1200"."""
     low, _, high = text.partition("-")
-    if not low.isdigit() or not (high or low).isdigit() or not 2 <= int(low) <= int(high or low):
-        raise SettingsError(f"a budget of {text!r}: write a number of requests, 2 or more, or a range such as 60-1200")
+    plain_digits = re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?", text)
+    if not plain_digits or not 2 <= int(low) <= int(high or low):
+        raise SettingsError(
+            f"a budget of {shortened(text)}: write a number of requests, 2 or more, or a range such as 60-1200"
+        )
     return int(low), int(high or low)
 
 
@@ -113,18 +139,19 @@ def train(school: School, steps: int | None, out: Path | None, resume: Path | No
         told += (
             f"{' and ' if told and school.archives else ''}{len(school.archives)} recordings" if school.archives else ""
         )
-        console.print(f"learning on {told}, {school.envs} crawls at a time; {folder}/", highlight=False, soft_wrap=True)
+        told = plain(f"learning on {told}, {school.envs} crawls at a time; {folder}/")
+        console.print(told, highlight=False, soft_wrap=True)
     watch = Watch(console, settings, as_json)
     try:
         with watch:
             policy = train_policy(school.tasks(), settings, folder, watch.heard)
     except KeyboardInterrupt:
         console.print(
-            f"interrupted; go on with: flatout crawl train --resume {folder}", highlight=False, soft_wrap=True
+            plain(f"interrupted; go on with: flatout crawl train --resume {folder}"), highlight=False, soft_wrap=True
         )
         sys.exit(130)
     path, last = folder / POLICY, watch.last
-    replace(policy, notes={**policy.notes, "school": plain(school)}).save(path)
+    replace(policy, notes={**policy.notes, "school": written_down(school)}).save(path)
     facts = {"policy": str(path), "folder": str(folder), "progress": last._asdict() if last else None}
     if as_json:
         print_json(facts)
@@ -136,40 +163,34 @@ def train(school: School, steps: int | None, out: Path | None, resume: Path | No
             f"were found; data {last.lag:.1f} updates old, the learner idle {last.learner_idle:.0%} of the time",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
-    console.print(f"the policy: {path}", highlight=False, soft_wrap=True)
-    console.print(f"next: flatout crawl eval {path}", highlight=False, soft_wrap=True)
+    console.print(plain(f"the policy: {path}"), highlight=False, soft_wrap=True)
+    console.print(plain(f"next: flatout crawl eval {path}"), highlight=False, soft_wrap=True)
 
 
 def kept_school(folder: Path, school: School) -> School:
     """Write down what is learned on; refuses a folder that was begun with something else."""
     if (folder / SCHOOL).exists():
-        before, given = plain(read_school(folder)), plain(school)
+        before, given = written_down(read_school(folder)), written_down(school)
         other = [name for name in given if name != "steps" and before.get(name) != given[name]]
         if other:
             raise RunError(
-                f"{folder} was begun with {other[0]}={before.get(other[0])!r}, and {given[other[0]]!r} is given now: "
-                "give the same, or another --out"
+                f"{folder} was begun with {other[0]}={shortened(before.get(other[0]))}, and "
+                f"{shortened(given[other[0]])} is given now: give the same, or another --out"
             )
     else:
-        write_json(folder / SCHOOL, {**plain(school), "flatout": installed("flatout")})
+        write_json(folder / SCHOOL, {**written_down(school), "flatout": installed("flatout")})
     return school
 
 
 def read_school(folder: Path, steps: int | None = None) -> School:
     """What a folder was begun with; the steps may grow."""
-    try:
-        found = json.loads((folder / SCHOOL).read_text())
-        given = {each.name: found[each.name] for each in fields(School)}
-    except FileNotFoundError:
-        raise RunError(f"{folder} holds no training of crawls: {SCHOOL} is not there; give its folder") from None
-    except (ValueError, KeyError) as error:
-        raise RunError(f"{folder / SCHOOL} cannot be read: {error}; begin in another folder") from None
-    lists = {name: tuple(given[name]) for name in ("archives", "seed_urls")}
-    school = School(**{**given, **lists})
+    if not os.path.lexists(folder / SCHOOL):
+        raise RunError(f"{folder} holds no training of crawls: {SCHOOL} is not there; give its folder")
+    school = read_json(folder / SCHOOL, School, cure=ELSEWHERE, limit=SCHOOL_BYTES)
     return school if steps is None else replace(school, steps=steps)
 
 
-def plain(school: School) -> dict[str, Any]:
+def written_down(school: School) -> dict[str, Any]:
     """As JSON has it."""
     return dict(json.loads(json.dumps(asdict(school))))
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from flatout.cli.options import print_json, progress_bar
+from flatout.cli.options import plain, print_json, progress_bar
 from flatout.crawl.archive import Archive
 from flatout.crawl.archive_task import archive_at, beside
 from flatout.crawl.baselines import standard
@@ -28,7 +27,7 @@ from flatout.crawl.report import headline, write_report
 from flatout.crawl.report_facts import gather
 from flatout.crawl.session import SiteUnreachable
 from flatout.errors import RunError, SettingsError
-from flatout.run_directory import runs_folder
+from flatout.run_directory import check_links, runs_folder
 
 REQUESTS = 100  # where nothing else is said
 FILE_PAGES = 1_000  # recorded from a folder where nothing else is said
@@ -111,7 +110,7 @@ def doctor(order: CrawlOrder, folder: Path | None, as_json: bool) -> None:
 def show(found: Finding, console: Console) -> None:
     """One check on a terminal."""
     sign = "[green]✓[/]" if found.ok else "[red]✗[/]"
-    console.print(f"{sign} {found.name}: {escape(printable(found.sentence))}", highlight=False, soft_wrap=True)
+    console.print(f"{sign} {found.name}: {plain(printable(found.sentence))}", highlight=False, soft_wrap=True)
 
 
 def fresh_folder(name: str) -> Path:
@@ -141,7 +140,7 @@ def crawl(
     goes_on = begin(folder, order)
     console = Console(stderr=True)
     if not as_json:
-        console.print(f"{'going on in' if goes_on else 'into'} {folder}/", highlight=False, soft_wrap=True)
+        console.print(f"{'going on in' if goes_on else 'into'} {plain(folder)}/", highlight=False, soft_wrap=True)
     outcome, interrupted = crawled(order, folder, Watch(console, order, as_json))
     if as_json:
         print_json({**outcome, "folder": str(folder), "interrupted": interrupted})
@@ -149,7 +148,7 @@ def crawl(
         tell_outcome(verb, order, folder, outcome)
     if interrupted:
         again = f"interrupted; go on with: flatout crawl {verb} --resume {folder}"
-        console.print(again, highlight=False, soft_wrap=True)
+        console.print(plain(again), highlight=False, soft_wrap=True)
         sys.exit(130)
 
 
@@ -207,8 +206,8 @@ class Watch:
         self.bar.update(self.task, description=told, completed=status.requests, total=status.total)
         if status.target and not status.retraced and not self.quiet:
             found = status.target
-            line = f"{found['request']:>6}  {found['score']:.2f}  {found['url']}  {found['title']}"
-            self.console.print(escape(printable(line)), highlight=False, soft_wrap=True)
+            line = f"{found.request:>6}  {found.score:.2f}  {found.url}  {found.title}"
+            self.console.print(plain(printable(line)), highlight=False, soft_wrap=True)
 
 
 def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json: bool) -> None:
@@ -224,7 +223,7 @@ def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json:
         way = "the recording " + order.archive if order.archive else "the network"
         told = f"{order.seed_url} on {way} by {order.policy or order.chooser}, {order.requests} requests at most"
         told = f"{'would be refused' if why else 'would crawl'}: {told}, into {folder}/; nothing was asked for"
-        console.print(escape(told), highlight=False, soft_wrap=True)
+        console.print(plain(told), highlight=False, soft_wrap=True)
     if why:
         raise typer.Exit(1)
 
@@ -233,15 +232,20 @@ def tell_outcome(verb: str, order: CrawlOrder, folder: Path, outcome: Mapping[st
     """What was found, in the first line; then where it is and what may be done next."""
     console = Console()
     _, words, sentence = headline(gather(folder))
-    console.print(f"[bold]{escape(words.capitalize())}[/]: {escape(sentence)}", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{plain(words.capitalize())}[/]: {plain(sentence)}", highlight=False, soft_wrap=True)
     if outcome["failures"]:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in outcome["failures"].items())
-        console.print(f"could not be had: {escape(kinds)}", highlight=False, soft_wrap=True)
+        console.print(f"could not be had: {plain(kinds)}", highlight=False, soft_wrap=True)
+    if outcome["not_searched"]:
+        told = (
+            f"{outcome['not_searched']} pages count as not relevant: the search for the pattern took too long in them"
+        )
+        console.print(told, highlight=False, soft_wrap=True)
     told = f"{folder}/: targets.jsonl, graph.gexf, report.html" + (f", {ARCHIVE}, audit.jsonl" if order.is_live else "")
-    console.print(escape(told), highlight=False, soft_wrap=True)
+    console.print(plain(told), highlight=False, soft_wrap=True)
     if verb == "record":
         again = f"next: flatout crawl run --archive {folder} --seed-url {order.seed_url} --keywords WORDS"
-        console.print(escape(again), highlight=False, soft_wrap=True)
+        console.print(plain(again), highlight=False, soft_wrap=True)
 
 
 class Counted:
@@ -261,6 +265,7 @@ class Counted:
 def record_files(source: Path | None, out: Path | None, limit: int | None, as_json: bool) -> None:
     """Files, or pydoc's pages if none are given, into an archive; begun again it goes on."""
     folder = runs_folder(out or fresh_folder("record"))
+    check_links(folder)
     most = limit if limit is not None else FILE_PAGES
     tree = Tree(source) if source else pydoc_site(folder / "pydoc", most)
     with Archive(folder / ARCHIVE) as archive, progress_bar(as_json) as bar:
@@ -271,10 +276,10 @@ def record_files(source: Path | None, out: Path | None, limit: int | None, as_js
         return
     console = Console()
     console.print(
-        f"{count} pages are in {folder / ARCHIVE}; the first is {tree.seed_url}", highlight=False, soft_wrap=True
+        plain(f"{count} pages are in {folder / ARCHIVE}; the first is {tree.seed_url}"), highlight=False, soft_wrap=True
     )
     again = f"next: flatout crawl run --archive {folder} --seed-url {tree.seed_url} --keywords WORDS"
-    console.print(escape(again), highlight=False, soft_wrap=True)
+    console.print(plain(again), highlight=False, soft_wrap=True)
 
 
 def report(folder: Path, show_page: bool, as_json: bool) -> None:
@@ -285,7 +290,7 @@ def report(folder: Path, show_page: bool, as_json: bool) -> None:
         print_json({"headline": words, "sentence": sentence, "page": str(page)})
     else:
         console = Console()
-        console.print(f"[bold]{escape(words.capitalize())}[/]: {escape(sentence)}", highlight=False, soft_wrap=True)
-        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"[bold]{plain(words.capitalize())}[/]: {plain(sentence)}", highlight=False, soft_wrap=True)
+        console.print(plain(f"report: {page}"), highlight=False, soft_wrap=True)
     if show_page and not webbrowser.open(page.resolve().as_uri()):
         raise RunError(f"no browser could be started: open {page.resolve()} yourself")

@@ -16,6 +16,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.write import write_bars
+from flatout.cli.options import plain, say
 
 app = typer.Typer(no_args_is_help=True, help="Check bars, resample them and convert them to flatout's Parquet.")
 
@@ -42,7 +43,7 @@ def check(
     console = Console()
     console = console if console.is_terminal else Console(width=PLAIN_WIDTH)
     console.print(table_of(reports))
-    console.print(sentence(panel), highlight=False)
+    say(sentence(panel))
 
 
 @app.command()
@@ -60,7 +61,7 @@ def convert(
     if as_json:
         typer.echo(json.dumps(summary(panel) | {"file": str(out), "manifest": str(manifest)}))
         return
-    typer.echo(f"{out}: {sentence(panel)}")
+    say(f"{out}: {sentence(panel)}")
 
 
 def split(symbols: str | None) -> list[str] | None:
@@ -105,7 +106,7 @@ def table_of(reports: list[SymbolReport]) -> Table:
         table.add_column(name, justify="right")
     for report in reports:
         table.add_row(
-            report.symbol,
+            plain(report.symbol),
             f"{report.rows:,}",
             short(report.first),
             short(report.last),

@@ -7,10 +7,9 @@ import sys
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, plain, print_json
 from flatout.learners.devices import Gpu, ask, hardware, settle
 from flatout.learners.engines import Engine
 from flatout.learners.forecast import free_bytes
@@ -33,10 +32,10 @@ def doctor(as_json: Json = False) -> None:
     console, table = Console(), Table(show_header=False, box=None)
     for name, value in facts.items():
         if name != "missing":
-            table.add_row(f"[bold]{name}[/]", ", ".join(value) if isinstance(value, list) else str(value))
+            table.add_row(f"[bold]{name}[/]", plain(", ".join(value) if isinstance(value, list) else value))
     console.print(table, highlight=False)
     for line in facts["missing"]:
-        console.print(f"[yellow]missing:[/] {escape(line)}", highlight=False)
+        console.print(f"[yellow]missing:[/] {plain(line)}", highlight=False)
     if not facts["missing"]:
         console.print("nothing is missing", style="green")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, print_json, say
 from flatout.interop.export import TARGETS, export
 
 TO_HELP = "; ".join(f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items())
@@ -24,7 +24,7 @@ def export_command(
     if as_json:
         print_json(report)
     else:
-        typer.echo("\n".join(lines_of(report)))
+        say("\n".join(lines_of(report)))
 
 
 def lines_of(report: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 from flatout.bars.from_arrays import ArrayFiles, read_arrays
 from flatout.bars.write import write_bars
 from flatout.cli.data import sentence, summary
-from flatout.cli.options import Json, SpaceSeparated, print_json
+from flatout.cli.options import Json, SpaceSeparated, print_json, say
 
 
 class Order(StrEnum):
@@ -67,10 +67,10 @@ def import_arrays_command(
         report = {"file": str(out), "manifest": str(manifest), "extras": extras, "assumed": list(assumed)}
         print_json(summary(panel) | report)
         return
-    typer.echo(f"{out}: {sentence(panel)}")
+    say(f"{out}: {sentence(panel)}")
     if extras:
-        typer.echo(f"further columns: {', '.join(extras)}")
+        say(f"further columns: {', '.join(extras)}")
     if list(symbols) != sorted(symbols):
-        typer.echo(f"symbols are read in order of name; for this order give --symbols {','.join(symbols)}")
+        say(f"symbols are read in order of name; for this order give --symbols {','.join(symbols)}")
     for line in assumed:
-        typer.echo(f"assumed: {line}")
+        say(f"assumed: {line}")

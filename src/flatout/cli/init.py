@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from rich.console import Console
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, print_json, say
 from flatout.errors import SettingsError
 from flatout.run_directory import write_bytes
 from flatout.settings import Settings
@@ -65,11 +64,9 @@ def init_command(
     if as_json:
         print_json({"file": str(path), "next": following})
         return
-    console = Console()
-    console.print(f"{path} is written", highlight=False, markup=False, soft_wrap=True)
+    say(f"{path} is written")
     for number, command in enumerate(following):
-        text = f"{'      ' if number else 'next: '}{command}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(f"{'      ' if number else 'next: '}{command}")
 
 
 def next_commands(path: Path) -> list[str]:

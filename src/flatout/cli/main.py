@@ -4,8 +4,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from flatout.cli import (
     audit,
@@ -26,6 +24,8 @@ from flatout.cli import (
     train,
     trials,
 )
+from flatout.cli.failures import describe_failure, keep_interrupts, make_streams_safe, print_error
+from flatout.cli.options import say
 from flatout.errors import FlatoutError
 from flatout.run_directory import installed
 
@@ -50,6 +50,7 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=tell_version, is_eager=True)
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; works after the verb, too.")] = False,
 ) -> None:
     """Train trading agents flat out, and refuse those that were only lucky."""
 
@@ -75,11 +76,22 @@ main.add_typer(crawl.app, name="crawl")
 
 def app() -> None:
     """Run the command; what flatout refuses is said in one message, without a traceback."""
+    debug = "--debug" in sys.argv
+    sys.argv[:] = [word for word in sys.argv if word != "--debug"]  # at whichever place it was given
+    make_streams_safe()
+    keep_interrupts()
     try:
         main()
-    except FlatoutError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted")
+        say("interrupted", err=True)
         sys.exit(130)
+    except FlatoutError as error:
+        if debug:
+            raise
+        print_error(str(error))
+        sys.exit(2)
+    except Exception as error:  # the last door: whatever it is, it is said in a sentence
+        if debug:
+            raise
+        print_error(describe_failure(error))
+        sys.exit(2 if isinstance(error, OSError | MemoryError) else 1)

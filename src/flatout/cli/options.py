@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
@@ -20,7 +21,25 @@ Engine = Annotated[
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda, cuda:1, rocm, mps or auto; else the best there is.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything random.")]
+
+
+def plain(text: object) -> str:
+    """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are shown, not obeyed."""
+    return escape(visible(text))
+
+
+def visible(text: object) -> str:
+    """Text with control characters spelled out: a terminal would obey them, move the cursor or turn the line around."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(letter if letter in "\n\t" or letter.isprintable() else ascii(letter)[1:-1] for letter in shown)
+
+
+def say(text: object, err: bool = False) -> None:
+    """One line or more on standard output, or on standard error."""
+    typer.echo(visible(text), err=err)
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, print_json, say
 from flatout.cli.status import Folder, Studies, read_report
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import RunError
@@ -36,8 +36,7 @@ def report_command(
     if as_json:
         print_json({**report, "folder": str(study), "page": str(page)})
     else:
-        console = Console()
-        show_verdict(report, console)
-        console.print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+        show_verdict(report, Console())
+        say(f"report: {page}")
     if show_page and not webbrowser.open(page.resolve().as_uri()):
         raise RunError(f"no browser could be started: open {page.resolve()} yourself")

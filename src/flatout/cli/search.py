@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from flatout.cli.options import Device, Engine, Json, Out, Set, SpaceSeparated, print_json
+from flatout.cli.options import Device, Engine, Json, Out, Set, SpaceSeparated, plain, print_json, say
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import SettingsError
 from flatout.learners.devices import settle
@@ -33,7 +32,7 @@ def search_command(
     bars: Annotated[Path | None, typer.Option("--bars", help="Bars for all studies; else as the files say.")] = None,
     symbols: Annotated[list[str] | None, typer.Option("--symbols", help="Only these: --symbols BTC ETH")] = None,
     bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Instead of search.trials.")] = None,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, max=10**6, help="Instead of search.trials.")] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Of the study and its folder; else the file's name.")
     ] = None,
@@ -42,7 +41,7 @@ def search_command(
         typer.Option("--storage", envvar="FLATOUT_STORAGE", help="Optuna storage URL; else a journal in the folder."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes; else one per GPU or CPU core.")
+        int | None, typer.Option("--workers", min=1, max=1024, help="Processes; else one per GPU or CPU core.")
     ] = None,
     engine: Engine = None,
     device: Device = None,
@@ -74,7 +73,7 @@ def search_command(
     slots = chosen.slots
     console = Console(stderr=True)
     if chosen.note:
-        console.print(f"[yellow]note:[/] {escape(chosen.note)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]note:[/] {plain(chosen.note)}", highlight=False, soft_wrap=True)
     for path, called, resolved in zip(files, names, settings, strict=True):
         request = Request(
             name=called,
@@ -92,7 +91,7 @@ def search_command(
         try:
             reports = run_studies(prepared, slots, out, storage, watch.heard, watch.said)
         except KeyboardInterrupt:
-            console.print("interrupted; nothing is lost: the same command goes on", highlight=False)
+            say("interrupted; nothing is lost: the same command goes on", err=True)
             sys.exit(130)
     tell_reports(prepared, reports, out, as_json)
     if gate and not all(report and report["verdict"]["promotable"] for report in reports):
@@ -119,9 +118,9 @@ def tell_plans(prepared: Sequence[Any], slots: Any, as_json: bool) -> None:
         print_json([plan.facts() for plan in plans])
         return
     for plan in plans:
-        Console().print(f"[bold]{plan.prepared.request.name}[/]", highlight=False)
+        Console().print(f"[bold]{plain(plan.prepared.request.name)}[/]", highlight=False)
         for line in plan.lines():
-            Console().print(line, highlight=False)
+            say(line)
 
 
 def tell_reports(prepared: Sequence[Any], reports: Sequence[dict[str, Any] | None], out: Path, as_json: bool) -> None:
@@ -134,11 +133,11 @@ def tell_reports(prepared: Sequence[Any], reports: Sequence[dict[str, Any] | Non
     for one, report in zip(prepared, reports, strict=True):
         folder = out / one.request.name
         if report is None:
-            console.print(f"{one.request.name} was stopped; the same command goes on", highlight=False)
+            say(f"{one.request.name} was stopped; the same command goes on")
             continue
         show_verdict(report, console)
-        console.print(f"report: {folder / 'report.html'}", highlight=False, soft_wrap=True)
-        console.print(f"policy: {folder / 'policy'}", highlight=False, soft_wrap=True)
+        say(f"report: {folder / 'report.html'}")
+        say(f"policy: {folder / 'policy'}")
 
 
 class Watch:
@@ -159,7 +158,7 @@ class Watch:
     def __enter__(self) -> "Watch":
         self.bar.start()
         for name, trials in self.names.items():
-            self.tasks[name] = self.bar.add_task(f"{name}: compiling", total=trials, facts="")
+            self.tasks[name] = self.bar.add_task(f"{plain(name)}: compiling", total=trials, facts="")
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -168,9 +167,9 @@ class Watch:
     def said(self, study: Any, text: str) -> None:
         """A stage begins."""
         name = study.study.study_name
-        self.bar.update(self.tasks[name], description=f"{name}: {text}")
+        self.bar.update(self.tasks[name], description=f"{plain(name)}: {plain(text)}")
         if not self.quiet and not self.console.is_terminal:
-            self.console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
+            say(f"{name}: {text}", err=True)
 
     def heard(self, study: Any, decided: Sequence[Any]) -> None:
         """Show how far a study is."""
@@ -185,9 +184,11 @@ class Watch:
         if done:
             facts.append(f"{3600 * done / board.seconds:,.0f} trials/h")
             facts.append(f"{span(board.seconds / done * (trials - done))} left")
-        self.bar.update(self.tasks[name], description=f"{name}: searching", completed=done, facts=", ".join(facts))
+        self.bar.update(
+            self.tasks[name], description=f"{plain(name)}: searching", completed=done, facts=", ".join(facts)
+        )
         if not self.quiet and not self.console.is_terminal:
-            self.console.print(f"{name}: {done} of {trials} trials; {', '.join(facts)}", highlight=False)
+            say(f"{name}: {done} of {trials} trials; {', '.join(facts)}", err=True)
 
 
 def span(seconds: float) -> str:

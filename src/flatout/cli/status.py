@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, plain, print_json, say
 from flatout.cli.search import span
 from flatout.errors import RunError
+from flatout.run_directory import is_held
 
 PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
 
@@ -47,7 +47,7 @@ def status_command(
     elif rows:
         show(rows)
     else:
-        typer.echo(f"there is no study under {out}; `flatout search` starts one")
+        say(f"there is no study under {out}; `flatout search` starts one")
 
 
 def read_report(folder: Path) -> dict[str, Any] | None:
@@ -66,11 +66,11 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
     """All that is shown of a study."""
     from flatout.folds.seal import openings
     from flatout.search.board import Board, read_board
-    from flatout.search.look import is_running, read_stored
+    from flatout.search.look import read_stored
     from flatout.search.run import read_run
 
     total = read_run(folder)[0].search.trials
-    running, board = is_running(folder), read_board(folder) or Board(())
+    running, board = is_held(folder), read_board(folder) or Board(())
     stored, report = read_stored(folder, url), read_report(folder)
     trials = stored.trials if stored else []
     states = [trial.state for trial in trials]
@@ -110,10 +110,10 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
     console, table = wide_console(), Table("study", "state", "trials", "best", "speed", "lanes", "left", "hold-out")
     notes = []
     for row in rows:
-        name = escape(row["study"])
+        name = plain(row["study"])
         if "error" in row:
             table.add_row(name, "[red]unreadable[/]")
-            notes.append(f"{name}: {escape(row['error'])}")
+            notes.append(f"{name}: {plain(row['error'])}")
             continue
         table.add_row(
             name,
@@ -127,7 +127,7 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
         )
         if verdict := row["verdict"]:
             title = "[green]PROMOTABLE[/]" if verdict["promotable"] else "[red]NOT PROMOTABLE[/]"
-            notes.append(f"{name}: {title}: {escape(verdict['sentence'])}")
+            notes.append(f"{name}: {title}: {plain(verdict['sentence'])}")
     console.print(table)
     for note in notes:
         console.print(note, highlight=False, soft_wrap=True)

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, print_json, say
 from flatout.cli.search import span
 from flatout.cli.status import Folder, Storage, Studies, facts_of
 from flatout.errors import RunError
+from flatout.run_directory import is_held
 
 POLL_SECONDS = 0.2
 
@@ -24,13 +25,13 @@ def stop_command(
 ) -> None:
     """Ask a running study to stop after its current turn. Nothing is lost: the search that started it goes on."""
     from flatout.search.conduct import STOP
-    from flatout.search.look import find_study, is_running  # loads Optuna
+    from flatout.search.look import find_study  # loads Optuna
 
     target = find_study(folder, out) if folder is not None else the_running_one(out)
     if target is None:
         tell({"study": None, "state": "not running"}, f"no study under {out} is running", as_json)
         return
-    if not is_running(target):
+    if not is_held(target):
         said = f"{target.name} is not running: there is nothing to stop"
         tell({"study": target.name, "state": "not running"}, said, as_json)
         return
@@ -45,9 +46,9 @@ def stop_command(
 
 def the_running_one(out: Path) -> Path | None:
     """The study that runs; of several, one must be named."""
-    from flatout.search.look import is_running, study_folders
+    from flatout.search.look import study_folders
 
-    running = [folder for folder in study_folders(out) if is_running(folder)]
+    running = [folder for folder in study_folders(out) if is_held(folder)]
     if len(running) > 1:
         names = ", ".join(sorted(folder.name for folder in running))
         raise RunError(f"several studies are running: {names}; name the one to stop")
@@ -56,13 +57,12 @@ def the_running_one(out: Path) -> Path | None:
 
 def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
     """Until the study's lock is free. A study that was just starting has swept the request away: it is made again."""
-    from flatout.search.look import is_running
-
     began = time.monotonic()
     console = Console(stderr=True, quiet=quiet)
-    console.print(f"{folder.name} was asked to stop; it ends its current turn first", highlight=False, markup=False)
+    if not quiet:
+        say(f"{folder.name} was asked to stop; it ends its current turn first", err=True)
     with console.status("") as progress:
-        while is_running(folder):
+        while is_held(folder):
             request.touch()
             progress.update(f"waiting for {span(time.monotonic() - began)}")
             time.sleep(POLL_SECONDS)
@@ -85,4 +85,4 @@ def tell(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     else:
-        typer.echo(sentence)
+        say(sentence)

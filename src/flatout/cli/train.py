@@ -1,5 +1,6 @@
 """`flatout train`: one agent or many, trained at once as lanes of one program, judged on bars they never saw."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -7,15 +8,28 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from flatout.cli.backtest import assumptions
-from flatout.cli.options import Config, Device, Engine, Json, Out, Seed, Set, SpaceSeparated, print_json, progress_bar
+from flatout.cli.options import (
+    Config,
+    Device,
+    Engine,
+    Json,
+    Out,
+    Seed,
+    Set,
+    SpaceSeparated,
+    plain,
+    print_json,
+    progress_bar,
+    say,
+)
 from flatout.cli.training_request import Request, build, read_request, save_bundles, start_run
 from flatout.errors import RunError
 from flatout.evaluation.held_out import judge
+from flatout.file_names import file_name
 from flatout.learners.devices import Choice
 from flatout.learners.journal import Row
 from flatout.learners.market_training import MarketTraining
@@ -43,17 +57,23 @@ def train_command(
     ] = None,
     portfolio: Annotated[bool, typer.Option("--portfolio", help="One agent that trades all of --symbols.")] = False,
     bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
-    timesteps: Annotated[int, typer.Option("--timesteps", min=1, help="Bars that each agent trades.")] = 500_000,
+    timesteps: Annotated[
+        int, typer.Option("--timesteps", min=1, max=10**15, help="Bars that each agent trades.")
+    ] = 500_000,
     n_envs: Annotated[
-        int | None, typer.Option("--n-envs", min=1, help="Accounts at once per agent; else by memory.")
+        int | None, typer.Option("--n-envs", min=1, max=2**31 - 1, help="Accounts at once per agent; else by memory.")
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Agents per market, with seeds of their own.")] = 1,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, max=10_000, help="Agents per market, with seeds of their own.")
+    ] = 1,
     held_out: Annotated[
         float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of the bars, the last ones, that judge.")
     ] = 0.2,
-    evaluations: Annotated[int, typer.Option("--evaluations", min=1, help="How often to judge and save.")] = 20,
+    evaluations: Annotated[
+        int, typer.Option("--evaluations", min=1, max=10**6, help="How often to judge and save.")
+    ] = 20,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes; else one per GPU or CPU core.")
+        int | None, typer.Option("--workers", min=1, max=1024, help="Processes; else one per GPU or CPU core.")
     ] = None,
     engine: Engine = None,
     device: Device = None,
@@ -95,12 +115,12 @@ def train_command(
     except (KeyboardInterrupt, RunError) as stopped:
         save_bundles(run, made, resolved, request)
         why = "" if isinstance(stopped, RunError) else "interrupted; "
-        console.print(f"{why}go on with: flatout train --resume {run}", highlight=False, soft_wrap=True)
+        say(f"{why}go on with: flatout train --resume {shlex.quote(str(run))}", err=True)
         if isinstance(stopped, RunError):
             raise
         sys.exit(130)
     for sentence in save_bundles(run, made, resolved, request):
-        console.print(f"[yellow]warning:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]warning:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
     report = report_of(run, made, resolved.settings, quiet=as_json)
     if as_json:
         print_json(report)
@@ -113,13 +133,15 @@ def report_of(run: Path, made: MarketTraining, settings: Settings, quiet: bool) 
     agents = {}
     for agent in made.agents:
         names = [lane.name for lane in made.training.lanes if made.agent_of[lane.name] is agent]
-        policies = {name: Bundle.load(run / name / "best") for name in names if (run / name / "best").exists()}
+        folders = {name: run / file_name(name) / "best" for name in names}
+        policies = {name: Bundle.load(folder) for name, folder in folders.items() if folder.exists()}
         with progress_bar(quiet) as progress:
-            task = progress.add_task(f"judging {agent.name}", total=agent.market.panel.n_bars - agent.cut - 1)
+            task = progress.add_task(f"judging {plain(agent.name)}", total=agent.market.panel.n_bars - agent.cut - 1)
             found = judge(agent.market, policies, agent.cut, lambda _, task=task: progress.advance(task))  # type: ignore[misc]
         agents[agent.name] = {**found, "assumptions": assumptions(settings.market)}
     lanes = [lane.name for lane in made.training.lanes]
-    report = {"run": str(run), "agents": agents, "bundles": {name: [f"{name}/best", f"{name}/last"] for name in lanes}}
+    bundles = {name: [f"{file_name(name)}/{which}" for which in ("best", "last")] for name in lanes}
+    report = {"run": str(run), "agents": agents, "bundles": bundles}
     write_json(run / "report.json", report)
     return report
 
@@ -130,15 +152,14 @@ def tell_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    console = Console()
     for line in plan.lines():
-        console.print(line, highlight=False)
+        say(line)
 
 
 def tell_start(console: Console, made: MarketTraining, chosen: Choice, plan: Plan, run: Path) -> None:
     """What is about to happen, and where."""
     if chosen.note:
-        console.print(f"[yellow]note:[/] {escape(chosen.note)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]note:[/] {plain(chosen.note)}", highlight=False, soft_wrap=True)
     training, program = made.training, made.training.program
     console.print(
         f"[bold]{len(training.lanes)} agent{'s' * (len(training.lanes) > 1)}[/] on "
@@ -150,11 +171,11 @@ def tell_start(console: Console, made: MarketTraining, chosen: Choice, plan: Pla
     for agent in made.agents:
         times = agent.market.panel.time
         console.print(
-            f"{agent.name}: {agent.cut:,} bars to {str(times[agent.cut - 1])[:16]} teach, "
+            f"{plain(agent.name)}: {agent.cut:,} bars to {str(times[agent.cut - 1])[:16]} teach, "
             f"{len(times) - agent.cut:,} from {str(times[agent.cut])[:16]} judge",
             highlight=False,
         )
-    console.print(f"{run}/ (tensorboard --logdir {run}/tensorboard)", highlight=False, soft_wrap=True)
+    say(f"{run}/ (tensorboard --logdir {run}/tensorboard)", err=True)
 
 
 class Watch:
@@ -198,18 +219,18 @@ class Watch:
         elif not self.quiet:
             share = sum(self.done.values()) / self.training.steps
             for row in rows:
-                self.console.print(
+                say(
                     f"{share:4.0%} {row.lane}: {row.steps:,} steps, reward {row.metrics['reward']:+.4f}, held out "
                     f"{row.scores['reward']:+.2f}, {speed:,.0f} steps/s; {terms}",
-                    highlight=False, soft_wrap=True,
-                )  # fmt: skip
+                    err=True,
+                )
 
 
 def tell_report(console: Console, report: dict[str, Any]) -> None:
     """How the policies did on the held-out bars, beside the baselines."""
     for name, agent in report["agents"].items():
         console.print(
-            f"[bold]{name}[/]: held out {agent['from'][:16]} to {agent['to'][:16]}, {agent['bars']} bars; "
+            f"[bold]{plain(name)}[/]: held out {agent['from'][:16]} to {agent['to'][:16]}, {agent['bars']} bars; "
             f"{agent['assumptions']}",
             highlight=False,
         )
@@ -224,7 +245,7 @@ def tell_report(console: Console, report: dict[str, Any]) -> None:
                     ("annual_turnover", "{:.1f}"), ("exposure", "{:.0%}"),
                 )
             ]  # fmt: skip
-            table.add_row(policy, *cells, style="bold" if policy in agent["policies"] else None)
+            table.add_row(plain(policy), *cells, style="bold" if policy in agent["policies"] else None)
         console.print(table)
     console.print(
         "The best policy of each agent was chosen on these same bars, so its figures flatter it: a study with folds is "
@@ -232,11 +253,6 @@ def tell_report(console: Console, report: dict[str, Any]) -> None:
         highlight=False,
     )
     first = next(iter(report["bundles"]))
-    console.print(
-        f"{report['run']}/: LANE/best, LANE/last, metrics.jsonl, report.json", highlight=False, soft_wrap=True
-    )
-    console.print(
-        f"next: flatout backtest --policy {report['run']}/{first}/best --bars YOUR_BARS",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(f"{report['run']}/: LANE/best, LANE/last, metrics.jsonl, report.json")
+    best = Path(report["run"], report["bundles"][first][0])
+    say(f"next: flatout backtest --policy {shlex.quote(str(best))} --bars YOUR_BARS")

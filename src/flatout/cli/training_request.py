@@ -1,24 +1,28 @@
 """What was asked of `flatout train`, kept in the run's folder so that the run can go on after any interruption."""
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.errors import BundleError, RulesError, RunError
+from flatout.file_names import file_name
+from flatout.foreign import read_json
 from flatout.learners.devices import Choice, settle
 from flatout.learners.engines import engine_of
 from flatout.learners.market_training import Agent, MarketTraining, make_agent, make_training
 from flatout.learners.training import finished_lanes
 from flatout.policies.bundle import Bundle
-from flatout.run_directory import create_run, runs_folder, versions
+from flatout.run_directory import check_links, create_run, runs_folder, versions
 from flatout.settings import Resolved
 
 PORTFOLIO = "portfolio"
+NOT_A_RUN = "give --resume the folder of a `flatout train` run that can go on"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,13 @@ class Request:
     device: str | None = None
     index_only: bool | None = None  # trajectories; None = let the memory decide
     fingerprints: dict[str, str] | None = None  # of the bars of each agent
+
+
+class About(BaseModel):
+    """What `about.json` must say."""
+
+    verb: Literal["train"]
+    request: Request
 
 
 def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, Choice, Request]:
@@ -104,12 +115,10 @@ def start_run(out: Path, request: Request, resolved: Resolved, made: MarketTrain
 
 def read_request(run: Path) -> tuple[Request, Resolved]:
     """What a run was asked to do."""
-    try:
-        about = json.loads((run / "about.json").read_text(encoding="utf-8"))
-        settings = json.loads((run / "settings.json").read_text(encoding="utf-8"))
-        return Request(**about["request"]), Resolved.model_validate(settings)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{run} is not the folder of a `flatout train` run that can go on: {error}") from None
+    about = read_json(run / "about.json", About, cure=NOT_A_RUN)
+    resolved = read_json(run / "settings.json", Resolved, cure=NOT_A_RUN)
+    check_links(run)
+    return about.request, resolved
 
 
 def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: Request) -> list[str]:
@@ -133,7 +142,7 @@ def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: R
                 Bundle(
                     network, program.activation, program.distribution, market.fitted, resolved.settings.market,
                     notes=notes,
-                ).save(run / result.lane.name / name)  # fmt: skip
+                ).save(run / file_name(result.lane.name) / name)  # fmt: skip
             except BundleError as error:  # one agent that diverged must not cost the others
                 refused.append(f"{result.lane.name}/{name} is not saved: {error}")
     return refused

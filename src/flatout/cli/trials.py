@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from flatout.cli.options import Json, print_json
+from flatout.cli.options import Json, plain, print_json, say
 from flatout.cli.status import Storage, Studies, wide_console
 from flatout.errors import FlatoutError, RunError
 from flatout.settings import Settings
@@ -63,14 +62,14 @@ def list_trials(
         print_json({"study": folder.name, "trials": rows})
         return
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    table = Table("trial", "state", "value", *map(escape, short_names(names)))
+    table = Table("trial", "state", "value", *map(plain, short_names(names)))
     for trial in trials[:top]:
         values = [figure(trial.params.get(name)) for name in names]
         table.add_row(str(trial.number), trial.state, figure(trial.value, "{:.3f}"), *values)
     console = wide_console()
     console.print(table)
     shown = f"the first {len(rows)} of {len(trials)} trials" if len(rows) < len(trials) else f"{len(trials)} trials"
-    console.print(f"{folder}: {shown}", highlight=False, markup=False, soft_wrap=True)
+    say(f"{folder}: {shown}")
 
 
 @app.command()
@@ -111,7 +110,7 @@ def diff(
         return
     table = Table("", f"trial {first}", f"trial {second}", "change")
     for row in (*outcome, *changed):
-        table.add_row(escape(row["name"]), figure(row["first"]), figure(row["second"]), change(row))
+        table.add_row(plain(row["name"]), figure(row["first"]), figure(row["second"]), change(row))
     console = wide_console()
     console.print(table)
     console.print(f"{len(params) - len(changed)} parameters are equal", highlight=False)
@@ -211,22 +210,22 @@ def figure(value: Any, form: str = "{:.4g}") -> str:
     """A number in few digits, anything else as it is."""
     if value is None:
         return "–"
-    return form.format(value) if isinstance(value, float) else escape(str(value))
+    return form.format(value) if isinstance(value, float) else plain(str(value))
 
 
 def tell(found: dict[str, Any], console: Console) -> None:
     """One trial for people."""
     updates = f", {found['updates']:,} updates" if found["updates"] else ""
-    console.print(f"[bold]trial {found['number']}[/]: {found['state']}, value {figure(found['value'])}{updates}")
+    console.print(f"[bold]trial {found['number']}[/]: {plain(found['state'])}, value {figure(found['value'])}{updates}")
     grid = Table.grid(padding=(0, 2))
     for name, value in found["params"].items():
-        grid.add_row(escape(name), figure(value))
+        grid.add_row(plain(name), figure(value))
     console.print(grid, highlight=False)
     if found["scores"]:
         seeds = range(len(found["scores"][0]))
         table = Table("split", *(f"seed {seed}" for seed in seeds), title="scores")
         for name, row in zip(found["splits"], found["scores"], strict=True):
-            table.add_row(escape(name), *(figure(score, "{:.3f}") for score in row))
+            table.add_row(plain(name), *(figure(score, "{:.3f}") for score in row))
         console.print(table)
     if found["paths"]:
         table = Table("seed", "path", *(title for title, _ in PATH_FIGURES.values()), title="out-of-sample paths")
@@ -238,4 +237,4 @@ def tell(found: dict[str, Any], console: Console) -> None:
         values = ", ".join(figure(value, "{:.3f}") for value in row["values"])
         console.print(f"reported at rung {row['rung']}: {values}", highlight=False)
     if found["note"]:
-        console.print(escape(found["note"]), highlight=False, soft_wrap=True)
+        console.print(plain(found["note"]), highlight=False, soft_wrap=True)

@@ -3,16 +3,19 @@
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+
+from flatout.cli.options import plain
 
 
 def show_verdict(report: dict[str, Any], console: Console) -> None:
     """The box."""
     verdict, winner, deflated = report["verdict"], report["winner"], report["deflated"]
     sharpes = sorted(path["sharpe"] for path in winner["paths"] if path["sharpe"] is not None)
-    beside = "   ".join(f"{name.replace('_', ' ')} {number(f['sharpe'])}" for name, f in report["baselines"].items())
+    beside = "   ".join(
+        f"{plain(name.replace('_', ' '))} {number(f['sharpe'])}" for name, f in report["baselines"].items()
+    )
     pbo = report["overfitting"]["pbo"] if report["overfitting"] else None
     low, high = (sharpes[0], sharpes[-1]) if sharpes else (None, None)
     lines = [
@@ -26,17 +29,17 @@ def show_verdict(report: dict[str, Any], console: Console) -> None:
         f"luck alone would show {number(deflated['expected_best'])}",
     ]
     controls = report["controls"]
-    lines += [f"{tick(c['passed'])} {name} control: {escape(c['sentence'])}" for name, c in controls.items()]
+    lines += [f"{tick(c['passed'])} {plain(name)} control: {plain(c['sentence'])}" for name, c in controls.items()]
     gates = Table.grid(padding=(0, 2))
     for gate in verdict["gates"]:
         gates.add_row(
-            tick(gate["passed"]), escape(gate["name"]), escape(gate["found"]), f"[dim]{escape(gate['wanted'])}[/]"
+            tick(gate["passed"]), plain(gate["name"]), plain(gate["found"]), f"[dim]{plain(gate['wanted'])}[/]"
         )
     colour = "green" if verdict["promotable"] else "red"
     title = "PROMOTABLE" if verdict["promotable"] else "NOT PROMOTABLE"
-    console.print(Panel("\n".join(lines), title=f"{escape(report['study'])}", expand=False), highlight=False)
+    console.print(Panel("\n".join(lines), title=f"{plain(report['study'])}", expand=False), highlight=False)
     console.print(gates, highlight=False)
-    console.print(f"[bold {colour}]VERDICT: {title}[/]: {escape(verdict['sentence'])}", highlight=False)
+    console.print(f"[bold {colour}]VERDICT: {title}[/]: {plain(verdict['sentence'])}", highlight=False)
 
 
 def tick(passed: bool) -> str:

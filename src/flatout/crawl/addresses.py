@@ -4,6 +4,7 @@ Names prove nothing, since whoever owns a name chooses its address and may chang
 answers of the resolver are checked, and the address that is really dialled is checked again.
 """
 
+import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from aiohttp.resolver import ThreadedResolver
 
 from flatout.crawl.scope import is_canonical_ipv4, plain_host
 from flatout.errors import FlatoutError, SettingsError
+from flatout.foreign import shortened
 
 NAT64 = IPv6Network("64:ff9b::/96")
 UNICAST = IPv6Network("2000::/3")  # all that IPv6 gives out so far
@@ -122,10 +124,11 @@ def door_of(entry: str) -> tuple[str, int]:
         address = ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
         address = None
-    if address is None or not address.is_loopback or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    is_port = re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) < 65536
+    if address is None or not address.is_loopback or not is_port:
         raise SettingsError(
-            f"{entry!r} cannot be a laboratory: only a loopback address with a port can, such as 127.0.0.1:8123; "
-            "public hosts belong on the allow-list"
+            f"{shortened(entry)} cannot be a laboratory: only a loopback address with a port can, such as "
+            "127.0.0.1:8123; public hosts belong on the allow-list"
         )
     return str(address), int(port)
 

@@ -1,27 +1,36 @@
 """Pages kept on disk, so that each is fetched once ever: recorded live, learned from as often as one likes.
 
-One SQLite file. Writes are transactions: a process killed in the middle of one leaves the file as it was before.
+One SQLite file. Writes are transactions: a process killed in the middle of one leaves the file as it was before. It may
+come from others: it must have exactly the tables that are made here, and every row is checked when it is read.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
+from pydantic import Field
 
 from flatout.crawl.fetching import Answer, Fetcher
+from flatout.crawl.ledger import printable
 from flatout.crawl.scope import canonical, origin_of
+from flatout.crawl.sqlite_files import check_neighbours, tables, tables_of
 from flatout.errors import RunError
+from flatout.foreign import shaped, shortened
 
 VERSION = 1
 APPLICATION = 0x666C6174  # "flat", so that another program's database is not taken for an archive
 MOST_BYTES = 64 << 20  # of one body; more is damage or malice
+MOST_REQUESTS = 1_000  # for one page, its redirects included
+ANEW = "record it anew"
+BROKEN = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite quotes what it cannot read
 # May be otherwise the next time, so not kept. The rest is a property of the page: too large, no page, redirected away.
 PASSING = ("timeout", "connection", "down", "budget", "address", "robots")
 
@@ -41,6 +50,10 @@ SELECT page, status, body, content_type, seconds, requests, failure, size
 FROM asked JOIN pages ON pages.url = asked.page WHERE asked.url = ?
 """
 
+OWN_TABLES = tables_of(SCHEMA)
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=MOST_REQUESTS)]
 Latency = Callable[[np.random.Generator], float]  # seconds to wait for an answer
 
 
@@ -53,6 +66,19 @@ class SiteFacts(NamedTuple):
     last_at: float
 
 
+class Row(NamedTuple):
+    """What is stored of an answer."""
+
+    page: str
+    status: Annotated[int, Field(ge=0, le=999)]
+    body: bytes  # compressed
+    content_type: Annotated[str, Field(max_length=1_000)]
+    seconds: Seconds
+    requests: Count
+    failure: Annotated[str, Field(max_length=100)]
+    size: Annotated[int, Field(ge=0, le=MOST_BYTES)]
+
+
 class Archive:
     """Recorded answers by the URL that was asked for. May be used by several threads, and read by other processes."""
 
@@ -60,23 +86,30 @@ class Archive:
         self.path, self.lock = Path(path), threading.Lock()
         if read_only and not self.path.is_file():
             raise RunError(f"{path}: there is no archive; record one first")
+        check_neighbours(self.path)
         try:
             self.base = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=30.0)
-            self.prepare(read_only)
-        except sqlite3.Error as error:
+            with contextlib.ExitStack() as stack:
+                stack.callback(self.base.close)
+                self.prepare(read_only)
+                stack.pop_all()  # it stays open unless it was refused
+        except BROKEN as error:
             raise RunError(f"{path}: cannot be used as an archive: {error}; give another file") from error
 
     def prepare(self, read_only: bool) -> None:
         """Make the tables in a new file; refuse any other than an archive of this version."""
+        self.base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MOST_BYTES)
+        self.base.execute("PRAGMA trusted_schema = 0")
         version, application = self.pragma("user_version"), self.pragma("application_id")
         if (version, application) == (0, 0) and not read_only:
             self.create()
         elif (version, application) != (VERSION, APPLICATION):
-            self.base.close()
             raise RunError(
                 f"{self.path}: not an archive of version {VERSION} (version {version}, application {application:#x}); "
                 "record it anew into another file"
             )
+        elif tables(self.base) != OWN_TABLES:  # a view in the place of a table may compute for ever
+            raise RunError(f"{self.path}: its tables are not those of an archive; {ANEW} into another file")
         self.base.execute(
             "PRAGMA synchronous = NORMAL"
         )  # with WAL: a power cut may cost the last pages, never the file
@@ -109,7 +142,7 @@ class Archive:
         rows = [(asked_url, answer.url, host_of(asked_url), answer.seconds, max(1, answer.requests), now)]
         if asked_url != answer.url and not answer.failure:
             rows.append((answer.url, answer.url, host_of(answer.url), answer.seconds, 1, now))
-        with self.lock, self.base:
+        with self.told(), self.lock, self.base:
             self.base.execute("BEGIN IMMEDIATE")
             self.base.execute("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?)", page)
             self.base.execute("INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?)", rows[0])
@@ -118,40 +151,54 @@ class Archive:
 
     def get(self, url: str) -> Answer | None:
         """The answer recorded for this URL, or None. `requests` is what it took when it was recorded."""
-        with self.lock:
-            row = self.base.execute(GET, (canonical(url) or url,)).fetchone()
-        if row is None:
-            return None
-        page, status, body, content_type, seconds, requests, failure, size = row
-        return Answer(page, status, self.unpacked(body, size), content_type, seconds, requests, failure)
+        known = canonical(url) or url
+        for found in self.read(GET, known):
+            named = dict(zip(Row._fields, found, strict=True))
+            row = shaped(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
+            if canonical(row.page) is None:
+                raise RunError(f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}")
+            body = self.unpacked(row.body, row.size)
+            return Answer(row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure)
+        return None
+
+    def read(self, query: str, *values: str) -> list[Any]:
+        """All rows that a query gives."""
+        with self.told(), self.lock:
+            return self.base.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """What SQLite says of a damaged file or a full disk, as a sentence."""
+        try:
+            yield
+        except BROKEN as error:
+            raise RunError(f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}") from None
 
     def unpacked(self, body: bytes, size: int) -> bytes:
         """A stored body; archives may come from others, so it may not be larger than it says."""
         stream = zlib.decompressobj()
         try:
-            whole = stream.decompress(body, min(size, MOST_BYTES) + 1)
+            whole = stream.decompress(body, size + 1)  # never 0, which would mean: without a limit
         except zlib.error as error:
-            raise RunError(f"{self.path}: damaged: {error}; record it anew") from error
+            raise RunError(f"{self.path}: damaged: {error}; {ANEW}") from None
         if len(whole) != size or not stream.eof:
-            raise RunError(f"{self.path}: damaged: a page is not {size} bytes long; record it anew")
+            raise RunError(f"{self.path}: damaged: a page is not {size} bytes long; {ANEW}")
         return whole
 
     def urls(self) -> tuple[str, ...]:
         """All URLs that were asked for, in order of their names."""
-        with self.lock:
-            return tuple(row[0] for row in self.base.execute("SELECT url FROM asked ORDER BY url"))
+        rows = self.read("SELECT url FROM asked ORDER BY url")
+        return tuple(row[0] for row in shaped(rows, list[tuple[str]], str(self.path), cure=ANEW))
 
     @property
     def count(self) -> int:
         """How many URLs have an answer."""
-        with self.lock:
-            return int(self.base.execute("SELECT count(*) FROM asked").fetchone()[0])
+        return int(self.read("SELECT count(*) FROM asked")[0][0])
 
     def sites(self) -> tuple[SiteFacts, ...]:
         """What is recorded of each host."""
         query = "SELECT host, count(*), min(recorded_at), max(recorded_at) FROM asked GROUP BY host ORDER BY host"
-        with self.lock:
-            return tuple(SiteFacts(*row) for row in self.base.execute(query))
+        return tuple(shaped(self.read(query), list[SiteFacts], str(self.path), cure=ANEW))
 
     def close(self) -> None:
         """Close the file."""

@@ -144,6 +144,7 @@ async def crawled(
 
 
 def band(curves: Sequence[Sequence[int]], budget: int) -> Band:
-    """Curves over a budget; each stays as it is after its end."""
+    """Curves over a budget, as far as any of them goes; each stays as it is after its end."""
+    budget = min(budget, max(map(len, curves)))
     held = np.array([[*curve[:budget], *[curve[-1]] * (budget - len(curve))] for curve in curves], np.float64)
     return Band(held.mean(0).tolist(), held.min(0).tolist(), held.max(0).tolist())

@@ -8,9 +8,12 @@ Started again on its folder it first retraces what it did, without a request, an
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from flatout.crawl.archive import Archive, ArchiveFetcher
 from flatout.crawl.baselines import Chooser, MakeChooser, standard
@@ -20,19 +23,32 @@ from flatout.crawl.graph_export import FILE as GRAPH
 from flatout.crawl.graph_export import CrawlGraph
 from flatout.crawl.ledger import STOP_FILE, printable
 from flatout.crawl.live import Source, live_source
-from flatout.crawl.order import CrawlOrder
+from flatout.crawl.order import MOST_REQUESTS, CrawlOrder
 from flatout.crawl.page import Page
 from flatout.crawl.policy import CrawlPolicy
 from flatout.crawl.reading import Resolver, read_page
 from flatout.crawl.report import write_report
 from flatout.crawl.scope import canonical, origin_of
+from flatout.crawl.searching import SEARCHER
 from flatout.crawl.session import CrawlSession, Prices, SiteUnreachable, Visit
-from flatout.crawl.visits import VISITS, JsonLines, Retracing
+from flatout.crawl.visits import VISITS, JsonLines, Retracing, Url, VisitRow
 from flatout.errors import SettingsError
+from flatout.foreign import shortened
 from flatout.run_directory import write_json
 
 TARGETS, OUTCOME = "targets.jsonl", "outcome.json"
 INTERRUPTED = "it was interrupted"
+
+
+@dataclass(frozen=True)
+class TargetRow:
+    """A page that was looked for: a line of targets.jsonl."""
+
+    url: Url
+    score: Annotated[float, Field(ge=0, le=1)]
+    title: str
+    path: tuple[str, ...]  # the links that lead to it, from the seed page on
+    request: Annotated[int, Field(ge=0, le=2 * MOST_REQUESTS)]  # the number of the one that found it
 
 
 class Status(NamedTuple):
@@ -43,7 +59,7 @@ class Status(NamedTuple):
     found: int
     open_links: int
     retraced: bool  # the step was one of an earlier start
-    target: Mapping[str, Any] | None  # the line of targets.jsonl, if one was found
+    target: TargetRow | None  # if one was found
 
 
 class Titles:
@@ -71,7 +87,9 @@ def maker_of(order: CrawlOrder) -> MakeChooser:
         return learned(policy.act, policy.model.candidates)
     known = standard()
     if order.chooser not in known:
-        raise SettingsError(f"there is no chooser {order.chooser!r}: take one of {', '.join(known)}, or give a policy")
+        raise SettingsError(
+            f"there is no chooser {shortened(order.chooser)}: take one of {', '.join(known)}, or give a policy"
+        )
     return known[order.chooser]
 
 
@@ -94,14 +112,20 @@ class Deployment:
     ) -> None:
         self.order, self.folder, self.source, self.told = order, folder, source, told
         self.chooser = chooser_of(order)
-        self.visits, self.targets = JsonLines(folder / VISITS), JsonLines(folder / TARGETS)
-        self.written = {row["url"] for row in self.targets.rows}
+        self.visits = JsonLines(folder / VISITS, VisitRow)
+        try:
+            self.targets = JsonLines(folder / TARGETS, TargetRow)
+        except BaseException:
+            self.visits.close()
+            raise
+        self.written = {row.url for row in self.targets.rows}
         self.fetcher = Retracing(source.fetcher, source.archive, self.visits)
         self.titles, self.graph = Titles(), CrawlGraph()
         task = order.task(self.fetcher, self.titles)
         self.session = CrawlSession(task, order.requests, Prices(threshold=order.threshold))
         self.failures: Counter[str] = Counter()
         self.ended, self.begun = INTERRUPTED, monotonic()
+        self.given_up_before = SEARCHER.given_up
 
     async def run(self) -> None:
         """Crawl until nothing is left to do or to spend."""
@@ -145,21 +169,16 @@ class Deployment:
         title = self.titles.by_url.get(answer.url, "")
         self.graph.add(visit, session.requests, title, page.urls if read and page else ())
         target = self.target(visit, title) if visit.found else None
-        if target and target["url"] not in self.written:
+        if target and target.url not in self.written:
             self.targets.add(target, sync=True)
-            self.written.add(target["url"])
+            self.written.add(target.url)
         total = session.budget
         self.told(Status(session.requests, total, len(session.found), session.frontier.opened, retraced, target))
 
-    def target(self, visit: Visit, title: str) -> dict[str, Any]:
+    def target(self, visit: Visit, title: str) -> TargetRow:
         """A line of targets.jsonl."""
-        return {
-            "url": visit.answer.url,
-            "score": round(visit.relevance, 4),
-            "title": title,
-            "path": [self.session.task.seed_url, *self.session.frontier.path_to(visit.link)],
-            "request": self.session.requests,
-        }
+        way = (self.session.task.seed_url, *self.session.frontier.path_to(visit.link))
+        return TargetRow(visit.answer.url, round(visit.relevance, 4), title, way, self.session.requests)
 
     def why(self, visit: Visit) -> str:
         """What made it impossible to go on."""
@@ -189,6 +208,7 @@ class Deployment:
             "seconds": round(monotonic() - self.begun, 3),
             "curve": session.curve,
             "beside": dict(beside or {}),
+            "not_searched": SEARCHER.given_up - self.given_up_before,
         }
         self.graph.write(self.folder / GRAPH)
         write_json(self.folder / OUTCOME, outcome)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
+from flatout.children import own_program
 from flatout.crawl.fetching import Answer
 from flatout.crawl.reading import Resolver, read_page
 from flatout.crawl.scope import canonical
@@ -28,6 +29,7 @@ DOCS_HOST = "docs.lab"
 INDEX = "index.html"
 PAGES = (".html", ".htm", ".xhtml")
 PYDOC_DONE = "complete.txt"
+MOST_BYTES = 16 << 20  # of one file
 # Importing these opens windows or browsers, prints poems, or starts what was not asked for.
 NOT_SHOWN = frozenset({"antigravity", "this", "idlelib", "turtledemo", "test", "tests", "lib2to3"})
 ALIKE = frozenset({"encodings", "pydoc_data"})  # packages of which one page is enough
@@ -80,6 +82,8 @@ class Tree:
         file = self.file(plain)
         if file is None:
             return Reply(404, {"content-type": "text/html"}, b"<h1>Not found</h1>")
+        if file.stat().st_size > MOST_BYTES:
+            return Reply(413, {"content-type": "text/html"}, b"<h1>Too large</h1>")
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         return Reply(200, {"content-type": kind}, file.read_bytes())
 
@@ -124,7 +128,7 @@ def pydoc_site(folder: Path, limit: int = 400) -> Tree:
     if not done.is_file() or done.read_text() != pydoc_version(limit):
         folder.mkdir(parents=True, exist_ok=True)
         # Hundreds of modules are imported for it: not in this process.
-        command = [sys.executable, "-m", "flatout.crawl.documentation", str(folder.resolve()), str(limit)]
+        command = own_program("flatout.crawl.documentation", str(folder.resolve()), str(limit))
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise RunError(f"{folder}: pydoc's pages could not be written there: {ended.stderr.strip()[-500:]}")

@@ -17,7 +17,7 @@ from flatout.crawl.archive import Archive
 from flatout.crawl.exchange import Caps
 from flatout.crawl.fetching import Answer
 from flatout.crawl.http import LiveFetcher, checked_agent
-from flatout.crawl.ledger import BUDGET_FILE, STOP_FILE, AuditLog, RequestBudget
+from flatout.crawl.ledger import BUDGET_FILE, STOP_FILE, AuditLog, RequestBudget, requests_sent
 from flatout.crawl.live import agent_of, is_public, live_fetcher, politeness_of
 from flatout.crawl.order import CrawlOrder
 from flatout.crawl.politeness import UNHURRIED, UNLIMITED
@@ -26,6 +26,7 @@ from flatout.crawl.robots import agent_token
 from flatout.crawl.scope import Origin, canonical, origin_of
 from flatout.crawl.session import same_site
 from flatout.errors import FlatoutError, RunError
+from flatout.foreign import shortened
 
 QUICK = Caps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)  # a dead server is told within 5 s
 BYTES_PER_REQUEST = 50_000  # of a page, compressed: a guess that is rather large
@@ -87,7 +88,9 @@ def scope(order: CrawlOrder) -> Finding:
         return Finding("scope", True, "the seed page's own host, in a recording")
     told = ", ".join(order.allow)
     if not allowed.allows(order.seed_url):
-        return Finding("scope", False, f"{order.seed_url} is not on the allow-list ({told}): add its host to --allow")
+        return Finding(
+            "scope", False, f"{order.seed_url} is not on the allow-list ({told[:500]}): add its host to --allow"
+        )
     return Finding("scope", True, f"{told}; everything else is refused")
 
 
@@ -120,9 +123,7 @@ def books(order: CrawlOrder, folder: Path) -> Finding:
         return Finding("budget", False, f"{folder / STOP_FILE} is there, which stops every crawl here: remove it")
     if not order.is_live:
         return Finding("budget", True, f"{order.requests} requests to a recording")
-    log = folder / BUDGET_FILE
-    spent = log.read_bytes().count(b"\n") if log.exists() else 0
-    left = max(0, order.requests - spent)
+    left = max(0, order.requests - requests_sent(folder / BUDGET_FILE).total())
     return Finding("budget", True, f"{left} of {order.requests} requests are left, robots.txt included")
 
 
@@ -133,7 +134,8 @@ def manners(order: CrawlOrder) -> Finding:
         settings = politeness_of(order) or (UNHURRIED if is_public(order) else UNLIMITED)
     except FlatoutError as error:
         return Finding("manners", False, f"{error}: give --user-agent")
-    told = f"{agent!r}, known to robots.txt as {agent_token(agent)!r}; at least {settings.delay_seconds:g} s apart"
+    told = f"{shortened(agent)}, known to robots.txt as {shortened(agent_token(agent))}"
+    told += f"; at least {settings.delay_seconds:g} s apart"
     return Finding("manners", True, told)
 
 

@@ -23,6 +23,7 @@ from flatout.crawl.robots import Robots, Rules, agent_token
 from flatout.crawl.scope import Origin, Scope, canonical, origin_of
 from flatout.crawl.unpacking import ACCEPTED
 from flatout.errors import SettingsError
+from flatout.foreign import shortened
 
 # What became of robots.txt that says more than "robots": the host cannot be reached, or must not be.
 TELLING = ("budget", "address", "timeout", "connection", "down")
@@ -42,11 +43,11 @@ def checked_agent(user_agent: str, public: bool) -> str:
     """The user agent, if it names a product and, where it meets the public, somebody to turn to."""
     agent_token(user_agent)
     if not user_agent.isascii() or not user_agent.isprintable():
-        raise SettingsError(f"user agent {user_agent!r}: only printable ASCII characters can be sent")
+        raise SettingsError(f"user agent {shortened(user_agent)}: only printable ASCII characters can be sent")
     if public and not has_contact(user_agent):
         raise SettingsError(
-            f"user agent {user_agent!r} names nobody to turn to; whoever crawls public sites says who they are: "
-            "'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
+            f"user agent {shortened(user_agent)} names nobody to turn to; whoever crawls public sites says who they "
+            "are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return user_agent
 
@@ -139,10 +140,10 @@ class LiveFetcher:
 
     async def gate(self, url: str, errand: Errand) -> tuple[Failure, float]:
         """Why this URL must not be asked for, and the delay that the site wants between requests."""
-        if errand.for_robots:
-            return ("", 0.0) if self.scope.allows_host(url) else ("scope", 0.0)
-        if not self.scope.allows(url):
+        if not (self.scope.allows_robots(url) if errand.for_robots else self.scope.allows(url)):
             return "scope", 0.0
+        if errand.for_robots:
+            return "", 0.0
         rules = await self.robots.rules(origin_of(url))
         return ("", rules.delay_seconds) if rules.allows(url) else (why_not(rules), 0.0)
 

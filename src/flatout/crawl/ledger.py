@@ -3,20 +3,26 @@
 A request is entered before it is sent, by one write to the operating system: a killed process gives nothing back.
 """
 
+import errno
 import fcntl
 import json
 import os
+import stat
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from flatout.errors import RunError, SettingsError
 
 BUDGET_FILE = "requests.log"
 AUDIT_FILE = "audit.jsonl"
 STOP_FILE = "STOP"
+LONGEST_LINE = 8 << 20  # bytes; a robots.txt as JSON is 3 MB at most
+LONGEST_HOST = 300
+MOST_LOG_BYTES = 1 << 30  # of the log of requests
 
 
 def printable(text: str, longest: int = 2000) -> str:
@@ -27,17 +33,43 @@ def printable(text: str, longest: int = 2000) -> str:
 
 
 def held(path: Path) -> int:
-    """The descriptor of a file that only grows, held by one process at a time."""
+    """The descriptor of a file that only grows, held by one process at a time. Links are not followed, nor pipes
+    waited for.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, flags, 0o644)
     except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error.strerror}; give another run directory") from None
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise RunError(f"{path}: cannot be written: {why}; give another run directory") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunError(f"{path}: is no file; remove it, or give another run directory")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         raise RunError(f"{path}: another crawl is using this run directory; stop it or give another") from None
     return handle
+
+
+def bounded_lines(file: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """The lines of a file, of each no more than this: a file of zeros is one line, however large."""
+    begun = False
+    while piece := file.readline(longest):
+        if not begun:
+            yield piece
+        begun = not piece.endswith(b"\n")
+
+
+def append(handle: int, path: Path, line: bytes) -> None:
+    """Add a line by one write; raises if it could not be added whole."""
+    try:
+        written = os.write(handle, line)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror}; free some space and go on") from None
+    if written != len(line):
+        raise RunError(f"{path}: the disk is full; free some space and go on")
 
 
 class AppendOnly:
@@ -51,15 +83,24 @@ class AppendOnly:
 
     def write(self, line: bytes) -> None:
         """Add a line; raises if it could not be added whole."""
-        line += b"\n"
-        if os.write(self.handle, line) != len(line):
-            raise RunError(f"{self.path}: the disk is full; free some space and go on")
+        append(self.handle, self.path, line + b"\n")
 
     def close(self) -> None:
         """Let go of the file; twice does no harm."""
         handle, self.handle = self.handle, -1
         if handle >= 0:
             os.close(handle)
+
+
+def requests_sent(path: Path) -> Counter[str]:
+    """How many requests a run's log tells of, by host."""
+    if not path.is_file():
+        return Counter()
+    if path.stat().st_size > MOST_LOG_BYTES:
+        raise RunError(f"{path}: has more than {MOST_LOG_BYTES:,} bytes, as no crawl has; begin in another folder")
+    with path.open("rb") as lines:  # of which a forged one may be long; it is one request all the same
+        cut = (line[:LONGEST_HOST].rstrip(b"\n") for line in bounded_lines(lines))
+        return Counter(printable(line.decode(errors="replace")) for line in cut)
 
 
 class RequestBudget:
@@ -71,8 +112,11 @@ class RequestBudget:
             raise SettingsError(f"a budget of {total} requests, {per_host} per host: both must be 0 or more")
         self.total, self.per_host, self.stop_file = total, per_host, run / STOP_FILE
         self.log = AppendOnly(run / BUDGET_FILE)
-        with self.log.path.open("rb") as lines:
-            self.hosts = Counter(line.rstrip(b"\n").decode(errors="replace") for line in lines)
+        try:
+            self.hosts = requests_sent(self.log.path)
+        except RunError:
+            self.log.close()
+            raise
         self.spent = self.hosts.total()
 
     @property

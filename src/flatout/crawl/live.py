@@ -6,13 +6,13 @@ What a site's robots.txt said is kept for an hour, so that a crawl that is begun
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp.abc import AbstractResolver
 
-from flatout.crawl.archive import Archive, RecordingFetcher
+from flatout.crawl.archive import Archive, RecordingFetcher, Seconds
 from flatout.crawl.exchange import Caps
 from flatout.crawl.fetching import Answer, Fetcher
 from flatout.crawl.http import LiveFetcher
@@ -20,7 +20,7 @@ from flatout.crawl.ledger import AuditLog, RequestBudget
 from flatout.crawl.order import ARCHIVE, CrawlOrder
 from flatout.crawl.politeness import UNHURRIED, UNLIMITED, Politeness
 from flatout.crawl.robots import Robots
-from flatout.crawl.visits import JsonLines
+from flatout.crawl.visits import HttpStatus, JsonLines, Url
 from flatout.errors import SettingsError
 from flatout.run_directory import installed
 
@@ -38,21 +38,34 @@ class Source(NamedTuple):
     budget: RequestBudget | None  # None: nothing is sent
 
 
+@dataclass(frozen=True)
+class RobotsRow:
+    """What a site answered when it was asked for its robots.txt."""
+
+    asked: Url
+    time: Seconds  # Unix time
+    url: Url
+    status: HttpStatus
+    content_type: str
+    body: str  # its bytes as Latin-1
+
+
 class KeptRobots:
     """A robots.txt's fetch that remembers, over restarts, what sites said a short while ago."""
 
-    def __init__(self, fetch: Callable[[str], Awaitable[Answer]], lines: JsonLines) -> None:
+    def __init__(self, fetch: Callable[[str], Awaitable[Answer]], lines: JsonLines[RobotsRow]) -> None:
         self.fetch, self.lines = fetch, lines
 
     async def __call__(self, url: str) -> Answer:
         """As the site said it."""
         for row in reversed(self.lines.rows):
-            if row["asked"] == url and 0 <= time.time() - row["time"] < ROBOTS_KEPT_SECONDS:
-                return Answer(row["url"], row["status"], row["body"].encode("latin-1"), row["content_type"], requests=0)
+            if row.asked == url and 0 <= time.time() - row.time < ROBOTS_KEPT_SECONDS:
+                said = row.body.encode("latin-1", "replace")
+                return Answer(row.url, row.status, said, row.content_type, requests=0)
         answer = await self.fetch(url)
         if not answer.failure and answer.status < 500 and answer.status != 429:
-            facts = {"url": answer.url, "status": answer.status, "content_type": answer.content_type}
-            self.lines.add({"asked": url, "time": time.time(), **facts, "body": answer.body.decode("latin-1")})
+            body = answer.body.decode("latin-1")
+            self.lines.add(RobotsRow(url, time.time(), answer.url, answer.status, answer.content_type, body))
         return answer
 
 
@@ -110,7 +123,7 @@ def live_source(order: CrawlOrder, folder: Path) -> Iterator[Source]:
     with (
         RequestBudget(folder, order.requests) as budget,
         AuditLog(folder) as audit,
-        JsonLines(folder / ROBOTS) as said,
+        JsonLines(folder / ROBOTS, RobotsRow) as said,
         Archive(folder / ARCHIVE) as archive,
     ):
         fetcher = live_fetcher(order, budget, audit)

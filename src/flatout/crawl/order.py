@@ -5,23 +5,31 @@ It knows neither how pages are had (`live.py`, `archive.py`) nor how links are c
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
 
 from flatout.crawl.addresses import Lab
 from flatout.crawl.fetching import Answer, Fetcher
 from flatout.crawl.page import Page
-from flatout.crawl.relevance import Judged, Relevance, parse_relevance
+from flatout.crawl.relevance import Judged, Relevance, parse_relevance, several
 from flatout.crawl.scope import Scope, canonical
 from flatout.crawl.session import CrawlTask
 from flatout.errors import RunError, SettingsError
-from flatout.run_directory import installed, runs_folder, write_bytes, write_json
+from flatout.foreign import read_file, read_json, shortened
+from flatout.run_directory import check_links, installed, runs_folder, write_bytes, write_json
 
 RUN, ARCHIVE, POLICY = "run.json", "archive.sqlite", "policy.safetensors"
+RUN_BYTES = 1 << 20  # of RUN
+POLICY_BYTES = 256 << 20
+MOST_REQUESTS = 10_000_000  # of one crawl
+ELSEWHERE = "begin in another folder"
 LEARNED = "policy"  # the name of a chooser that is a policy from a file
 MAY_CHANGE = ("requests",)  # between two starts of one crawl
 
@@ -29,6 +37,8 @@ MAY_CHANGE = ("requests",)  # between two starts of one crawl
 @dataclass(frozen=True)
 class CrawlOrder:
     """One crawl: where, for what, how, and with how many requests."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")  # a key that is not known here may change what is done
 
     seed_url: str
     relevance: Mapping[str, Any] = field(
@@ -48,9 +58,15 @@ class CrawlOrder:
 
     def __post_init__(self) -> None:
         if canonical(self.seed_url) is None:
-            raise SettingsError(f"{self.seed_url!r} is no URL to begin at; give one such as https://docs.example.org/")
+            raise SettingsError(
+                f"{shortened(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
+            )
         if self.requests < 2:
             raise SettingsError(f"{self.requests} requests leave none after the seed page; give 2 or more")
+        if self.requests > MOST_REQUESTS:
+            raise SettingsError(f"{self.requests} requests are too many for one crawl; give {MOST_REQUESTS} at most")
+        if not 0 <= self.seed < 1 << 63:
+            raise SettingsError(f"a seed of {self.seed}: give one from 0 to {(1 << 63) - 1}")
         if not 0 < self.threshold <= 1:
             raise SettingsError(f"a threshold of {self.threshold}: give one above 0 and at most 1")
         self.scope()
@@ -94,73 +110,69 @@ def nothing(page: Page, body: bytes) -> float:
     return 0.0
 
 
+@dataclass(frozen=True)
+class BegunRun:
+    """What is written down when a crawl begins."""
+
+    order: CrawlOrder
+    files: dict[str, str]  # digests by path
+    started: str = ""
+    flatout: str | None = None
+    python: str = ""
+
+
 def begin(folder: Path, order: CrawlOrder) -> bool:
     """Write the order into its folder; whether the folder held it already, so that the crawl goes on."""
     runs_folder(folder)
+    check_links(folder)
     files = fingerprints(order)
     if (folder / RUN).exists():
         check_same(folder, order, files)
         return True
     if order.policy:
-        write_bytes(folder / POLICY, Path(order.policy).read_bytes())
-    write_json(
-        folder / RUN,
-        {
-            "order": asdict(order),
-            "files": files,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "flatout": installed("flatout"),
-            "python": platform.python_version(),
-        },
-    )
+        write_bytes(folder / POLICY, read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"))
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    begun = BegunRun(order, files, started, installed("flatout"), platform.python_version())
+    write_json(folder / RUN, asdict(begun))
     return False
 
 
-def read_run(folder: Path) -> dict[str, Any]:
+def read_run(folder: Path) -> BegunRun:
     """What was written down when a crawl began."""
-    try:
-        found = json.loads((folder / RUN).read_text(encoding="utf-8"))
-        found["order"]["seed_url"]
-    except FileNotFoundError:
-        raise RunError(f"{folder} holds no crawl: {RUN} is not there; give the folder of `flatout crawl run`") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{folder / RUN} cannot be read: {error}; begin in another folder") from None
-    return found
+    if not os.path.lexists(folder / RUN):
+        raise RunError(f"{folder} holds no crawl: {RUN} is not there; give the folder of `flatout crawl run`")
+    return read_json(folder / RUN, BegunRun, cure=ELSEWHERE, limit=RUN_BYTES)
 
 
 def read_order(folder: Path, **changed: Any) -> CrawlOrder:
     """The order of a crawl that was begun, with these changes; None is none."""
-    found = read_run(folder)["order"]
-    known = {each.name for each in fields(CrawlOrder)}
-    if set(found) - known:
-        raise RunError(f"{folder / RUN} was written by another version: {', '.join(sorted(set(found) - known))}")
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-    order = CrawlOrder(**{**given, **{name: value for name, value in changed.items() if value is not None}})
-    if order.policy:  # its copy: the original may have gone
-        return CrawlOrder(**{**vars(order), "policy": str(folder / POLICY)})
-    return order
+    order = replace(read_run(folder).order, **{name: value for name, value in changed.items() if value is not None})
+    return replace(order, policy=str(folder / POLICY)) if order.policy else order  # the original may have gone
 
 
 def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> None:
     """Refuse to go on with another order than the crawl was begun with."""
     before = read_run(folder)
-    given = json.loads(json.dumps(asdict(order)))
+    begun, given = plain(before.order), plain(order)
     for name, value in given.items():
-        if name not in (*MAY_CHANGE, "policy") and before["order"].get(name) != value:
+        if name not in (*MAY_CHANGE, "policy") and begun[name] != value:
             raise RunError(
-                f"{folder} holds a crawl with {name}={before['order'].get(name)!r}, and {value!r} is given now: give "
-                "the same to go on with it, or another --out"
+                f"{folder} holds a crawl with {name}={shortened(begun[name])}, and {shortened(value)} is given now: "
+                "give the same to go on with it, or another --out"
             )
-    if sorted(before["files"].values()) != sorted(files.values()):
+    if sorted(before.files.values()) != sorted(files.values()):
         raise RunError(f"{folder} holds a crawl with other files (policy or examples): give the same, or another --out")
+
+
+def plain(order: CrawlOrder) -> dict[str, Any]:
+    """An order as JSON has it."""
+    return json.loads(json.dumps(asdict(order)))
 
 
 def fingerprints(order: CrawlOrder) -> dict[str, str]:
     """Digests of the files that decide what the crawl does."""
-    examples = [str(path) for kind in ("examples", "background") for path in order.relevance.get(kind, ())]
-    found = {}
-    for path in [*examples, *([order.policy] if order.policy else [])]:
-        if not Path(path).is_file():
-            raise SettingsError(f"there is no file {path}; check the path")
-        found[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return found
+    examples = [path for kind in ("examples", "background") for path in several(order.relevance.get(kind, ()))]
+    return {
+        path: hashlib.sha256(read_file(Path(path), POLICY_BYTES, SettingsError, "check the path")).hexdigest()
+        for path in [*examples, *([order.policy] if order.policy else [])]
+    }

@@ -2,21 +2,47 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
+from pydantic import Field
 
 from flatout.crawl.observation import GLOBAL, LINK, Observation, flattened
 from flatout.crawl.scorer import LinkScorer, ScorerWeights
 from flatout.errors import BundleError
+from flatout.foreign import finite, parse_json, read_tensors, shortened
 from flatout.run_directory import write_bytes
 from flatout.slow_envs.model import flat, unflat
 
 FORMAT, VERSION = "flatout.crawl-policy", 1
+TRAIN = "train a policy with `flatout crawl train`"
+MOST_CANDIDATES, MOST_WIDTH = 4_096, 1_024
+SHOWN_COLUMNS = 8  # in a refusal
+
+
+@dataclass(frozen=True)
+class FormatFacts:
+    """What kind of file it is."""
+
+    format: str = ""
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class PolicyFacts(FormatFacts):
+    """What the weights mean."""
+
+    global_columns: tuple[str, ...] = ()
+    link_columns: tuple[str, ...] = ()
+    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES)] = 0
+    width: Annotated[int, Field(ge=2, le=MOST_WIDTH)] = 0
+    sha256: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,32 +76,45 @@ class CrawlPolicy:
     @classmethod
     def load(cls, path: Path) -> "CrawlPolicy":
         """Read a file; refuses what is missing, damaged, or made for other observations."""
-        try:
-            with safetensors.safe_open(str(path), "numpy") as file:
-                facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-                vector = file.get_tensor("weights") if facts.get("format") == FORMAT else np.zeros(0, np.float32)
-        except FileNotFoundError:
-            raise BundleError(f"{path} is not there; `flatout crawl train` writes such a file") from None
-        except (OSError, safetensors.SafetensorError) as error:
-            raise BundleError(f"{path} cannot be read as a policy: {error}") from None
-        check(path, facts, vector)
-        model = LinkScorer(len(GLOBAL), len(LINK), facts["candidates"], facts["width"])
-        return cls(model, unflat(vector, model.new_weights(0)), facts["notes"])
-
-
-def check(path: Path, facts: dict[str, Any], vector: Any) -> None:
-    """Refuse a file that this crawler cannot act by."""
-    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-        raise BundleError(
-            f"{path} holds {facts.get('format')!r}, version {facts.get('version')!r}; this crawler reads {FORMAT!r}, "
-            f"version {VERSION}: train a policy with `flatout crawl train`"
-        )
-    for name, own in (("global_columns", GLOBAL), ("link_columns", LINK)):
-        other = sorted(set(facts[name]) ^ set(own))
-        if tuple(facts[name]) != tuple(own):
+        if not path.exists():
+            raise BundleError(f"{path} is not there; `flatout crawl train` writes such a file")
+        arrays, notes = read_tensors(path, BundleError, TRAIN)
+        told = parse_json(notes.get("facts", "{}"), FormatFacts, f"{path}: facts", BundleError, TRAIN)
+        if (told.format, told.version) != (FORMAT, VERSION):
             raise BundleError(
-                f"{path} was trained on other {name.replace('_', ' ')} ({', '.join(other) or 'in another order'}): "
-                "train it again with this version"
+                f"{path} holds {shortened(told.format)}, version {shortened(told.version)}; this crawler reads "
+                f"{FORMAT!r}, version {VERSION}: {TRAIN}"
             )
-    if hashlib.sha256(vector.tobytes()).hexdigest() != facts["sha256"]:
-        raise BundleError(f"{path} is damaged: its weights are not those that were saved")
+        facts = parse_json(notes["facts"], PolicyFacts, f"{path}: facts", BundleError, TRAIN)
+        check_columns(path, facts)
+        model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
+        return cls(model, unflat(checked_weights(path, facts, arrays, model), model.new_weights(0)), facts.notes)
+
+
+def check_columns(path: Path, facts: PolicyFacts) -> None:
+    """Refuse a policy for other observations than this crawler makes."""
+    for name, given, own in (
+        ("global columns", facts.global_columns, GLOBAL),
+        ("link columns", facts.link_columns, LINK),
+    ):
+        if given != tuple(own):
+            other = [*sorted(set(given) - set(own)), *sorted(set(own) - set(given))]
+            told = ", ".join(map(shortened, other[:SHOWN_COLUMNS])) + ("…" if len(other) > SHOWN_COLUMNS else "")
+            raise BundleError(
+                f"{path} was trained on other {name} ({told or 'in another order'}): train it again with this version"
+            )
+
+
+def checked_weights(
+    path: Path, facts: PolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
+) -> NDArray[np.float32]:
+    """The weights, if they are those that were saved and fit the network that the file speaks of."""
+    vector = arrays.get("weights")
+    if vector is None or vector.dtype != np.float32 or vector.shape != (model.weights_count,):
+        what = "no weights" if vector is None else f"weights of type {vector.dtype} and shape {vector.shape}"
+        raise BundleError(f"{path} is damaged: it has {what}, not {model.weights_count} of float32; {TRAIN}")
+    if hashlib.sha256(vector.tobytes()).hexdigest() != facts.sha256:
+        raise BundleError(f"{path} is damaged: its weights are not those that were saved; {TRAIN}")
+    if not finite(vector):
+        raise BundleError(f"{path} is damaged: some of its weights are no numbers; {TRAIN}")
+    return vector

@@ -40,6 +40,7 @@ class Caps:
 DEFAULT_CAPS = Caps()
 WANTED = "a[href],area[href],h1,h2,h3,h4,h5,h6,title,base[href],meta[name]"
 INVISIBLE = ["script", "style", "template", "svg", "math", "iframe", "object"]
+LONGEST_NAME = 200  # letters of a class, an id or a role; the rest is cut, since what is seen is remembered
 HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 # C0 and C1 controls, and the marks that turn the direction of text: none of them may reach a terminal.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -116,9 +117,8 @@ class Reading:
             elif tag == "title":
                 title = title or clean(node.text()[: 4 * caps.title])[: caps.title].rstrip()
             elif tag == "base":
-                self.base = (
-                    self.base if seen_base else self.canonical(node.attributes["href"] or "", self.url) or self.url
-                )
+                given = (node.attributes["href"] or "")[: caps.href + 1]
+                self.base = self.base if seen_base else self.canonical(given, self.url) or self.url
                 seen_base = True
             elif forbids_following(node):
                 return title or self.found_title(tree), ()
@@ -144,7 +144,8 @@ class Reading:
         if not anchor:
             anchor = clean((given.get("title") or given.get("aria-label") or given.get("alt") or "")[:200])
         context = self.context(parent, anchor) if place.zone in ("main", "aside") else self.heading
-        path = f"{place.path}/{step('a', given.get('class'))}" if place.depth < self.caps.depth else place.path
+        own = step("a", (given.get("class") or "")[:LONGEST_NAME])
+        path = f"{place.path}/{own}" if place.depth < self.caps.depth else place.path
         self.links[url] = Link(url, anchor, context, place.zone, path, len(self.links))
 
     def context(self, parent: LexborNode | None, anchor: str) -> str:
@@ -188,8 +189,8 @@ def below(above: Place, node: LexborNode, most: int) -> Place:
     """The place of an element within one that is known."""
     tag = node.tag or ""
     given = node.attributes
-    classes = given.get("class")
-    zone = own_zone(tag, given.get("role") or "", f"{classes or ''}\n{given.get('id') or ''}")
+    classes, role, own_id = ((given.get(name) or "")[:LONGEST_NAME] for name in ("class", "role", "id"))
+    zone = own_zone(tag, role, f"{classes}\n{own_id}")
     if tag == "header" and above.in_article:
         zone = None
     inside = above.in_article or tag in ("article", "main")
@@ -201,9 +202,9 @@ def below(above: Place, node: LexborNode, most: int) -> Place:
 
 
 @lru_cache(maxsize=4_096)
-def step(tag: str, classes: str | None) -> str:
+def step(tag: str, classes: str) -> str:
     """An element in a tag path: its tag and first class."""
-    first = (classes or "").split(None, 1)
+    first = classes.split(None, 1)
     return clean(f"{tag}.{first[0][:40]}") if first else tag
 
 
@@ -213,7 +214,7 @@ def own_zone(tag: str, role: str, names: str) -> Zone | None:
     zone = ZONE_OF_ROLE.get(role) or ZONE_OF_TAG.get(tag)
     if zone is not None or tag in ("body", "html") or len(names) < 2:
         return zone
-    for name in names[:300].lower().split():
+    for name in names.lower().split():
         for pattern, told in ZONE_WORDS:
             if pattern.search(name):
                 return told

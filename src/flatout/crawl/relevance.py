@@ -15,14 +15,19 @@ from typing import Any, Protocol, cast
 
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
+from flatout.crawl.charsets import decoded
 from flatout.crawl.page import Page
+from flatout.crawl.searching import MOST_BYTES, SEARCHER, compiled
 from flatout.crawl.text import words
 from flatout.errors import SettingsError
+from flatout.foreign import read_file, shortened
 
 SATURATION, LENGTH_SHARE, USUAL_LETTERS = 1.2, 0.75, 3000.0  # k1 and b of BM25, and the length that counts as usual
 TITLE_COUNTS = 3  # a word in the title is worth this many in the text
 FULL_SIMILARITY = 0.5  # of a page that counts as wholly relevant, where a single example cannot tell
 TOPIC_WORDS = 12
+LONGEST_PATTERN = 2_000  # letters of a regular expression or a selector
+EXAMPLE_BYTES = 16 << 20  # of one example text
 
 
 class Relevance(Protocol):
@@ -46,7 +51,7 @@ class Keywords:
 
     def __post_init__(self) -> None:
         if not self.phrases or not all(phrase.strip() for phrase in self.phrases):
-            raise SettingsError(f"keywords must be one or more words or phrases, not {list(self.phrases)}")
+            raise SettingsError(f"keywords must be one or more words or phrases, not {shortened(list(self.phrases))}")
 
     @property
     def topic(self) -> str:
@@ -136,44 +141,51 @@ def _dot(a: dict[str, float], b: dict[str, float]) -> float:
     return sum(value * large.get(word, 0.0) for word, value in small.items())
 
 
+def check_pattern(pattern: str) -> None:
+    """Refuse a pattern that is longer than anybody writes."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise SettingsError(
+            f"a pattern of {len(pattern):,} letters, {shortened(pattern)}: at most {LONGEST_PATTERN:,} are taken"
+        )
+
+
 @dataclass(frozen=True)
 class Matches:
-    """1 where a regular expression is found in the title or text, else 0."""
+    """1 where a regular expression is found in the title or text, else 0, also where the search takes too long."""
 
     pattern: str
     topic: str = ""
 
     def __post_init__(self) -> None:
+        check_pattern(self.pattern)
         try:
-            re.compile(self.pattern)
-        except re.error as reason:
-            raise SettingsError(f"{self.pattern!r} is no regular expression: {reason}") from reason
-
-    @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(self.pattern, re.IGNORECASE)
+            compiled(self.pattern)
+        except (re.error, OverflowError, RecursionError) as reason:
+            raise SettingsError(f"{shortened(self.pattern)} is no regular expression: {reason}") from None
 
     def __call__(self, page: Page, body: bytes) -> float:
         """1 or 0."""
-        return float(bool(self._compiled.search(page.title) or self._compiled.search(page.text)))
+        texts = (page.title, page.text)
+        return float(any(SEARCHER.find("regex", self.pattern, one.encode("utf-8", "replace")) for one in texts))
 
 
 @dataclass(frozen=True)
 class Selects:
-    """1 where a CSS selector finds an element in the body, else 0."""
+    """1 where a CSS selector finds an element in the body, else 0, also where the search takes too long."""
 
     selector: str
     topic: str = ""
 
     def __post_init__(self) -> None:
+        check_pattern(self.selector)
         try:
             LexborHTMLParser("<p></p>").css_first(self.selector)
-        except SelectolaxError as reason:
-            raise SettingsError(f"{self.selector!r} is no CSS selector; one is 'table.data'") from reason
+        except (SelectolaxError, UnicodeError):
+            raise SettingsError(f"{shortened(self.selector)} is no CSS selector; one is 'table.data'") from None
 
     def __call__(self, page: Page, body: bytes) -> float:
         """1 or 0."""
-        return float(LexborHTMLParser(body).css_first(self.selector) is not None)
+        return float(SEARCHER.find("css", self.selector, decoded(body[:MOST_BYTES])) is True)
 
 
 @dataclass(frozen=True)
@@ -248,7 +260,7 @@ def parse_relevance(spec: str | Sequence[str] | Mapping[str, Any] | Callable[[Pa
 def _from_words(spec: str) -> Relevance:
     kind, colon, rest = spec.partition(":")
     if not colon or kind.strip() not in KINDS or not rest.strip():
-        raise _refusal(repr(spec))
+        raise _refusal(shortened(spec))
     kind, rest = kind.strip(), rest.strip()
     return _from_mapping({kind: _listed(rest) if kind in ("keywords", "examples") else rest})
 
@@ -257,11 +269,11 @@ def _from_mapping(spec: Mapping[str, Any]) -> Relevance:
     kinds = [kind for kind in KINDS if kind in spec]
     unknown = set(spec) - {*KINDS, "topic", "background"}
     if unknown or not kinds:
-        raise _refusal(f"a mapping with {sorted(spec) or 'nothing'}")
+        raise _refusal(f"a mapping with {shortened(sorted(spec)) if spec else 'nothing'}")
     topic = str(spec.get("topic", ""))
     made: dict[str, Callable[[Any], Relevance]] = {
-        "keywords": lambda given: Keywords(_several(given)),
-        "examples": lambda given: Examples(_read(_several(given)), _read(_several(spec.get("background", ())))),
+        "keywords": lambda given: Keywords(several(given)),
+        "examples": lambda given: Examples(_read(several(given)), _read(several(spec.get("background", ())))),
         "regex": lambda given: Matches(str(given), topic),
         "css": lambda given: Selects(str(given), topic),
     }
@@ -269,8 +281,13 @@ def _from_mapping(spec: Mapping[str, Any]) -> Relevance:
     return parts[0] if len(parts) == 1 else AnyOf(parts)
 
 
-def _several(given: str | Sequence[str]) -> tuple[str, ...]:
-    return _listed(given) if isinstance(given, str) else tuple(str(one) for one in given)
+def several(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Texts in a list, or in one text with commas between them."""
+    if isinstance(given, str):
+        return _listed(given)
+    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+        raise SettingsError(f"a relevance takes texts, or a list of texts, not {shortened(given)}")
+    return tuple(given)
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -278,10 +295,8 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _read(paths: tuple[str, ...]) -> tuple[str, ...]:
-    for path in paths:
-        if not Path(path).is_file():
-            raise SettingsError(f"there is no file {path} to take an example text from")
-    return tuple(Path(path).read_text(encoding="utf-8", errors="replace") for path in paths)
+    cure = "give a file to take an example text from"
+    return tuple(read_file(Path(path), EXAMPLE_BYTES, SettingsError, cure).decode("utf-8", "replace") for path in paths)
 
 
 def _refusal(given: str) -> SettingsError:

@@ -1,82 +1,96 @@
 """What a crawl's report is made of: the files of its folder, read as one mapping of plain values.
 
-All text in them came from pages and servers, and files may come from others: control characters are stripped here
-again. What the values mean is not known here, nor how they are shown.
+All text in them came from pages and servers, and files may come from others: each has a shape that it must have, and
+control characters are stripped here again. What the values mean is not known here, nor how they are shown.
 """
 
-import json
+import os
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from flatout.crawl.ledger import AUDIT_FILE, printable
-from flatout.crawl.order import RUN
+from flatout.crawl.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
+from flatout.crawl.order import RUN, RUN_BYTES
+from flatout.crawl.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
 from flatout.crawl.scope import canonical, origin_of
 from flatout.errors import RunError
+from flatout.foreign import check_file, parse_json, read_json, shortened
 
 EVALUATION = "evaluation.json"
+RESULT_BYTES = 128 << 20  # of an evaluation or an outcome
+MOST_LINE_FILE = 1 << 40  # bytes of a file that is read line by line
 MOST_TARGETS = 2_000  # listed on the page; all are in the file
+LARGEST = 1 << 63  # numbers beyond are shown as text
+FILES = ("targets.jsonl", "archive.sqlite", "graph.gexf", "audit.jsonl", "outcome.json", "run.json", "visits.jsonl")
+ELSEWHERE = "run the crawl again in another folder"
+T = TypeVar("T")
 
 
 def gather(folder: Path) -> dict[str, Any]:
     """The facts of a run or an evaluation."""
-    if (folder / EVALUATION).is_file():
-        return {"kind": "evaluation", **clean(read(folder / EVALUATION))}
-    if not (folder / RUN).is_file():
+    if os.path.lexists(folder / EVALUATION):
+        return {
+            "kind": "evaluation",
+            **clean(asdict(read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES))),
+        }
+    if not os.path.lexists(folder / RUN):
         raise RunError(
             f"{folder} holds neither a crawl ({RUN}) nor an evaluation ({EVALUATION}): give the --out folder of "
             "`flatout crawl run`, `record` or `eval`"
         )
-    targets = list(rows(folder / "targets.jsonl"))
+    targets, count = first_targets(folder / "targets.jsonl")
+    outcome: dict[str, Any] = {}
+    if os.path.lexists(folder / "outcome.json"):
+        outcome = asdict(read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES))
     facts = {
         "kind": "run",
-        "run": read(folder / RUN),
-        "outcome": read(folder / "outcome.json") if (folder / "outcome.json").is_file() else {},
-        "targets": targets[:MOST_TARGETS],
-        "targets_in_all": len(targets),
+        "run": read_json(folder / RUN, dict[str, Any], cure=ELSEWHERE, limit=RUN_BYTES),
+        "outcome": outcome,
+        "targets": targets,
+        "targets_in_all": count,
         "audit": audit(folder),
-        "robots": [robots_facts(row) for row in rows(folder / "robots.jsonl")],
+        "robots": [robots_facts(row) for row in rows(folder / "robots.jsonl", ShownRobots)],
         "files": [name for name in FILES if (folder / name).exists()],
     }
     return dict(clean(facts))
 
 
-FILES = ("targets.jsonl", "archive.sqlite", "graph.gexf", "audit.jsonl", "outcome.json", "run.json", "visits.jsonl")
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A file with a JSON mapping."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("it is no mapping")
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}; run the crawl again in another folder") from None
-    return found
-
-
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The mappings in a file of JSON lines; the half line that a kill left is passed over, as are lines cut by one."""
-    if not path.is_file():
+def rows(path: Path, shape: type[T]) -> Iterator[T]:
+    """The rows in a file of JSON lines; the half line that a kill left is passed over, as are lines cut by one."""
+    if not os.path.lexists(path):
         return
-    with path.open("rb") as lines:
-        for line in lines:
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}; {ELSEWHERE}") from None
+    with file:
+        check_file(path, os.fstat(file.fileno()), MOST_LINE_FILE, cure=ELSEWHERE)
+        for number, line in enumerate(bounded_lines(file), 1):
+            if len(line) == LONGEST_LINE:
+                raise RunError(f"{path}: line {number} has {LONGEST_LINE:,} bytes or more; {ELSEWHERE}")
             if line.startswith(b"{") and line.endswith(b"}\n"):
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise RunError(f"{path} is damaged: {error}; run the crawl again in another folder") from None
-                yield row
+                yield parse_json(line, shape, f"{path}: line {number}", cure=ELSEWHERE)
+
+
+def first_targets(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """What was found, as far as it is listed, and how much there is in all."""
+    listed, count = [], 0
+    for count, row in enumerate(rows(path, ShownTarget), 1):
+        if count <= MOST_TARGETS:
+            listed.append(asdict(row))
+    return listed, count
 
 
 def clean(value: Any) -> Any:
-    """The same without control characters in any text."""
+    """The same without control characters in any text, and without numbers that cannot be computed with."""
     if isinstance(value, str):
         return printable(value)
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return shortened(value)
     if isinstance(value, Mapping):
         return {printable(str(key)): clean(part) for key, part in value.items()}
     return [clean(part) for part in value] if isinstance(value, list | tuple) else value
@@ -84,29 +98,29 @@ def clean(value: Any) -> Any:
 
 def audit(folder: Path) -> dict[str, Any]:
     """What the audit log tells: requests per host, how they ended, and how far apart they began."""
-    hosts: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows(folder / AUDIT_FILE):
-        known = canonical(str(row.get("url", "")))
+    hosts: dict[str, list[AuditRow]] = defaultdict(list)
+    for row in rows(folder / AUDIT_FILE, AuditRow):
+        known = canonical(row.url)
         hosts[f"{origin_of(known).host}:{origin_of(known).port}" if known else "unknown"].append(row)
     return {"hosts": {host: host_facts(some) for host, some in hosts.items()}}
 
 
-def host_facts(some: list[dict[str, Any]]) -> dict[str, Any]:
+def host_facts(some: list[AuditRow]) -> dict[str, Any]:
     """One host's requests."""
-    begun = sorted(datetime.fromisoformat(row["time"]).timestamp() - float(row["seconds"]) for row in some)
+    begun = sorted(row.time.timestamp() - row.seconds for row in some)
     gaps = [later - earlier for earlier, later in pairwise(begun)]
-    ends = Counter(str(row["failure"] or f"status {row['status']}") for row in some)
+    ends = Counter(row.failure or f"status {row.status}" for row in some)
     return {
         "requests": len(some),
         "ends": dict(ends.most_common()),
-        "megabytes": sum(int(row["bytes"]) for row in some) / 1e6,
-        "median_seconds": statistics.median(float(row["seconds"]) for row in some),
+        "megabytes": sum(row.bytes for row in some) / 1e6,
+        "median_seconds": statistics.median(row.seconds for row in some),
         "shortest_gap": max(0.0, min(gaps)) if gaps else None,
         "median_gap": statistics.median(gaps) if gaps else None,
-        "robots": sum(str(row["url"]).endswith("/robots.txt") for row in some),
+        "robots": sum(row.url.endswith("/robots.txt") for row in some),
     }
 
 
-def robots_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+def robots_facts(row: ShownRobots) -> dict[str, Any]:
     """What became of a robots.txt."""
-    return {"url": row.get("asked"), "status": row.get("status"), "bytes": len(str(row.get("body", "")))}
+    return {"url": row.asked, "status": row.status, "bytes": len(row.body)}

@@ -88,10 +88,13 @@ def way(row: object) -> Html:
 
 def failures(report: Report) -> Html:
     """Requests that brought no page."""
-    kinds = mapping(report, "outcome", "failures")
+    kinds, late = mapping(report, "outcome", "failures"), look(report, "outcome", "not_searched")
+    told = f"In {late:,} pages the search for the pattern took too long; they count as not relevant." if late else ""
     if not kinds:
-        return paragraph("Every page that was asked for was had.") if look(report, "outcome", "pages") else Html("")
-    return bars(("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()])
+        had = "Every page that was asked for was had." if look(report, "outcome", "pages") else ""
+        return paragraph(f"{had} {told}".strip())
+    every = bars(("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()])
+    return join([every, paragraph(told)])
 
 
 def hosts(report: Report) -> Html:

@@ -16,13 +16,22 @@ from protego import Protego
 from flatout.crawl.fetching import Answer
 from flatout.crawl.scope import Origin
 from flatout.errors import SettingsError
+from flatout.foreign import shortened
 
 MOST_BYTES = 512 * 1024  # the RFC wants at least 500 KiB read
 KEPT_SECONDS = 24 * 3600.0  # the RFC's longest
 MOST_VERDICTS = 10_000  # kept of one site
 RETRIED_SECONDS = 60.0  # when to ask again for one that could not be had
+LONGEST_DELAY = 24 * 3600.0  # what a site may ask for; nobody waits so long, see `Politeness.patience_seconds`
+STRANGER = "~"  # no product token
 
 product_token = re.compile(r"[A-Za-z_-]+").match
+# How Protego, which is generous, knows the line that begins a group: by a colon, or without one that a space follows.
+named_agent = re.compile(
+    r"(?:user-agent|useragent|user agent)\s*:(?P<name>.*)"
+    r"|(?![^:]*:(?:\s|\Z))(?:user-agent|useragent|user\s+agent)(?:\s+(?P<bare>.*))?",
+    re.DOTALL,
+).fullmatch
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,11 @@ class Rules:
         if self.parsed is None:
             return 0.0
         delay, rate = self.parsed.crawl_delay(self.agent), self.parsed.request_rate(self.agent)
-        return max(float(delay or 0.0), rate.seconds / rate.requests if rate else 0.0)
+        try:
+            apart = rate.seconds / rate.requests if rate else 0.0
+        except OverflowError:  # more digits than a float has room for
+            apart = LONGEST_DELAY
+        return min(max(float(delay or 0.0), apart), LONGEST_DELAY)
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -62,7 +75,7 @@ def agent_token(user_agent: str) -> str:
     found = product_token(user_agent)
     if found is None:
         raise SettingsError(
-            f"user agent {user_agent!r} does not begin with a product name; write one such as "
+            f"user agent {shortened(user_agent)} does not begin with a product name; write one such as "
             "'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return found[0].lower()
@@ -73,7 +86,29 @@ def read_rules(body: bytes, agent: str) -> Rules:
     if len(body) > MOST_BYTES:
         kept = body[:MOST_BYTES]
         body = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r"), 0)]
-    return Rules(Protego.parse(body.decode("utf-8-sig", errors="replace")), agent)
+    return Rules(Protego.parse(simplified(body.decode("utf-8-sig", errors="replace"), agent)), agent)
+
+
+def simplified(text: str, agent: str) -> str:
+    """The same rules for this robot. All other robots become one: Protego copies every rule of a group to every robot
+    that the group names, and a short file can name thousands of each.
+    """
+    lines = text.splitlines()
+    named = [agent_of_line(line) for line in lines]
+    best = max((name for name in set(named) if name and agent.startswith(name)), key=len, default="*")
+    return "\n".join(
+        line if name is None else f"User-agent: {name if name == best else STRANGER}"
+        for line, name in zip(lines, named, strict=True)
+    )
+
+
+def agent_of_line(line: str) -> str | None:
+    """The robot that a line names, stars left out unless it is all; "" where it names none; None for other lines."""
+    found = named_agent(line.partition("#")[0].strip().lower())
+    if found is None:
+        return None
+    name = (found["name"] or found["bare"] or "").strip()
+    return name if name == "*" else name.replace("*", "")
 
 
 def judge(answer: Answer, agent: str) -> Rules:

@@ -13,10 +13,12 @@ from urllib.parse import unquote, urljoin
 from yarl import URL
 
 from flatout.errors import SettingsError
+from flatout.foreign import shortened
 
 LONGEST_URL = 2000
 WEB_PORTS = frozenset({80, 443})
 SCHEMES = ("http", "https")
+ROBOTS_PATH = "/robots.txt"
 # Below these, under a country's domain, names belong to many owners: "*.co.uk" is no one's site.
 SHARED_LABELS = frozenset({"ac", "co", "com", "edu", "gob", "gov", "go", "ne", "net", "or", "org"})
 
@@ -28,9 +30,14 @@ is_entry = re.compile(
 ).fullmatch
 
 
-@lru_cache(maxsize=8192)
 def canonical(url: str, base: str | None = None) -> str | None:
     """The one spelling of a URL, resolved against `base`; None if it must not or cannot be crawled."""
+    return None if len(url) > 2 * LONGEST_URL else spelled(url, base)  # a long one would be remembered, too
+
+
+@lru_cache(maxsize=8192)
+def spelled(url: str, base: str | None) -> str | None:
+    """The same, remembered."""
     url = url.strip(" \t\r\n\f")
     if len(url) > LONGEST_URL or has_control(url):
         return None
@@ -155,6 +162,12 @@ class Scope:
         known = canonical(url)
         return known is not None and any(place.holds_host(origin_of(known)) for place in self.places)
 
+    def allows_robots(self, url: str) -> bool:
+        """Whether this URL may be asked for where robots.txt is wanted: it, or what it redirects to on the list."""
+        known = canonical(url)
+        is_robots = known is not None and URL(known, encoded=True).raw_path_qs == ROBOTS_PATH
+        return self.allows_host(url) if is_robots else self.allows(url)
+
 
 def place_of(entry: str) -> Place:
     """One entry, read strictly: what cannot be understood is an error, never a guess."""
@@ -183,6 +196,6 @@ def check_wide(entry: str, host: str) -> None:
 
 def bad_entry(entry: str, why: str) -> SettingsError:
     return SettingsError(
-        f"{entry!r} cannot stand on the allow-list: {why}; write entries such as "
+        f"{shortened(entry)} cannot stand on the allow-list: {why}; write entries such as "
         '"docs.example.org", "docs.example.org/reference/", "*.example.org" or "127.0.0.1:8080"'
     )

@@ -76,6 +76,17 @@ class LinkScorer:
         return self.globals + self.candidates * self.columns + self.candidates + 1
 
     @property
+    def weights_count(self) -> int:
+        """Numbers that are learned, told without making them."""
+        wide, narrow = self.width, max(1, self.width // 2)
+        actor = self._encoder_count(wide) + wide + (wide + 1) * wide + (wide + 1)
+        return actor + self._encoder_count(narrow) + narrow + 1
+
+    def _encoder_count(self, width: int) -> int:
+        inputs = (self.columns + 1, self.globals, width + 1, 2 * width + self.globals + 1)
+        return width * sum(inputs)
+
+    @property
     def actions(self) -> Discrete:
         """One per candidate, and stopping."""
         return Discrete(self.candidates + 1)

@@ -19,6 +19,7 @@ from flatout.crawl.relevance import Relevance
 from flatout.crawl.scope import canonical
 from flatout.crawl.text import Topic
 from flatout.errors import FlatoutError, SettingsError
+from flatout.foreign import shortened
 
 TECHNICAL = ("budget", "down")  # failures that say nothing about the link: the crawl cannot go on
 SEED_ATTEMPTS = 3
@@ -59,7 +60,9 @@ class CrawlTask:
     def __post_init__(self) -> None:
         seed = canonical(self.seed_url)
         if seed is None:
-            raise SettingsError(f"{self.seed_url!r} is no URL to begin at; give one such as https://docs.example.org/")
+            raise SettingsError(
+                f"{shortened(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
+            )
         if self.budget is not None and self.budget < 2:
             raise SettingsError(f"a budget of {self.budget} requests leaves none after the seed page; give 2 or more")
         topic = Topic(self.relevance.topic if self.topic is None else self.topic)

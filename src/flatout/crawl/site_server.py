@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from flatout.children import own_program
 from flatout.crawl.documentation import Tree
 from flatout.crawl.latency import NO_LATENCY, Latency, parse_latency
 from flatout.crawl.site import SLOW, Answering, SiteSettings, generate
@@ -197,7 +198,7 @@ def served(
 ) -> Iterator[Served]:
     """Serve sites (or folders of HTML files) from a process of their own, until the block is left."""
     listed = [sites] if isinstance(sites, SiteSettings | Path) else list(sites)
-    command = [sys.executable, "-m", "flatout.crawl.site_server", *arguments(listed, latency, seed, port)]
+    command = own_program("flatout.crawl.site_server", *arguments(listed, latency, seed, port))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     with process.stdin, process.stdout:

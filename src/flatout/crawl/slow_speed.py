@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
+from flatout.children import own_program
 from flatout.crawl.latency import NO_LATENCY, Latency, constant, exponential, stragglers
 from flatout.crawl.site import generate
 from flatout.crawl.site_server import Serving, served
@@ -71,7 +71,7 @@ class Contestant:
 @contextlib.contextmanager
 def contending(spec: Spec) -> Iterator[Contestant]:
     """A contestant's process, until the block is left."""
-    command = [sys.executable, "-m", PROGRAMS[spec.contestant], json.dumps(asdict(spec))]
+    command = own_program(PROGRAMS[spec.contestant], json.dumps(asdict(spec)))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     with process.stdin, process.stdout:

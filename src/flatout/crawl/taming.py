@@ -21,8 +21,10 @@ ITEMS = frozenset(b"p li dt dd td th tr".split())  # the parser closes them by i
 LONE = frozenset(b"base meta br hr area".split())
 UNREAD = frozenset(b"script style template svg math textarea iframe noembed noframes xmp object title".split())
 TITLE_LENGTH = 2_000
+# Nothing in it is tried twice (all repetitions are possessive), and what it passes over before it fails is bounded: a
+# hundred pieces, none of which holds a "<" unless it is a quotation of 2,000 bytes at most.
 TAG = re.compile(
-    rb"""<(/?)([a-zA-Z][a-zA-Z0-9-]*)((?:[^<>"']++|"[^"]{0,2000}+"|'[^']{0,2000}+'){0,100}+)>|<!--|<[!?][^<>]*+>"""
+    rb"""<(/?)([a-zA-Z][a-zA-Z0-9-]*+)((?:[^<>"']++|"[^"]{0,2000}+"|'[^']{0,2000}+'){0,100}+)>|<!--|<[!?][^<>]*+>"""
 )
 ATTRIBUTE = re.compile(
     rb"""[\s"'/](class|href|rel|role|id|name|content|charset)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>=`]+))""",

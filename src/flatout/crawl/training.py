@@ -10,19 +10,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
+from pydantic import Field
 
 from flatout.crawl.environment import FocusedCrawl
 from flatout.crawl.policy import CrawlPolicy
 from flatout.crawl.scorer import LinkScorer
 from flatout.crawl.session import CrawlTask
 from flatout.errors import RunError, SettingsError
+from flatout.foreign import finite, parse_json, read_json_if_there, read_tensors, shortened
 from flatout.interop.ppo_log import Logger
-from flatout.run_directory import write_bytes, write_json
+from flatout.run_directory import alone, write_bytes, write_json
 from flatout.slow_envs.batcher import Batching
 from flatout.slow_envs.learning import Update
 from flatout.slow_envs.link import Knowledge
@@ -31,6 +33,9 @@ from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.pool import Episode
 from flatout.slow_envs.session import Session
 
+VECTORS = ("weights", "first", "second")  # of a checkpoint
+ELSEWHERE = "begin in another folder"
+Digits = Annotated[str, Field(pattern=r"^[0-9]{1,15}$")]
 CHECKPOINT, POLICY, METRICS, SETTINGS = "checkpoint.safetensors", "policy.safetensors", "metrics.jsonl", "training.json"
 RECENT = 100  # episodes that means are taken over
 
@@ -78,6 +83,15 @@ class CrawlTraining:
         )
 
 
+@dataclass(frozen=True)
+class CheckpointCounts:
+    """How far a checkpoint is, as its file says it: in digits."""
+
+    steps: Digits
+    descents: Digits
+    version: Digits
+
+
 class Progress(NamedTuple):
     """How far a training is."""
 
@@ -98,7 +112,8 @@ def train(
     told: Callable[[Progress], None] = lambda _: None,
 ) -> CrawlPolicy:
     """Train until the steps are done, going on where the folder's checkpoint ends."""
-    return asyncio.run(Training(tasks, settings, folder, told).run())
+    with alone(folder):
+        return asyncio.run(Training(tasks, settings, folder, told).run())
 
 
 class Training:
@@ -111,6 +126,11 @@ class Training:
         self.model = LinkScorer(candidates=settings.candidates, width=settings.width)
         check_same(folder, settings)
         self.before, self.steps_before = read_checkpoint(folder / CHECKPOINT)
+        if self.before is not None and self.before.vector.size != self.model.weights_count:
+            raise RunError(
+                f"{folder / CHECKPOINT} is damaged: it has {self.before.vector.size} weights, and the network "
+                f"{self.model.weights_count}; {ELSEWHERE}"
+            )
         self.started = self.before.version if self.before else 0
         envs = [
             FocusedCrawl(
@@ -201,7 +221,7 @@ class Training:
 
     def save(self, known: Knowledge) -> None:
         """Keep all that was learned."""
-        tensors = {"weights": known.vector, "first": known.first, "second": known.second}
+        tensors = dict(zip(VECTORS, (known.vector, known.first, known.second), strict=True))
         facts = {"steps": self.steps, "descents": known.steps, "version": known.version}
         write_bytes(
             self.folder / CHECKPOINT, safetensors.numpy.save(tensors, {name: str(k) for name, k in facts.items()})
@@ -222,16 +242,15 @@ def plain(settings: CrawlTraining) -> dict[str, Any]:
 def check_same(folder: Path, settings: CrawlTraining) -> None:
     """A directory is trained on by the settings that it was begun with; only `steps` may grow."""
     given = plain(settings)
-    try:
-        begun = json.loads((folder / SETTINGS).read_text())
-    except FileNotFoundError:
+    begun = read_json_if_there(folder / SETTINGS, dict[str, Any], cure=ELSEWHERE)
+    if begun is None:
         write_json(folder / SETTINGS, given)
         return
     other = [name for name in given if name not in ("steps", "checkpoint_steps") and begun.get(name) != given[name]]
     if other:
         raise RunError(
-            f"{folder} was begun with {other[0]}={begun.get(other[0])!r}, and {given[other[0]]!r} is given now: give "
-            "the same, or another folder"
+            f"{folder} was begun with {other[0]}={shortened(begun.get(other[0]))}, and {given[other[0]]!r} is given "
+            "now: give the same, or another folder"
         )
 
 
@@ -239,10 +258,17 @@ def read_checkpoint(path: Path) -> tuple[Knowledge | None, int]:
     """What an earlier start knew, and its steps; None and 0 if there was none."""
     if not path.exists():
         return None, 0
-    try:
-        with safetensors.safe_open(str(path), "numpy") as file:
-            facts = {name: int(value) for name, value in file.metadata().items()}
-            weights, first, second = (file.get_tensor(name) for name in ("weights", "first", "second"))
-    except (OSError, safetensors.SafetensorError) as error:
-        raise RunError(f"{path} cannot be read: {error}; begin in another folder") from None
-    return Knowledge(weights, first, second, facts["descents"], facts["version"]), facts["steps"]
+    arrays, notes = read_tensors(path, cure=ELSEWHERE)
+    counts = parse_json(json.dumps(notes), CheckpointCounts, f"{path}: __metadata__", cure=ELSEWHERE)
+    vectors = [checked_vector(path, name, arrays.get(name)) for name in VECTORS]
+    if len({vector.size for vector in vectors}) > 1:
+        raise RunError(f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}")
+    weights, first, second = vectors
+    return Knowledge(weights, first, second, int(counts.descents), int(counts.version)), int(counts.steps)
+
+
+def checked_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
+    """One of the vectors in a checkpoint."""
+    if vector is None or vector.dtype != np.float32 or vector.ndim != 1 or not finite(vector):
+        raise RunError(f"{path} is damaged: {name} is not there, or is no vector of float32 numbers; {ELSEWHERE}")
+    return vector

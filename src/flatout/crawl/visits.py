@@ -7,50 +7,88 @@ state and goes on as if nothing had happened. Nothing is asked for twice. Bodies
 import json
 import os
 from collections import deque
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from flatout.crawl.archive import Archive
+from pydantic import AfterValidator, Field
+
+from flatout.crawl.archive import Archive, Count, Seconds
 from flatout.crawl.fetching import Answer, Fetcher
-from flatout.crawl.ledger import held, printable
+from flatout.crawl.ledger import LONGEST_LINE, append, held, printable
+from flatout.crawl.scope import canonical
 from flatout.crawl.session import TECHNICAL
 from flatout.errors import RunError
+from flatout.foreign import JSON_BYTES, parse_json, read_file
 
 VISITS = "visits.jsonl"
+ELSEWHERE = "begin in another folder"
+R = TypeVar("R")
 
 
-class JsonLines:
-    """A file of JSON lines that only grows, held by one process; half a line that a kill left is cut off."""
+def checked_url(url: str) -> str:
+    """A URL that can be asked for."""
+    if canonical(url) is None:
+        raise ValueError("it is no URL that can be crawled")
+    return url
 
-    def __init__(self, path: Path) -> None:
-        self.handle, self.path = held(path), path
+
+Url = Annotated[str, AfterValidator(checked_url)]
+HttpStatus = Annotated[int, Field(ge=0, le=999)]
+
+
+@dataclass(frozen=True)
+class VisitRow:
+    """What is noted of an answer."""
+
+    asked: Url
+    url: Url
+    status: HttpStatus
+    content_type: str
+    seconds: Seconds
+    requests: Count
+    failure: Annotated[str, Field(max_length=100)]
+    has_body: bool
+
+
+class JsonLines(Generic[R]):
+    """A file of JSON lines of one shape that only grows, held by one process; half a line that a kill left is cut
+    off.
+    """
+
+    def __init__(self, path: Path, shape: type[R]) -> None:
+        self.handle, self.path, self.shape = held(path), path, shape
         try:
-            self.rows = self.read()
-        except ValueError as error:
-            os.close(self.handle)
-            raise RunError(f"{path}: damaged: {error}; begin in another folder") from None
+            content = read_file(path, JSON_BYTES, cure=ELSEWHERE)
+            lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+            self.rows = [self.read(line, number) for number, line in enumerate(lines, 1)]
+        except BaseException:
+            self.close()
+            raise
+        self.ends = list(accumulate(map(len, lines)))  # of the rows in the file
+        self.cut(len(self.rows))
 
-    def read(self) -> list[dict[str, Any]]:
-        """All rows that are whole."""
-        content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        os.ftruncate(self.handle, len(whole))
-        return [json.loads(line) for line in whole.splitlines()]
+    def read(self, line: bytes, number: int) -> R:
+        """One row."""
+        where = f"{self.path}: line {number}"
+        if len(line) > LONGEST_LINE:
+            raise RunError(f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are read; {ELSEWHERE}")
+        return parse_json(line, self.shape, where, cure=ELSEWHERE)
 
-    def add(self, row: Mapping[str, Any], sync: bool = False) -> None:
+    def add(self, row: R, sync: bool = False) -> None:
         """Add a row by one write; `sync` also waits until the disk has it."""
-        line = (json.dumps(row, allow_nan=False) + "\n").encode()
-        if os.write(self.handle, line) != len(line):
-            raise RunError(f"{self.path}: the disk is full; free some space and go on")
+        line = (json.dumps(asdict(row), allow_nan=False) + "\n").encode()  # type: ignore[call-overload]
+        append(self.handle, self.path, line)
         if sync:
             os.fsync(self.handle)
-        self.rows.append(dict(row))
+        self.rows.append(row)
+        self.ends.append((self.ends[-1] if self.ends else 0) + len(line))
 
     def cut(self, count: int) -> None:
         """Forget all rows after the first `count`."""
-        del self.rows[count:]
-        os.ftruncate(self.handle, sum(len(json.dumps(row).encode()) + 1 for row in self.rows))
+        del self.rows[count:], self.ends[count:]
+        os.ftruncate(self.handle, self.ends[-1] if self.ends else 0)
 
     def close(self) -> None:
         """Let go of the file; twice does no harm."""
@@ -68,7 +106,7 @@ class JsonLines:
 class Retracing:
     """A fetcher that answers from its notes as long as they last, then asks another one and notes what came."""
 
-    def __init__(self, inner: Fetcher, archive: Archive, lines: JsonLines) -> None:
+    def __init__(self, inner: Fetcher, archive: Archive, lines: JsonLines[VisitRow]) -> None:
         self.inner, self.archive, self.lines = inner, archive, lines
         self.past = deque(lines.rows)
         self.retraced = False  # whether the last answer was of an earlier start
@@ -76,7 +114,7 @@ class Retracing:
     @property
     def next_url(self) -> str | None:
         """What was asked for next the first time; None where the notes end."""
-        return str(self.past[0]["asked"]) if self.past else None
+        return self.past[0].asked if self.past else None
 
     async def fetch(self, url: str) -> Answer:
         """The answer of the first time, or a new one."""
@@ -93,31 +131,27 @@ class Retracing:
             self.lines.add(row_of(url, answer))
         return answer
 
-    def noted(self, url: str, row: Mapping[str, Any]) -> Answer | None:
+    def noted(self, url: str, row: VisitRow) -> Answer | None:
         """A noted answer with its body; None, and the notes end here, if the archive lost it in a power cut."""
-        if row["asked"] != url:
-            raise RunError(
-                f"{self.lines.path}: begins with {printable(str(row['asked']))}, not with {url}; give another folder"
-            )
+        if row.asked != url:
+            raise RunError(f"{self.lines.path}: begins with {printable(row.asked)}, not with {url}; {ELSEWHERE}")
         body = b""
-        if row["has_body"]:
+        if row.has_body:
             kept = self.archive.get(url)
             if kept is None or not kept.is_page:
                 self.lines.cut(len(self.lines.rows) - len(self.past) - 1)
                 self.past.clear()
                 return None
             body = kept.body
-        return Answer(
-            row["url"], row["status"], body, row["content_type"], row["seconds"], row["requests"], row["failure"]
-        )
+        return Answer(row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure)
 
     async def close(self) -> None:
         """Close the other fetcher; archive and notes stay open."""
         await self.inner.close()
 
 
-def row_of(asked: str, answer: Answer) -> dict[str, Any]:
+def row_of(asked: str, answer: Answer) -> VisitRow:
     """An answer as it is noted."""
-    facts = answer._asdict()
+    facts: dict[str, Any] = answer._asdict()
     del facts["body"]
-    return {"asked": asked, **facts, "has_body": bool(answer.body)}
+    return VisitRow(asked, **facts, has_body=bool(answer.body))

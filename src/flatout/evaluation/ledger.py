@@ -12,6 +12,7 @@ from flatout.bars.panel import Panel
 from flatout.evaluation.backtest import Fills
 from flatout.run_directory import write_bytes
 
+FORMULA = r"^[=+\-@＝＋－＠'\t\r]"
 SCHEMA: dict[str, Any] = {
     "bar_open_time": pl.Datetime("us", "UTC"),
     "symbol": pl.String,
@@ -47,10 +48,18 @@ def ledger_table(panel: Panel, fills: tuple[Fills, ...], capital: float) -> pl.D
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
+def harmless(column: str) -> pl.Expr:
+    """Texts as spreadsheets show them: =, +, - or @ in front would make a formula, which they run. An apostrophe makes
+    it text; whoever wants the text back takes one apostrophe off.
+    """
+    text = pl.col(column)
+    return pl.when(text.str.contains(FORMULA)).then("'" + text).otherwise(text).alias(column)
+
+
 def write_ledger(path: Path, panel: Panel, fills: tuple[Fills, ...], capital: float) -> int:
     """Write the ledger as CSV, atomically; returns the number of rows."""
     table = ledger_table(panel, fills, capital)
     buffer = io.BytesIO()
-    table.write_csv(buffer)
+    table.with_columns(harmless("symbol")).write_csv(buffer)
     write_bytes(path, buffer.getvalue())
     return table.height

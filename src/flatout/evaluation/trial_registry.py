@@ -6,22 +6,33 @@ This file does not know what a trial or a study is, nor what bars are behind a f
 """
 
 import fcntl
-import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from flatout.errors import RunError
-from flatout.run_directory import write_json
+from flatout.foreign import read_json_if_there, shortened
+from flatout.run_directory import open_lock, write_json
+from flatout.settings_model import MOST_COUNTED
 
 ENVIRONMENT_VARIABLE = "FLATOUT_REGISTRY"
 DAMAGED = (
     "this registry of trials is damaged, so how many were run on these bars is unknown; "
     "restore it, or remove it to forget them"
 )
+
+
+class Registry(TypedDict):
+    """What a file holds."""
+
+    fingerprint: str
+    studies: dict[str, Annotated[int, Field(ge=0, le=MOST_COUNTED)]]
 
 
 def note_trials(fingerprint: str, study: str, count: int, folder: Path | None = None) -> None:
@@ -61,17 +72,12 @@ def registry_file(fingerprint: str, folder: Path | None = None) -> Path:
 
 def read_studies(path: Path) -> dict[str, int]:
     """Trials by study; none if there is no file. A file that cannot be understood is never taken for an empty one."""
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    content = read_json_if_there(path, Registry, RunError, DAMAGED)
+    if content is None:
         return {}
-    except OSError as error:
-        raise RunError(f"{path}: the registry of trials cannot be read: {error.strerror}") from None
-    except ValueError:  # neither UTF-8 nor JSON
-        raise RunError(f"{path}: {DAMAGED}") from None
-    if not _is_registry(content, path.stem):
-        raise RunError(f"{path}: {DAMAGED}")
-    return dict(content["studies"])
+    if content["fingerprint"] != path.stem:
+        raise RunError(f"{path}: is about other bars, {shortened(content['fingerprint'])}; {DAMAGED}")
+    return content["studies"]
 
 
 @contextmanager
@@ -80,7 +86,7 @@ def held(path: Path) -> Iterator[None]:
     # A lock of its own: the JSON file is replaced by each write, and a lock on what was replaced guards nothing.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_suffix(".lock").open("w")
+        lock = open_lock(path.with_suffix(".lock"))
     except OSError as error:
         raise RunError(
             f"{path.parent}: cannot hold the registry of trials: {error.strerror}; "
@@ -96,13 +102,6 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         write_json(path, content)
     except OSError as error:
         raise RunError(f"{path}: the registry of trials cannot be written: {error.strerror}") from None
-
-
-def _is_registry(content: Any, fingerprint: str) -> bool:
-    if not isinstance(content, dict) or content.get("fingerprint") != fingerprint:
-        return False
-    studies = content.get("studies")
-    return isinstance(studies, dict) and all(_is_count(count) for count in studies.values())
 
 
 def _is_count(value: object) -> bool:

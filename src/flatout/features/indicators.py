@@ -17,6 +17,7 @@ import talib
 
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RecipeError
+from flatout.foreign import shortened
 
 EXTRA = "extra:"  # `extra:NAME` hands through the panel's further column NAME
 PERIOD = 14  # RSI, CCI, DX, ADX, ATR, Williams %R
@@ -224,7 +225,7 @@ def find(name: str) -> Indicator:
     known = [indicator.name for indicator in INDICATORS]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise RecipeError(f"unknown indicator {name!r}{hint} Known: {', '.join(known)} and {EXTRA}NAME")
+    raise RecipeError(f"unknown indicator {shortened(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME")
 
 
 def warmup(name: str) -> int:

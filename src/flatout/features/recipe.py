@@ -8,27 +8,36 @@ does not stack the lookback: whoever builds observations gathers rows t, t-1, ..
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
-from flatout.features.scalers import Rows, Scaler, find_method, fit_scaler, scale
+from flatout.features.scalers import MOST_STATISTICS, Rows, Scaler, check_statistics, find_method, fit_scaler, scale
+from flatout.features.training_rows import TrainingRows, row_numbers
+from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shortened
 from flatout.run_directory import write_bytes, write_json
+from flatout.settings_model import AtLeastOne, Model
 
-FORMAT = "flatout.recipe"
-VERSION = 1
 JSON_FILE = "recipe.json"
-TENSOR_FILES = "recipe-*.safetensors"  # the star is the start of the content's sha256
+JSON_BYTES = 8 << 20
+TENSOR_FILE = "recipe-{}.safetensors"  # with the start of the content's sha256
+HASH = "[0-9a-f]" * 12  # that start, as a pattern
+HEADER_BYTES = 4096
+MOST_INDICATORS = 1000
+MOST_BARS = 100_000  # of the lookback
+NAMED = 10  # symbols in a message
+CURE = "get an undamaged copy, use the flatout that saved it, or fit it anew"
 
 
 @dataclass(frozen=True)
@@ -39,32 +48,22 @@ class Recipe:
     lookback: int = 1  # bars in the observation, newest first
     scaler: str = "quantile"  # zscore, robust, quantile (normal) or quantile_uniform
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     def __post_init__(self) -> None:
         given: object = self.indicators
         if not isinstance(given, tuple | list):
             raise RecipeError(f"indicators must be a tuple of names, got {given!r}")
         object.__setattr__(self, "indicators", tuple(given))
         _check_indicators(self.indicators)
-        if type(self.lookback) is not int or self.lookback < 1:
-            raise RecipeError(f"lookback must be a whole number of bars, at least 1, got {self.lookback!r}")
+        if type(self.lookback) is not int or not 1 <= self.lookback <= MOST_BARS:
+            raise RecipeError(f"lookback must be a whole number of bars, 1 to {MOST_BARS:,}, got {self.lookback!r}")
         find_method(self.scaler)
 
     @property
     def warmup(self) -> int:
         """Leading bars without a full observation: the longest indicator's, and the lookback behind it."""
         return max(known.warmup(name) for name in self.indicators) + self.lookback - 1
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Which rows of which bars the scaler was fitted on."""
-
-    count: int
-    first: int  # row numbers in the panel
-    last: int
-    first_time: str  # bar-open times, UTC
-    last_time: str
-    panel_fingerprint: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +75,11 @@ class FittedRecipe:
     bar_seconds: int
     scaler: Scaler
     training: TrainingRows
+
+    def __post_init__(self) -> None:
+        if not self.symbols or not all(self.symbols) or len(set(self.symbols)) < len(self.symbols):
+            raise RecipeError(f"symbols must be names, each of them once, got {shortened(self.symbols)}")
+        check_statistics(self.scaler, (len(self.symbols), len(self.recipe.indicators)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,26 +121,36 @@ class FittedRecipe:
         tensors = safetensors.numpy.save({"statistics": np.ascontiguousarray(self.scaler.statistics)})
         facts = _description(self, tensors)
         write_bytes(_tensor_path(folder, facts), tensors)
-        write_json(folder / JSON_FILE, facts)
-        for old in set(folder.glob(TENSOR_FILES)) - {_tensor_path(folder, facts)}:
+        write_json(folder / JSON_FILE, facts.model_dump(mode="json"))
+        for old in written_files(folder) - {folder / JSON_FILE, _tensor_path(folder, facts)}:
             old.unlink()
 
     @classmethod
     def load(cls, folder: Path | str) -> "FittedRecipe":
         """Reads what `save` wrote; refuses damaged files, mismatched pairs and unknown versions."""
-        folder = Path(folder)
-        facts = _read_description(folder / JSON_FILE)
-        path = _tensor_path(folder, facts)
-        tensors = _read_bytes(path)
-        if hashlib.sha256(tensors).hexdigest() != facts.get("tensors_sha256"):
-            raise RecipeError(f"{path} is damaged or belongs to another {JSON_FILE}")
+        path = Path(folder) / JSON_FILE
+        facts = read_json(path, RecipeFacts, RecipeError, CURE, JSON_BYTES)
+        scaler = Scaler(facts.recipe.scaler, _read_statistics(_tensor_path(Path(folder), facts), facts))
         try:
-            fitted = _assemble(facts, safetensors.numpy.load(tensors)["statistics"])
-        except (KeyError, TypeError, safetensors.SafetensorError) as error:
-            raise RecipeError(f"{folder / JSON_FILE} lacks or misstates a field: {error!r}") from error
-        if fitted.schema_hash != facts.get("schema_hash"):
-            raise RecipeError(f"{folder / JSON_FILE} was changed: its schema_hash does not fit its fields")
+            fitted = cls(facts.recipe, facts.symbols, facts.bar_seconds, scaler, facts.training)
+        except RecipeError as error:
+            raise RecipeError(f"{path}: {error}; {CURE}") from None
+        if fitted.schema_hash != facts.schema_hash:
+            raise RecipeError(f"{path} was changed: its schema_hash does not fit its fields; {CURE}")
         return fitted
+
+
+class RecipeFacts(Model):
+    """What `recipe.json` says."""
+
+    format: Literal["flatout.recipe"]
+    version: Literal[1]
+    recipe: Recipe
+    symbols: tuple[str, ...]
+    bar_seconds: AtLeastOne
+    training: TrainingRows
+    schema_hash: Sha256
+    tensors_sha256: Sha256
 
 
 def fit(recipe: Recipe, panel: Panel, train_rows: Rows) -> FittedRecipe:
@@ -156,7 +170,7 @@ def fit_each(
 
 
 def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> FittedRecipe:
-    rows = _row_numbers(train_rows, panel.n_bars)
+    rows = row_numbers(train_rows, panel.n_bars)
     empty = np.isnan(values[rows]).all(axis=(0, 1))
     if empty.any():
         names = ", ".join(np.array(recipe.indicators)[empty])
@@ -174,13 +188,13 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
 
 
 def _check_indicators(names: tuple[str, ...]) -> None:
-    if not names:
-        raise RecipeError("a recipe needs at least one indicator")
+    if not 1 <= len(names) <= MOST_INDICATORS:
+        raise RecipeError(f"a recipe has 1 to {MOST_INDICATORS:,} indicators, got {len(names):,}")
     for name in names:
         if not isinstance(name, str) or name == known.EXTRA:
             raise RecipeError(f"an indicator is a name, or {known.EXTRA}NAME for a further column; got {name!r}")
         known.warmup(name)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise RecipeError(f"indicators given twice: {', '.join(twice)}")
 
@@ -188,82 +202,56 @@ def _check_indicators(names: tuple[str, ...]) -> None:
 def _check_symbols(fitted: tuple[str, ...], given: tuple[str, ...]) -> None:
     if given == fitted:
         return
-    missing = [symbol for symbol in fitted if symbol not in given]
-    unknown = [symbol for symbol in given if symbol not in fitted]
+    missing, unknown = set(fitted) - set(given), set(given) - set(fitted)
     if not missing and not unknown:
-        raise RecipeError(f"symbols in another order: fitted on {', '.join(fitted)}; given {', '.join(given)}")
+        raise RecipeError(f"symbols in another order: fitted on {_listed(fitted)}; given {_listed(given)}")
     raise RecipeError(
-        f"other symbols than the recipe was fitted on: missing {', '.join(missing) or 'none'}; "
-        f"unknown {', '.join(unknown) or 'none'}"
+        f"other symbols than the recipe was fitted on: missing {_listed([s for s in fitted if s in missing])}; "
+        f"unknown {_listed([s for s in given if s in unknown])}"
     )
 
 
-def _row_numbers(rows: Rows, n_bars: int) -> NDArray[np.int64]:
-    """Sorted row numbers from a mask over all rows or from row numbers."""
-    given = np.asarray(rows)
-    if given.ndim != 1 or not given.size:
-        raise RecipeError(f"training rows must be a non-empty list of rows, got shape {given.shape}")
-    if given.dtype == np.bool_:
-        if len(given) != n_bars:
-            raise RecipeError(f"the mask of training rows has {len(given)} entries, the panel {n_bars} bars")
-        given = np.flatnonzero(given)
-    elif not np.issubdtype(given.dtype, np.integer):
-        raise RecipeError(f"training rows must be a mask or row numbers, got {given.dtype}")
-    numbers = np.unique(given).astype(np.int64)
-    if len(numbers) < 2 or numbers[0] < 0 or numbers[-1] >= n_bars:
-        raise RecipeError(f"training rows must be at least 2 of 0 to {n_bars - 1}, got {numbers}")
-    return numbers
+def _listed(symbols: Sequence[str]) -> str:
+    """The first of them, each as far as a message has room."""
+    named = [symbol if len(symbol) <= 40 else f"{symbol[:40]}…" for symbol in symbols[:NAMED]]
+    more = [f"{len(symbols) - NAMED:,} more"] if len(symbols) > NAMED else []
+    return ", ".join([*named, *more]) or "none"
 
 
 # --- files -----------------------------------------------------------------------------------------
 
 
-def _description(fitted: FittedRecipe, tensors: bytes) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "recipe": asdict(fitted.recipe),
-        "symbols": fitted.symbols,
-        "bar_seconds": fitted.bar_seconds,
-        "training": asdict(fitted.training),
-        "schema_hash": fitted.schema_hash,
-        "tensors_sha256": hashlib.sha256(tensors).hexdigest(),
-    }
+def _description(fitted: FittedRecipe, tensors: bytes) -> RecipeFacts:
+    return RecipeFacts(
+        format="flatout.recipe",
+        version=1,
+        recipe=fitted.recipe,
+        symbols=fitted.symbols,
+        bar_seconds=fitted.bar_seconds,
+        training=fitted.training,
+        schema_hash=fitted.schema_hash,
+        tensors_sha256=hashlib.sha256(tensors).hexdigest(),
+    )
 
 
-def _tensor_path(folder: Path, facts: Mapping[str, Any]) -> Path:
+def _tensor_path(folder: Path, facts: RecipeFacts) -> Path:
     """Where the tensors are that the description names."""
-    return folder / TENSOR_FILES.replace("*", str(facts.get("tensors_sha256"))[:12])
+    return folder / TENSOR_FILE.format(facts.tensors_sha256[:12])
 
 
-def _assemble(facts: Mapping[str, Any], statistics: NDArray[Any]) -> FittedRecipe:
-    recipe = Recipe(**facts["recipe"])
-    symbols = tuple(facts["symbols"])
-    expected = (len(symbols), len(recipe.indicators))
-    if statistics.dtype != np.float64 or statistics.ndim != 3 or statistics.shape[1:] != expected:
-        raise RecipeError(
-            f"{TENSOR_FILES} holds {statistics.dtype} {statistics.shape}, "
-            f"not float64 (statistic, {expected[0]}, {expected[1]})"
-        )
-    scaler = Scaler(recipe.scaler, statistics)
-    return FittedRecipe(recipe, symbols, facts["bar_seconds"], scaler, TrainingRows(**facts["training"]))
+def _read_statistics(path: Path, facts: RecipeFacts) -> NDArray[Any]:
+    """The one array that the description names."""
+    content = read_file(path, 8 * MOST_STATISTICS + HEADER_BYTES, RecipeError, CURE)
+    if hashlib.sha256(content).hexdigest() != facts.tensors_sha256:
+        raise RecipeError(f"{path} is damaged or belongs to another {JSON_FILE}; {CURE}")
+    arrays = parse_tensors(content, str(path), RecipeError, CURE).arrays
+    if set(arrays) != {"statistics"}:
+        raise RecipeError(f"{path} holds {shortened(sorted(arrays))}, and not 'statistics' alone; {CURE}")
+    return arrays["statistics"]
 
 
-def _read_description(path: Path) -> dict[str, Any]:
-    content = _read_bytes(path)
-    try:
-        facts = json.loads(content)
-    except ValueError as error:
-        raise RecipeError(f"{path} is not JSON, perhaps cut off: {error}") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise RecipeError(f"{path} is not a recipe (format {FORMAT!r})")
-    if facts.get("version") != VERSION:
-        raise RecipeError(f"{path} has version {facts.get('version')!r}; this flatout reads version {VERSION}")
-    return facts
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise RecipeError(f"cannot read {path}: {error.strerror}") from error
+def written_files(folder: Path) -> set[Path]:
+    """What saves wrote into a recipe's folder, also what is left of those that were killed; nothing else."""
+    names = (JSON_FILE, TENSOR_FILE.format(HASH))
+    found = {path for name in names for pattern in (name, f".{name}.????????") for path in folder.glob(pattern)}
+    return {path for path in found if path.is_file() and not path.is_symlink()}

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import BoolArray, FloatArray
 from flatout.errors import RecipeError
+from flatout.foreign import shortened
 
 Rows = BoolArray | NDArray[np.int64]  # a mask over the rows, or row numbers
 
 CLIP = 10.0  # zscore and robust values end at ±10: one wild bar must not drown the rest of a batch
 MAX_QUANTILES = 1000
+MOST_STATISTICS = 50_000_000  # numbers: 50,000 columns with their quantiles, 400 MB
 EDGE = 1e-7  # a probability closer than this to 0 or 1 counts as this far: ±5.2 standard deviations
 NO_SPREAD = 10 * np.finfo(np.float64).eps  # a spread below this is rounding; the column is centred only
 
@@ -64,6 +66,30 @@ def scale_column(name: str, statistics: FloatArray, values: FloatArray) -> Float
     if np.isnan(statistics).any():
         return np.full_like(values, np.nan)
     return find_method(name).scale(values, statistics)
+
+
+def check_statistics(scaler: Scaler, columns: tuple[int, int]) -> None:
+    """Refuse what no fit on these (asset, feature) columns leaves: other shapes, infinities, spreads of zero, quantiles
+    out of order. NaN stands for a column without a value in training; of each feature, one asset must have some.
+    """
+    statistics, linear = scaler.statistics, find_method(scaler.name).scale is scale_linearly
+    least, most = (2, 2) if linear else (2, MAX_QUANTILES)
+    right = statistics.ndim == 3 and least <= len(statistics) <= most and statistics.shape[1:] == columns
+    if statistics.dtype != np.float64 or not right or statistics.size > MOST_STATISTICS:
+        count = "2" if linear else f"2 to {MAX_QUANTILES}"
+        raise RecipeError(
+            f"the statistics of scaler {scaler.name!r} are {statistics.dtype} {statistics.shape}, not float64 "
+            f"({count}, {columns[0]}, {columns[1]}) of at most {MOST_STATISTICS:,} numbers"
+        )
+    empty = np.isnan(statistics[0])
+    if np.isinf(statistics).any() or (np.isnan(statistics) != empty).any() or empty.all(axis=0).any():
+        raise RecipeError("the scaler's statistics hold NaN or infinite values: no bars have such")
+    spread = statistics[1]
+    least_spread = NO_SPREAD * np.maximum(1.0, np.abs(statistics[0]))
+    ordered = (spread >= least_spread) | (spread == 1) if linear else (np.diff(statistics, axis=0) >= 0).all(axis=0)
+    if not (ordered | empty).all():
+        wrong = "a spread is next to nothing" if linear else "quantiles do not ascend"
+        raise RecipeError(f"the scaler's statistics are not those of any bars: {wrong}")
 
 
 # --- centre and scale ------------------------------------------------------------------------------
@@ -203,5 +229,5 @@ def find_method(name: str) -> Method:
     if name not in SCALERS:
         near = difflib.get_close_matches(str(name), SCALERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise RecipeError(f"unknown scaler {name!r}{hint} Known: {', '.join(SCALERS)}")
+        raise RecipeError(f"unknown scaler {shortened(name)}{hint} Known: {', '.join(SCALERS)}")
     return SCALERS[name]

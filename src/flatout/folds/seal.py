@@ -4,7 +4,6 @@ Does not know the bars: it keeps the log, and the caller reads the bars once it 
 """
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flatout.errors import RunError
+from flatout.foreign import read_json_if_there
 from flatout.run_directory import write_json
 
 LOG = "hold_out.json"
+DAMAGED = "nobody can say how often the hold-out was opened, so it stays sealed; restore the file"
 
 
 class Opening(NamedTuple):
@@ -44,15 +45,7 @@ def open_hold_out(folder: Path, what: str, fingerprint: str) -> Opening:
 
 def openings(folder: Path) -> tuple[Opening, ...]:
     """All openings so far, oldest first. Looking at the log opens nothing."""
-    path = folder / LOG
-    try:
-        return tuple(Opening(**record) for record in json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return ()
-    except (ValueError, TypeError):
-        raise RunError(
-            f"{path} is damaged: nobody can say how often the hold-out was opened, so it stays sealed; restore the file"
-        ) from None
+    return tuple(read_json_if_there(folder / LOG, list[Opening], RunError, DAMAGED) or ())
 
 
 @contextmanager

@@ -156,10 +156,11 @@ def refuse_group_counts(settings: FoldSettings) -> None:
             f"folds.test_groups is {tests} of {groups} groups, which leaves none to train on; give at most "
             f"{groups - 1}, or more groups"
         )
-    if settings.kind == "cpcv" and comb(groups, tests) > MOST_SPLITS:
+    if settings.kind == "cpcv" and (groups > MOST_SPLITS or comb(groups, tests) > MOST_SPLITS):
+        made = f"{comb(groups, tests):,}" if groups <= 100 else "far too many"  # which take long to count
         raise SettingsError(
-            f"folds.groups is {groups} and folds.test_groups {tests}, which makes {comb(groups, tests):,} splits, each "
-            f"of them a training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or fewer test groups"
+            f"folds.groups is {groups} and folds.test_groups {tests}, which makes {made} splits, each of them a "
+            f"training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or fewer test groups"
         )
     if settings.kind in ("walk_forward", "anchored") and trains >= groups:
         raise SettingsError(

@@ -22,12 +22,11 @@ from flatout.interop.ppo_calls import Calls
 from flatout.interop.ppo_envs import known_to_sb3, unwrapped_normaliser
 from flatout.interop.ppo_fused import ArrayEnvs, FusedEngine
 from flatout.interop.ppo_host import HostEngine
-from flatout.interop.ppo_knowledge import Knowledge, knowledge_of, new_knowledge, read_model
+from flatout.interop.ppo_knowledge import Knowledge, new_knowledge
 from flatout.interop.ppo_log import new_logger, record_episodes, record_update
 from flatout.interop.ppo_policy import MlpPolicy
 from flatout.interop.ppo_source import source_of
-from flatout.learners.environment import actions_of
-from flatout.policies.network import Network, Sizes, new_network
+from flatout.policies.network import Network, new_network
 from flatout.run_directory import versions
 
 READ_AT_EVERY_UPDATE = (
@@ -99,6 +98,7 @@ class PPO:
         self.ep_success_buffer: deque[Any] | None = None
         self._logger: Any = None
         self._custom_logger = False
+        self._log_in_file: str | None = None  # the folder that a model's file names, not its user
         self.overlap = given["overlap"]
         self.engine: HostEngine | FusedEngine | AsyncEngine | None = None
         self.policy = MlpPolicy(self)
@@ -119,10 +119,7 @@ class PPO:
 
     def _beginning(self) -> Knowledge:
         """A network that has learned nothing."""
-        actions = actions_of(self.action_space)
-        deviations = 0 if hasattr(self.action_space, "n") else actions.size
-        size = ppo_spaces.observation_size(self.observation_space)
-        sizes = Sizes(size, self.architecture.hidden, actions.size, deviations)
+        sizes = ppo_spaces.sizes_of(self.observation_space, self.action_space, self.architecture.hidden)
         return new_knowledge(new_network(sizes, self._seed, self.architecture.log_std), self._seed)
 
     def _check_rollout(self, fused: bool) -> None:
@@ -286,7 +283,9 @@ class PPO:
         self._total_timesteps = ppo_arguments.whole("total_timesteps", int(total_timesteps)) + self.num_timesteps
         self.engine.begin(anew)
         if not self._custom_logger:
-            self._logger = new_logger(self.verbose, self.tensorboard_log, tb_log_name, anew)
+            folder = self.tensorboard_log
+            folder = ppo_saving.inner_folder(folder) if folder == self._log_in_file else folder
+            self._logger = new_logger(self.verbose, folder, tb_log_name, anew)
         return self._total_timesteps
 
     def note_progress(self) -> None:
@@ -350,7 +349,7 @@ class PPO:
     def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
         """Take over weights by those names, or all that a file knows."""
         if not isinstance(load_path_or_dict, dict):
-            known = knowledge_of(read_model(load_path_or_dict))
+            known = ppo_saving.read(load_path_or_dict).known
             ppo_saving.check_network(known.network, self.network)
             self._know(known)
             return
@@ -383,9 +382,10 @@ class PPO:
             print("\n".join(f"- {name}: {version}" for name, version in versions().items()))
         if not force_reset:
             raise SettingsError("force_reset is False; a file holds no environments, they begin anew: leave it True")
-        saved = read_model(path)
-        model = cls.__new__(cls)
-        model._set_arguments(ppo_saving.arguments_of(saved, device, {**(custom_objects or {}), **kwargs}))
+        saved = ppo_saving.read(path)
+        model, changes = cls.__new__(cls), {**(custom_objects or {}), **kwargs}
+        model._set_arguments(ppo_saving.arguments_of(saved, device, changes))
+        model._log_in_file = None if "tensorboard_log" in changes else model.tensorboard_log
         ppo_saving.restore(model, saved)
         if env is not None:
             source = source_of(env, model.overlap)

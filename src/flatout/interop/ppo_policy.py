@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from flatout.arrays import to_numpy
 from flatout.errors import SettingsError
+from flatout.foreign import finite
 from flatout.interop import ppo_spaces
 from flatout.policies.network import Layer, Network, Perceptron, actor, critic
 
@@ -45,15 +46,21 @@ class MlpPolicy:
         """Actions for one observation or several, in the environment's bounds; the state goes through."""
         seen, several = self.read(observation)
         network, activation = self.model.network, self.model.architecture.activation
-        kind = ppo_spaces.distribution(self.action_space, network, actor(network, seen, activation, np))
-        raw = kind.mode(np) if deterministic else kind.sample(self.noise(kind[0].shape), np)
-        actions = ppo_spaces.bounded(self.action_space, raw)
+        with np.errstate(over="ignore", invalid="ignore"):
+            kind = ppo_spaces.distribution(self.action_space, network, actor(network, seen, activation, np))
+            raw = kind.mode(np) if deterministic else kind.sample(self.noise(kind[0].shape), np)
+            actions = ppo_spaces.bounded(self.action_space, raw)
+        check_numbers(kind[0])
+        check_numbers(actions)
         return (actions if several else actions.squeeze(axis=0)), state
 
     def predict_values(self, observation: Any) -> NDArray[np.float32]:
         """What the critic expects: (n, 1)."""
         seen, _ = self.read(observation)
-        return critic(self.model.network, seen, self.model.architecture.activation, np)[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = critic(self.model.network, seen, self.model.architecture.activation, np)[:, None]
+        check_numbers(values)
+        return values
 
     def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Normal for boxes, uniform for choices."""
@@ -84,6 +91,12 @@ class MlpPolicy:
         """Take over weights of these names."""
         given = {name: to_numpy(value) for name, value in state_dict.items()}
         self.model.set_network(renamed(self.model.network, given, strict))
+
+
+def check_numbers(values: NDArray[Any]) -> None:
+    """Refuse what a network made of NaN, or of numbers that are too large for it."""
+    if not finite(values):
+        raise SettingsError("the answer is not a number: check the observation, and the weights, for NaN and overflow")
 
 
 def named(network: Network) -> Named:

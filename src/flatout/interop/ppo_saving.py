@@ -3,14 +3,19 @@
 Functions cannot be saved without pickle: a schedule must be given again when a model shall learn on.
 """
 
+import os
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from flatout.errors import BundleError, SettingsError
+from flatout.foreign import shortened
 from flatout.interop import ppo_arguments, ppo_spaces
-from flatout.interop.ppo_knowledge import Saved, knowledge_arrays, knowledge_facts, knowledge_of, part, write_model
+from flatout.interop.ppo_file import CURE, ModelFacts, ModelFile, read_model, write_model
+from flatout.interop.ppo_knowledge import Knowledge, knowledge_arrays, knowledge_facts, knowledge_of, part
 from flatout.market.market import Market, build_market
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import flatten
@@ -28,6 +33,15 @@ FIXED = {
     "_init_setup_model": True, "overlap": None,
 }  # fmt: skip
 OTHER_NAMES = {"lr_schedule": "learning_rate"}  # how Stable-Baselines3's files call it
+
+
+class Saved(NamedTuple):
+    """A model from a file."""
+
+    facts: ModelFacts
+    observation_space: Any
+    action_space: Any
+    known: Knowledge
 
 
 def write(model: Any, path: Any) -> None:
@@ -58,19 +72,53 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def read(path: Any) -> Saved:
+    """The model in a file, all of whose arrays fit its spaces and its policy."""
+    file = read_model(path)
+    observation, action = (space_in(file, name) for name in ("observation_space", "action_space"))
+    ppo_spaces.check_spaces(observation, action)
+    known = knowledge_of(file, ppo_spaces.sizes_of(observation, action, file.facts.policy.hidden))
+    parts = ("network.", "optimiser.", "observation_space.", "action_space.")
+    if strange := [name for name in file.arrays if not name.startswith(parts)]:
+        raise BundleError(f"{file.name} holds {shortened(strange[0])}, which is no part of a model; {CURE}")
+    return Saved(file.facts, observation, action, known)
+
+
+def space_in(file: ModelFile, name: str) -> Any:
+    """One of the spaces in a file."""
+    try:
+        return ppo_spaces.space_of(getattr(file.facts, name), part(file.arrays, name))
+    except SettingsError as error:
+        raise BundleError(f"{file.name}: {name}: {error}; {CURE}") from None
+
+
 def arguments_of(saved: Saved, device: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The constructor's arguments of a saved model, some of them changed."""
-    policy = ppo_arguments.Policy(**{**saved.facts["policy"], "hidden": tuple(saved.facts["policy"]["hidden"])})
+    policy = ppo_arguments.Policy(**saved.facts.policy.model_dump())
     kwargs = {"net_arch": list(policy.hidden), "activation_fn": policy.activation, "log_std_init": policy.log_std}
     changes = {OTHER_NAMES.get(name, name): value for name, value in changes.items()}
     if "policy_kwargs" in changes and ppo_arguments.policy_of(changes.pop("policy_kwargs")) != policy:
         raise SettingsError(f"policy_kwargs are not those of the file, which are {kwargs}: leave them out")
-    arguments = {**FIXED, **saved.facts["arguments"], "policy_kwargs": kwargs, "device": device}
-    arguments |= {name: lost(name) for name in saved.facts["functions"]}
+    arguments = {**FIXED, **saved.facts.arguments.model_dump(), "policy_kwargs": kwargs, "device": device}
+    arguments |= {name: lost(name) for name in saved.facts.functions}
     unknown = [name for name in changes if name not in arguments]
     if unknown:
         raise SettingsError(f"{unknown[0]!r} is no argument of PPO; there are {', '.join(sorted(arguments))}")
     return arguments | changes
+
+
+def inner_folder(folder: str | None) -> str | None:
+    """The folder for TensorBoard's files that a model's file names, if it lies in the current one: a file from somebody
+    else does not decide where in the system something is written.
+    """
+    if folder is None or Path(os.path.realpath(folder.replace("\0", ""))).is_relative_to(Path.cwd()):
+        return folder
+    warnings.warn(
+        f"the file's tensorboard_log is {shortened(folder)}, which is not in the current folder, so nothing is written "
+        "there: give it again, PPO.load(path, env=env, tensorboard_log=...)",
+        stacklevel=4,  # whoever calls `learn`
+    )
+    return None
 
 
 def lost(name: str) -> Any:
@@ -87,11 +135,10 @@ def lost(name: str) -> Any:
 
 def restore(model: Any, saved: Saved) -> None:
     """Put back what is no argument: spaces, counters and all that was learned."""
-    for name in ("observation_space", "action_space"):
-        setattr(model, name, ppo_spaces.space_of(saved.facts[name], part(saved.arrays, name)))
-    model.n_envs, model.num_timesteps = saved.facts["n_envs"], saved.facts["num_timesteps"]
-    model._n_updates = saved.facts["n_updates"]
-    model._loaded = knowledge_of(saved)
+    model.observation_space, model.action_space = saved.observation_space, saved.action_space
+    model.n_envs, model.num_timesteps = saved.facts.n_envs, saved.facts.num_timesteps
+    model._n_updates = saved.facts.n_updates
+    model._loaded = saved.known
     model._seed = model._loaded.seed if model.seed is None else model._seed
 
 

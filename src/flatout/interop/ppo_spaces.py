@@ -3,6 +3,7 @@
 As Stable-Baselines3 has it: boxes are flattened, choices become ones among zeros. This file knows nothing of learning.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +12,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
+from flatout.interop.ppo_file import BoxFacts, DiscreteFacts, MultiBinaryFacts, SpaceFacts
+from flatout.learners.environment import actions_of
 from flatout.policies.actions import Categorical, Gaussian
-from flatout.policies.network import Network
+from flatout.policies.network import Network, Sizes
 
 Arrays = dict[str, NDArray[Any]]
+MOST_CHOICES = 2**31
 
 
 def check_spaces(observation: Any, action: Any) -> None:
@@ -59,19 +63,32 @@ def observation_size(space: Any) -> int:
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
-    return int(np.prod(space.shape))
+    return math.prod(space.shape)
+
+
+def sizes_of(observation: Any, action: Any, hidden: tuple[int, ...]) -> Sizes:
+    """What fixes the arrays of a network for these spaces."""
+    actions = actions_of(action).size
+    return Sizes(observation_size(observation), hidden, actions, 0 if hasattr(action, "n") else actions)
 
 
 def features(space: Any, observation: Any) -> NDArray[np.float32]:
     """(env, feature) of a batch of observations."""
     if isinstance(space, spaces.Discrete):
-        return np.eye(int(space.n), dtype=np.float32)[np.asarray(observation, np.int64).reshape(-1)]
+        return ones_at(np.asarray(observation, np.int64).reshape(-1), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
         chosen = np.asarray(observation, np.int64).reshape(-1, space.nvec.size)
-        parts = [np.eye(n, dtype=np.float32)[chosen[:, k]] for k, n in enumerate(space.nvec.reshape(-1))]
+        parts = [ones_at(chosen[:, k], int(n)) for k, n in enumerate(space.nvec.reshape(-1))]
         return np.concatenate(parts, axis=1)
     array = np.array(observation, np.float32)  # a copy: environments may write into theirs
-    return array.reshape(-1, int(np.prod(space.shape)))
+    return array.reshape(-1, math.prod(space.shape))
+
+
+def ones_at(chosen: NDArray[np.int64], choices: int) -> NDArray[np.float32]:
+    """(row, choice): a one where it was chosen, zeros elsewhere."""
+    rows = np.zeros((len(chosen), choices), np.float32)
+    rows[np.arange(len(chosen)), chosen] = 1
+    return rows
 
 
 def bounded(space: Any, raw: NDArray[Any]) -> NDArray[Any]:
@@ -123,12 +140,28 @@ def space_arrays(space: Any) -> Arrays:
     return {"low": space.low, "high": space.high} if isinstance(space, spaces.Box) else {}
 
 
-def space_of(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
+def space_of(facts: SpaceFacts, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """The space that was saved."""
-    if facts["kind"] == "Box":
-        return spaces.Box(arrays["low"], arrays["high"], dtype=np.dtype(facts["dtype"]).type)
-    if facts["kind"] == "Discrete":
-        return spaces.Discrete(facts["n"])
-    if facts["kind"] == "MultiBinary":
-        return spaces.MultiBinary(facts["n"])
-    return spaces.MultiDiscrete(facts["nvec"])
+    if set(arrays) != ({"low", "high"} if isinstance(facts, BoxFacts) else set()):
+        raise SettingsError(f"a {facts.kind} has bounds if it is a Box, and no other arrays")
+    if isinstance(facts, BoxFacts):
+        low, high = arrays["low"], arrays["high"]
+        if low.shape != high.shape or not low.dtype == high.dtype == facts.dtype or not (low <= high).all():
+            raise SettingsError(f"its bounds are no two arrays of {facts.dtype}, of which one lies below the other")
+        return spaces.Box(low, high, dtype=low.dtype.type)
+    if isinstance(facts, DiscreteFacts):
+        return spaces.Discrete(facts.n)
+    if isinstance(facts, MultiBinaryFacts):
+        return spaces.MultiBinary(facts.n)
+    return spaces.MultiDiscrete(choices_of(facts.nvec))
+
+
+def choices_of(nvec: list[Any]) -> NDArray[np.int64]:
+    """How many choices there are at each place of a MultiDiscrete."""
+    try:
+        choices = np.array(nvec)
+    except ValueError:  # rows of unequal length
+        choices = np.zeros(1)
+    if choices.dtype != np.int64 or not choices.size or choices.min() < 1 or choices.max() > MOST_CHOICES:
+        raise SettingsError(f"its choices are no array of whole numbers from 1 to {MOST_CHOICES:,}")
+    return choices

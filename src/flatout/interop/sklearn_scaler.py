@@ -72,7 +72,8 @@ def quantile_transformer(quantiles: FloatArray, outcome: str) -> Any:
 def standard_scaler(centre: FloatArray, spread: FloatArray) -> Any:
     """A fitted StandardScaler."""
     scaler = StandardScaler()
-    scaler.mean_, scaler.scale_, scaler.var_ = centre.copy(), spread.copy(), spread**2
+    with np.errstate(over="ignore"):  # nothing is computed from it
+        scaler.mean_, scaler.scale_, scaler.var_ = centre.copy(), spread.copy(), spread**2
     scaler.n_features_in_ = len(centre)
     return scaler
 

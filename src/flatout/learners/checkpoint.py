@@ -4,27 +4,39 @@ Arrays are named by their place in the state (`lanes/network/actor/hidden/0/weig
 header. No pickle is read or written, and nothing here needs JAX: a driver without it can take networks out.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
 from flatout.errors import RunError
+from flatout.foreign import parse_json, read_tensors
 from flatout.run_directory import write_bytes
 
 FORMAT = "flatout.checkpoint"
 VERSION = 1
+CURE = "restore the run from a copy, or start a new one"
 Arrays = dict[str, NDArray[Any]]
+
+
+class CheckpointFacts(NamedTuple):
+    """What a checkpoint's header says of it."""
+
+    version: Literal[1]
+    facts: dict[str, Any]
+    sha256: str | None = None  # of the arrays; checkpoints of older versions have none
 
 
 def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Any:
     """A tree like the template with the leaves of these names."""
     if not isinstance(template, tuple):
+        if prefix not in arrays:
+            raise RunError(f"the checkpoint lacks {prefix}; {CURE}")
         return arrays[prefix]
     fields = getattr(template, "_fields", range(len(template)))
     values = [rebuilt(value, arrays, f"{prefix}/{field}") for field, value in zip(fields, template, strict=True)]
@@ -33,23 +45,30 @@ def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> A
 
 def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Replace the checkpoint."""
-    about = json.dumps({"version": VERSION, "facts": facts}, sort_keys=True)
     content = {name: np.require(array, requirements="C") for name, array in arrays.items()}  # 0-d stays 0-d
+    about = json.dumps({"version": VERSION, "facts": facts, "sha256": arrays_hash(content)}, sort_keys=True)
     write_bytes(path, safetensors.numpy.save(content, metadata={FORMAT: about}))  # one key: several have no order
+
+
+def arrays_hash(arrays: Arrays) -> str:
+    """sha256 of names, kinds, shapes and numbers: a checkpoint that a bad disk changed is found out."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and facts of a checkpoint."""
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get(FORMAT, "{}"))
-            if about.get("version") != VERSION:
-                raise RunError(f"{path} is not a checkpoint that this flatout reads (version {VERSION})")
-            return {name: file.get_tensor(name) for name in file.keys()}, about["facts"]  # noqa: SIM118
-    except FileNotFoundError:
-        raise RunError(f"{path}: there is no checkpoint") from None
-    except (OSError, safetensors.SafetensorError) as error:
-        raise RunError(f"{path} cannot be read as a checkpoint: {error}") from None
+    arrays, notes = read_tensors(path, RunError, CURE)
+    about = parse_json(
+        notes.get(FORMAT, "null"), CheckpointFacts, f"{path} is no checkpoint that this flatout reads", RunError, CURE
+    )
+    if about.sha256 is not None and about.sha256 != arrays_hash(arrays):
+        raise RunError(f"{path} is damaged: its arrays are not those that were written; {CURE}")
+    return arrays, about.facts
 
 
 def check_arrays(path: Path, arrays: Arrays, expected: Mapping[str, tuple[int, ...]]) -> None:

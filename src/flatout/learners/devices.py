@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from flatout.children import own_program
 from flatout.errors import RunError
 from flatout.learners.engines import Engine
 from flatout.learners.workers import CACHE, DEVICE, Slot, cpu_slots
@@ -58,7 +59,7 @@ def ask(engine: Engine) -> Found:
         return Found((), f"{engine} is not installed")
     if not hardware() and sys.platform != "darwin":
         return Found()
-    command = [sys.executable, "-m", "flatout.learners.device_probe", engine]
+    command = own_program("flatout.learners.device_probe", engine)
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -6,11 +6,18 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ConfigDict
+
+from flatout.errors import RunError
+from flatout.file_names import file_name
+from flatout.foreign import JSON_BYTES, parse_json, read_file, shaped
 from flatout.learners.checkpoint import read_checkpoint
 from flatout.learners.jobs import Chunk, Job
 from flatout.learners.rates import Program, metric_names
 from flatout.run_directory import write_bytes
+from flatout.settings_model import Count, Model
 
+CURE = "restore the run from a copy, or start a new one"
 # How Stable-Baselines3 names what we measure; signs as it has them.
 TAGS = {
     "policy_loss": "train/policy_gradient_loss",
@@ -39,6 +46,14 @@ class Row(NamedTuple):
     steps_per_s: float  # of the worker, learning included
 
 
+class LaneProgress(Model):
+    """What of a line in `metrics.jsonl` decides whether it stays."""
+
+    model_config = ConfigDict(extra="allow")
+    lane: str
+    updates: Count
+
+
 class Journal:
     """`metrics.jsonl` and TensorBoard files; rows that a checkpoint does not know are dropped when a run goes on."""
 
@@ -56,18 +71,10 @@ class Journal:
             return {}
         known: dict[str, int] = {}
         for path in sorted((folder / "checkpoints").glob("worker-*.safetensors")):
-            arrays, facts = read_checkpoint(path)
-            known |= dict(zip(facts["lanes"], arrays["lanes/updates"].tolist(), strict=True))
-        kept = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # cut off by a kill
-            if row["updates"] <= known.get(row["lane"], 0):
-                kept.append(row)
-        write_bytes(self.path, "".join(json.dumps(row) + "\n" for row in kept).encode())
-        return {row["lane"]: row["updates"] for row in kept}
+            known |= progress_in(path)
+        kept = [(line, row) for line, row in read_rows(self.path) if row.updates <= known.get(row.lane, 0)]
+        write_bytes(self.path, b"".join(line + b"\n" for line, _ in kept))
+        return {row.lane: row.updates for _, row in kept}
 
     def note(self, job: Job, chunk: Chunk) -> list[Row]:
         """Write down what a worker reported, unless it was written before; the rows that are new."""
@@ -100,7 +107,7 @@ class Journal:
             import tensorboardX  # loads PyTorch where it is installed: late, as that takes seconds
 
             self.writers[row.lane] = tensorboardX.SummaryWriter(
-                str(self.folder / row.lane),
+                str(self.folder / file_name(row.lane)),
                 purge_step=row.steps,
                 flush_secs=10,
                 filename_suffix=f".{time.monotonic_ns()}",
@@ -123,6 +130,31 @@ class Journal:
         self.file.close()
         for writer in self.writers.values():
             writer.close()
+
+
+def progress_in(path: Path) -> dict[str, int]:
+    """The updates of each lane that a checkpoint holds."""
+    arrays, facts = read_checkpoint(path)
+    lanes = shaped(facts.get("lanes"), list[str], f"{path}: lanes", RunError, CURE)
+    updates = arrays.get("lanes/updates")
+    if updates is None or updates.shape != (len(lanes),) or updates.dtype.kind not in "iu":
+        raise RunError(f"{path}: lanes/updates is no array of {len(lanes)} whole numbers; {CURE}")
+    return dict(zip(lanes, updates.tolist(), strict=True))
+
+
+def read_rows(path: Path) -> list[tuple[bytes, LaneProgress]]:
+    """The lines of `metrics.jsonl`, each with what it says of a lane's progress; without a last one that a kill cut
+    off.
+    """
+    cure = "remove that line, or restore the file from a copy"
+    *whole, rest = read_file(path, JSON_BYTES, RunError, CURE).split(b"\n")
+    rows = [
+        (line, parse_json(line, LaneProgress, f"{path}: line {n}", RunError, cure)) for n, line in enumerate(whole, 1)
+    ]
+    try:
+        return [*rows, (rest, parse_json(rest, LaneProgress, f"{path}: the last line", RunError))]
+    except RunError:
+        return rows
 
 
 def finite(value: Any) -> Any:

@@ -13,6 +13,7 @@ from flatout.learners.training import Training, make_jobs, next_until
 from flatout.learners.workers import Slot, drive, hired
 
 TRIAL_UPDATES = 2
+TRIAL_LANES = 256  # the speed of more is no other, and a forecast shall not take longer than what it is for
 MIB = 2**20
 
 
@@ -46,9 +47,17 @@ class Plan:
             return None
         return self.compile_seconds + self.training.steps / self.steps_per_s
 
+    @property
+    def fits(self) -> bool:
+        """Whether the memory is there."""
+        return self.total_bytes <= free_bytes() if self.free is None else self.memory.total <= self.free
+
     def measured(self, slots: Sequence[Slot]) -> "Plan":
-        """The same with the time that a short trial on all workers forecasts."""
-        trial = replace(self.training, updates=TRIAL_UPDATES, chunk=TRIAL_UPDATES)
+        """The same with the time that a short trial on all workers forecasts; nothing is tried that does not fit."""
+        if not self.fits:
+            return self
+        lanes = self.training.lanes[:TRIAL_LANES]
+        trial = replace(self.training, lanes=lanes, updates=TRIAL_UPDATES, chunk=TRIAL_UPDATES)
         with tempfile.TemporaryDirectory() as folder:
             jobs = make_jobs(trial, Path(folder), len(slots))
             last: dict[int, Chunk] = {}
@@ -99,7 +108,9 @@ class Plan:
             f"memory: {self.memory.total / MIB:,.0f} MiB per worker ({memory}), {self.total_bytes / MIB:,.0f} MiB in "
             f"all; free {f['free_bytes'] / MIB:,.0f} MiB, enough for {f['largest_n_envs']:,} accounts per agent",
         ]
-        if self.seconds is not None:
+        if not self.fits:
+            lines.append("this does not fit: lower train.n_envs, train.n_steps or the number of agents")
+        elif self.seconds is not None:
             lines.append(
                 f"time: about {self.seconds:,.0f} s ({self.steps_per_s:,.0f} steps/s measured in a trial, evaluation "
                 f"included, after {self.compile_seconds:.0f} s of compiling)"

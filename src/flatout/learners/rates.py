@@ -13,6 +13,7 @@ from flatout.learners.environment import Box, Environment
 from flatout.market.rules import OFF
 from flatout.policies.network import Sizes
 from flatout.settings import Activation, DistributionName, TrainSettings
+from flatout.settings_model import MOST_COUNTED
 
 METRICS = (
     "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm", "explained_variance",
@@ -80,6 +81,11 @@ class Rates(NamedTuple):
 def program_of(settings: TrainSettings, environment: Environment, n_envs: int, **others: bool) -> Program:
     """The program that settings ask for."""
     rollout = n_envs * settings.n_steps
+    if rollout > MOST_COUNTED:
+        raise SettingsError(
+            f"a rollout of n_envs {n_envs:,} x n_steps {settings.n_steps:,} = {rollout:,} transitions is more than a "
+            f"program can count ({MOST_COUNTED:,}): lower train.n_envs or train.n_steps"
+        )
     if rollout % settings.minibatches:
         raise SettingsError(
             f"a rollout of n_envs {n_envs} x n_steps {settings.n_steps} = {rollout} transitions cannot be split into "
@@ -93,6 +99,12 @@ def program_of(settings: TrainSettings, environment: Environment, n_envs: int, *
 
 def rates_of(settings: TrainSettings, updates: int, environment: Any, gates: Array | None = None) -> Rates:
     """One lane's rates, as NumPy scalars."""
+    descents = updates * settings.epochs * settings.minibatches
+    if descents > MOST_COUNTED:
+        raise SettingsError(
+            f"{updates:,} updates of {settings.epochs:,} epochs x {settings.minibatches:,} minibatches are more steps "
+            f"of the optimiser than a program can count ({MOST_COUNTED:,}): lower the timesteps or train.epochs"
+        )
 
     def number(value: float | None) -> Array:
         return np.asarray(OFF if value is None else value, np.float32)

@@ -3,11 +3,10 @@
 It knows nothing about markets: an environment, its data and each lane's rates come from outside.
 """
 
-import fcntl
 import itertools
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flatout.arrays import map_leaves
-from flatout.errors import RunError
 from flatout.learners.checkpoint import read_checkpoint, rebuilt
 from flatout.learners.jobs import Chunk, EvaluationPlan, Job
 from flatout.learners.journal import Journal, Row
 from flatout.learners.rates import Program, Rates
 from flatout.learners.workers import Slot, Until, drive, hired, shares
 from flatout.policies.network import Network, new_network
-from flatout.run_directory import sweep
+from flatout.run_directory import alone, sweep
 
 
 class Lane(NamedTuple):
@@ -69,17 +67,6 @@ def train(training: Training, folder: Path, slots: Sequence[Slot], heard: Callab
     """Train all lanes, from their checkpoints if there are any; `heard` is told of each chunk's rows."""
     with alone(folder):
         return train_alone(training, folder, slots, heard)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with the process."""
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{folder} is being trained by another process: wait for it, or end it") from None
-        yield
 
 
 def train_alone(

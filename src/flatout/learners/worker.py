@@ -30,6 +30,7 @@ def main() -> None:
     connection = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError):
         try:
+            sys.path[:] = connection.recv()
             serve(connection, connection.recv())
         except Exception as error:  # told to the driver, which raises it for the user
             connection.send(Failure(type(error).__name__, str(error)))

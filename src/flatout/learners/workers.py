@@ -16,6 +16,7 @@ from pathlib import Path
 from socket import socketpair
 from typing import Any
 
+from flatout.children import own_program
 from flatout.errors import RunError
 from flatout.learners.jobs import Chunk, Failure, Job, Order, Ready
 
@@ -24,9 +25,11 @@ MOST_RESTARTS = 3  # in a row without a finished chunk
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 WIDE = 128  # hidden units from which a network counts as large
 # Compiled programs are kept between runs; a user's own choice of folder wins.
-CACHE_FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flatout" / "xla"
+CACHE_FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flatout"
 CACHE = {
-    "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(CACHE_FOLDER)),
+    "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(CACHE_FOLDER / "xla")),
+    # PyTorch would keep and run libraries in the folder for temporary files, which all users of a machine share.
+    "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(CACHE_FOLDER / "inductor")),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1",
 }
 Until = Sequence[int]  # per lane: advance to this many updates
@@ -81,7 +84,7 @@ class Worker:
         ours, theirs = socketpair()
         with self.log.open("ab") as log, theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flatout.learners.worker", str(theirs.fileno())],
+                own_program("flatout.learners.worker", str(theirs.fileno())),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -91,6 +94,7 @@ class Worker:
         pin(self.process.pid, self.slot.cores)
         self.connection = Connection(ours.detach())
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a dead worker shows when it is asked
+            self.connection.send(sys.path)  # an environment of the user's own is found where they found it
             self.connection.send(self.jobs)
 
     def answer(self) -> tuple[Chunk, ...]:

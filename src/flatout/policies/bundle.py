@@ -20,15 +20,17 @@ from flatout.arrays import Array, to_numpy
 from flatout.bars.panel import Panel
 from flatout.errors import BundleError
 from flatout.features.recipe import FittedRecipe
+from flatout.foreign import finite, parse_json
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.orders import action_size
 from flatout.policies import bundle_files
 from flatout.policies.actions import Gaussian, SquashedGaussian
-from flatout.policies.network import Network, Perceptron, actor
+from flatout.policies.network import Network, Perceptron, Sizes, actor
 from flatout.settings import Activation, DistributionName, FeatureSettings, MarketSettings, Settings
 
 Floats = NDArray[np.float32]
+MOST_NOTES = 1 << 20
 DISTRIBUTIONS: dict[str, type[Gaussian] | type[SquashedGaussian]] = {
     "gaussian": Gaussian,
     "squashed_gaussian": SquashedGaussian,
@@ -77,7 +79,7 @@ class Bundle:
     @property
     def hidden(self) -> tuple[int, ...]:
         """Widths of the actor's hidden layers."""
-        return tuple(layer.weight.shape[1] for layer in self.network.actor.hidden)
+        return widths_of(self.network.actor)
 
     @cached_property
     def schema_hash(self) -> str:
@@ -101,11 +103,15 @@ class Bundle:
                 f"the observation has shape {seen.shape}, this policy reads (..., {self.observation_size}): "
                 "make it with the market of `Bundle.market`"
             )
-        if not np.isfinite(seen).all():
+        if not finite(seen):
             raise BundleError("the observation holds NaN or infinite values: check the bars it was made from")
         kind = DISTRIBUTIONS[self.distribution]
-        policy = kind(actor(self.network, seen, self.activation, np, self.gates), self.network.log_std)
-        return kind.bounded(policy.mode(np), -1.0, 1.0, np)
+        with np.errstate(over="ignore", invalid="ignore"):
+            policy = kind(actor(self.network, seen, self.activation, np, self.gates), self.network.log_std)
+            action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
+        if not finite(action):
+            raise BundleError("the action is not a number: the policy's weights are far too large; train it anew")
+        return action
 
     def market(
         self, panel: Panel, settings: MarketSettings | None = None, features: FeatureSettings | None = None
@@ -149,13 +155,20 @@ class Bundle:
     def _check_network(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         """Refuse a network that has diverged or does not fit the market."""
         for name, array in tensors.items():
-            if not np.isfinite(array).all():
+            if not finite(array):
                 raise BundleError(f"{name} holds NaN or infinite values: the training has diverged")
         check_widths("actor", self.network.actor, self.observation_size, self.action_size)
         check_widths("critic", self.network.critic, self.observation_size, 1)
+        if widths_of(self.network.critic) != self.hidden:
+            raise BundleError(
+                f"the critic's layers are {widths_of(self.network.critic)} wide, the actor's {self.hidden}"
+            )
+        bundle_files.check_size(Sizes(self.observation_size, self.hidden, self.action_size, self.action_size))
         _check_array("log_std", self.network.log_std, (self.action_size,))
         if self.gates is not None:
             _check_array("gates", self.gates, (len(self.hidden),))
+            if not ((self.gates >= 0) & (self.gates <= 1)).all():
+                raise BundleError(f"gates are shares from 0 to 1, got {self.gates}")
             if len(set(self.hidden)) > 1:
                 widths = ", ".join(map(str, self.hidden))
                 raise BundleError(f"gates skip layers of one width; the actor's are {widths} wide: leave them out")
@@ -182,13 +195,13 @@ class Bundle:
         """Read what `save` wrote; refuses what is missing, damaged, mixed up or of another version."""
         path = Path(folder) / bundle_files.JSON_FILE
         facts, tensors, recipe = bundle_files.read(Path(folder))
+        market = bundle_files.market_settings(facts.market, path)
+        gates, network = tensors.pop("gates", None), bundle_files.assemble(tensors)
         try:
-            market = bundle_files.market_settings(facts["market"], path)
-            gates, network = tensors.pop("gates", None), bundle_files.assemble(tensors)
-            bundle = cls(network, facts["activation"], facts["distribution"], recipe, market, gates, facts["notes"])
-        except KeyError as error:
-            raise BundleError(f"{path} or its tensors lack {error}; save the policy anew") from error
-        if bundle.schema_hash != facts.get("schema_hash"):
+            bundle = cls(network, facts.activation, facts.distribution, recipe, market, gates, facts.notes)
+        except BundleError as error:
+            raise BundleError(f"{path}: {error}") from None
+        if bundle.schema_hash != facts.schema_hash:
             raise BundleError(
                 f"{path} was saved by a flatout whose observations or actions mean something else; train it anew"
             )
@@ -202,19 +215,25 @@ def own_copy(array: Array) -> Floats:
 
 def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     """The notes as JSON gives them back."""
+    cure = "notes must be a dict of names and plain JSON values, None for what is not finite"
     try:
-        plain = json.loads(json.dumps(notes, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise BundleError(f"notes must be plain JSON values, None for what is not finite: {error}") from None
-    if not isinstance(plain, dict):
-        raise BundleError(f"notes must be a dict of names and values, got {notes!r}")
-    return plain
+        text = json.dumps(notes, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BundleError(f"the notes cannot be written: {error}; {cure}") from None
+    if len(text) > MOST_NOTES:
+        raise BundleError(f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere")
+    return parse_json(text, dict[str, Any], "the notes", BundleError, cure)
 
 
 def same_recipe(one: FittedRecipe, other: FittedRecipe) -> bool:
     """Whether two fitted recipes make the same features of the same bars."""
     same = np.array_equal(one.scaler.statistics, other.scaler.statistics, equal_nan=True)
     return same and one.schema_hash == other.schema_hash
+
+
+def widths_of(perceptron: Perceptron) -> tuple[int, ...]:
+    """Widths of the hidden layers."""
+    return tuple(layer.weight.shape[1] for layer in perceptron.hidden)
 
 
 def check_widths(name: str, perceptron: Perceptron, inputs: int, outputs: int) -> None:
@@ -224,6 +243,8 @@ def check_widths(name: str, perceptron: Perceptron, inputs: int, outputs: int) -
     width = inputs
     for k, layer in enumerate(perceptron.hidden):
         wide = np.shape(layer.weight)[-1] if np.ndim(layer.weight) else 0
+        if not wide:
+            raise BundleError(f"{name}.hidden.{k} has no units; a layer has at least one")
         _check_array(f"{name}.hidden.{k}.weight", layer.weight, (width, wide))
         _check_array(f"{name}.hidden.{k}.bias", layer.bias, (wide,))
         width = wide

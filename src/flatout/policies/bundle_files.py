@@ -9,31 +9,62 @@ remove. No pickle is read or written. This file knows nothing about what a polic
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
+from pydantic import Field
 
 from flatout.arrays import Array
 from flatout.errors import BundleError, RecipeError, SettingsError
-from flatout.features.recipe import FittedRecipe
-from flatout.policies.network import Layer, Network, Perceptron
+from flatout.features.recipe import HASH, FittedRecipe, written_files
+from flatout.foreign import Sha256, finite, parse_json, parse_tensors, read_file, shaped, shortened
+from flatout.policies.network import Layer, Network, Perceptron, Sizes
 from flatout.run_directory import write_bytes, write_json
-from flatout.settings import MarketSettings, validate
+from flatout.settings import Activation, DistributionName, MarketSettings, validate
+from flatout.settings_model import AtLeastOne, Model
 
 FORMAT = "flatout.policy"
 VERSION = 1
 JSON_FILE = "policy.json"
-HASH = "[0-9a-f]" * 12  # the start of a sha256, as a pattern
+JSON_BYTES = 8 << 20
+MOST_WEIGHTS = 100_000_000  # 400 MB
+NAME_BYTES = 512  # of an array's name, kind, shape and place in the header of a safetensors file, at most
 TENSOR_FILE = "policy-{}.safetensors"
 RECIPE_FOLDER = "recipe-{}"
+SHOWN = 400  # letters of what is wrong with the market's settings
+WHERE = "give a folder that a training saved a policy in"
+CURE = "get an undamaged copy, use the flatout that saved it, or train it anew"
 Tensors = dict[str, NDArray[np.float32]]
+Shapes = dict[str, tuple[int, ...]]
+
+
+class PolicyFacts(Model):
+    """What `policy.json` says."""
+
+    format: Literal["flatout.policy"]
+    version: Literal[1]
+    activation: Activation
+    distribution: DistributionName
+    hidden: Annotated[list[AtLeastOne], Field(min_length=1)]
+    observation_size: AtLeastOne
+    action_size: AtLeastOne
+    market: Any  # `settings` says what is wrong with it
+    notes: dict[str, Any]
+    schema_hash: Sha256
+    tensors_sha256: Sha256
+    recipe_sha256: Sha256
+    content_sha256: Sha256
+
+    @property
+    def sizes(self) -> Sizes:
+        """What fixes the arrays of the network."""
+        return Sizes(self.observation_size, tuple(self.hidden), self.action_size, self.action_size)
 
 
 # --- networks as named arrays ----------------------------------------------------------------------
@@ -63,6 +94,31 @@ def assemble(arrays: Mapping[str, Array]) -> Network:
     return Network(perceptron("actor"), perceptron("critic"), arrays["log_std"])
 
 
+def array_shapes(sizes: Sizes) -> Shapes:
+    """The names of a network's arrays, and their shapes."""
+    shapes: Shapes = {"log_std": (sizes.deviations,)}
+    for part, outputs in (("actor", sizes.head), ("critic", 1)):
+        for k, (inputs, width) in enumerate(sizes.layers):
+            shapes |= {f"{part}.hidden.{k}.weight": (inputs, width), f"{part}.hidden.{k}.bias": (width,)}
+        shapes |= {f"{part}.head.weight": (outputs, sizes.hidden[-1]), f"{part}.head.bias": (outputs,)}
+    return shapes
+
+
+def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str) -> None:
+    """Refuse all but arrays of exactly these names and shapes, of finite single-precision numbers."""
+    for name in sorted(arrays):
+        if name not in shapes:
+            raise BundleError(f"{where} holds {shortened(name)}, which is no part of this network; {CURE}")
+    for name, shape in shapes.items():
+        if name not in arrays:
+            raise BundleError(f"{where} lacks {name!r}, which is {shape}; {CURE}")
+        found = arrays[name]
+        if found.shape != shape or found.dtype != np.float32:
+            raise BundleError(f"{where}: {name} is {found.dtype} {found.shape}, not float32 {shape}; {CURE}")
+        if not finite(found):
+            raise BundleError(f"{where}: {name} holds NaN or infinite values; {CURE}")
+
+
 # --- writing ---------------------------------------------------------------------------------------
 
 
@@ -76,32 +132,45 @@ def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: Fitte
         "tensors_sha256": hashlib.sha256(tensors).hexdigest(),
         "recipe_sha256": recipe_hash(recipe),
     }
+    written = PolicyFacts.model_validate({**named, "content_sha256": content_hash(named)})
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        recipe.save(recipe_folder(folder, named))
-        write_bytes(tensor_path(folder, named), tensors)
-        write_json(folder / JSON_FILE, {**named, "content_sha256": content_hash(named)})
-        remove_others(folder, named)
+        check_link(recipe_folder(folder, written))
+        recipe.save(recipe_folder(folder, written))
+        write_bytes(tensor_path(folder, written), tensors)
+        write_json(folder / JSON_FILE, written.model_dump())
+        remove_others(folder, written)
     except OSError as error:
         raise BundleError(f"cannot save a policy in {folder}: {error.strerror}; give a folder to write in") from error
 
 
-def remove_others(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Remove what earlier saves left behind: only names that a save makes."""
+def check_link(path: Path) -> None:
+    """Refuse to write through a link: it may lead anywhere."""
+    if path.is_symlink():
+        raise BundleError(f"{path} is a symbolic link, through which nothing is written: remove it")
+
+
+def remove_others(folder: Path, facts: PolicyFacts) -> None:
+    """Remove what earlier saves left behind: only files that a save makes, and folders that are empty then."""
     for path in set(folder.glob(TENSOR_FILE.format(HASH))) - {tensor_path(folder, facts)}:
-        path.unlink()
-    for path in set(folder.glob(RECIPE_FOLDER.format(HASH))) - {recipe_folder(folder, facts)}:
-        shutil.rmtree(path)
+        if path.is_file() and not path.is_symlink():
+            path.unlink()
+    for old in set(folder.glob(RECIPE_FOLDER.format(HASH))) - {recipe_folder(folder, facts)}:
+        if old.is_dir() and not old.is_symlink():
+            for path in written_files(old):
+                path.unlink()
+            with suppress(OSError):  # somebody keeps something in it
+                old.rmdir()
 
 
-def tensor_path(folder: Path, facts: Mapping[str, Any]) -> Path:
+def tensor_path(folder: Path, facts: PolicyFacts) -> Path:
     """Where the tensors are that the facts name."""
-    return folder / TENSOR_FILE.format(str(facts.get("tensors_sha256"))[:12])
+    return folder / TENSOR_FILE.format(facts.tensors_sha256[:12])
 
 
-def recipe_folder(folder: Path, facts: Mapping[str, Any]) -> Path:
+def recipe_folder(folder: Path, facts: PolicyFacts) -> Path:
     """Where the recipe is that the facts name."""
-    return folder / RECIPE_FOLDER.format(str(facts.get("recipe_sha256"))[:12])
+    return folder / RECIPE_FOLDER.format(facts.recipe_sha256[:12])
 
 
 def recipe_hash(recipe: FittedRecipe) -> str:
@@ -120,60 +189,57 @@ def content_hash(facts: Mapping[str, Any]) -> str:
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def read(folder: Path) -> tuple[dict[str, Any], Tensors, FittedRecipe]:
+def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
     """Facts, tensors and recipe of a policy, each of them whole."""
     facts = read_facts(folder / JSON_FILE)
     return facts, read_tensors(tensor_path(folder, facts), facts), read_recipe(recipe_folder(folder, facts), facts)
 
 
-def read_facts(path: Path) -> dict[str, Any]:
+def read_facts(path: Path) -> PolicyFacts:
     """What `policy.json` says."""
-    try:
-        facts = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise BundleError(f"{path} is not JSON, perhaps cut off: {error}") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise BundleError(f"{path} is not a policy (format {FORMAT!r})")
-    if facts.get("version") != VERSION:
-        raise BundleError(
-            f"{path} has version {facts.get('version')!r}; this flatout reads version {VERSION}: "
-            "use the flatout that saved it, or train it anew"
-        )
-    if content_hash(facts) != facts.get("content_sha256"):
-        raise BundleError(f"{path} is damaged or was changed: its content_sha256 does not fit; save the policy anew")
+    content = read_file(path, JSON_BYTES, BundleError, WHERE)
+    given = parse_json(content, dict[str, Any], str(path), BundleError, CURE)
+    facts = shaped(given, PolicyFacts, str(path), BundleError, CURE)
+    if content_hash(given) != facts.content_sha256:
+        raise BundleError(f"{path} is damaged or was changed: its content_sha256 does not fit; {CURE}")
     return facts
 
 
-def read_tensors(path: Path, facts: Mapping[str, Any]) -> Tensors:
-    """The arrays that the facts name."""
-    content = read_bytes(path)
-    if hashlib.sha256(content).hexdigest() != facts.get("tensors_sha256"):
-        raise BundleError(f"{path} is damaged or belongs to another {JSON_FILE}")
-    try:
-        return safetensors.numpy.load(content)
-    except safetensors.SafetensorError as error:
-        raise BundleError(f"{path} is not a safetensors file: {error}") from error
+def read_tensors(path: Path, facts: PolicyFacts) -> Tensors:
+    """The arrays that the facts name, all of them and no others."""
+    shapes = array_shapes(facts.sizes) | {"gates": (len(facts.hidden),)}
+    weights = check_size(facts.sizes)
+    content = read_file(path, 4 * (weights + len(facts.hidden)) + NAME_BYTES * len(shapes), BundleError, CURE)
+    if hashlib.sha256(content).hexdigest() != facts.tensors_sha256:
+        raise BundleError(f"{path} is damaged or belongs to another {JSON_FILE}; {CURE}")
+    arrays = parse_tensors(content, str(path), BundleError, CURE).arrays
+    if "gates" not in arrays:
+        del shapes["gates"]
+    check_tensors(arrays, shapes, str(path))
+    return arrays
 
 
-def read_recipe(folder: Path, facts: Mapping[str, Any]) -> FittedRecipe:
+def check_size(sizes: Sizes) -> int:
+    """Refuse networks of more weights than anybody has; how many there are."""
+    layers = sum((inputs + 1) * width for inputs, width in sizes.layers)
+    weights = 2 * layers + (sizes.hidden[-1] + 1) * (sizes.head + 1) + sizes.deviations
+    if weights > MOST_WEIGHTS:
+        raise BundleError(
+            f"a network for {sizes.observation:,} numbers with layers of {shortened(list(sizes.hidden))} has "
+            f"{weights:,} weights; {MOST_WEIGHTS:,} are allowed: take fewer indicators, bars, symbols or units"
+        )
+    return weights
+
+
+def read_recipe(folder: Path, facts: PolicyFacts) -> FittedRecipe:
     """The recipe that the facts name."""
     try:
         recipe = FittedRecipe.load(folder)
     except RecipeError as error:
         raise BundleError(f"the policy's recipe cannot be used: {error}") from error
-    if recipe_hash(recipe) != facts.get("recipe_sha256"):
-        raise BundleError(f"{folder} holds another recipe than {JSON_FILE} names")
+    if recipe_hash(recipe) != facts.recipe_sha256:
+        raise BundleError(f"{folder} holds another recipe than {JSON_FILE} names; {CURE}")
     return recipe
-
-
-def read_bytes(path: Path) -> bytes:
-    """The file, or an error that says what to give."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BundleError(
-            f"cannot read {path}: {error.strerror}; give a folder that a training saved a policy in"
-        ) from error
 
 
 def market_settings(values: Any, path: Path) -> MarketSettings:
@@ -181,4 +247,4 @@ def market_settings(values: Any, path: Path) -> MarketSettings:
     try:
         return validate({"market": values}, {"market": str(path)}).market
     except SettingsError as error:
-        raise BundleError(f"the policy's market settings cannot be used: {error}") from error
+        raise BundleError(f"the policy's market settings cannot be used: {str(error)[:SHOWN]}; {CURE}") from None

@@ -4,23 +4,33 @@ One small JSON file, replaced whole. Together with the workers' checkpoints and 
 needed to go on after a kill at any moment.
 """
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from flatout.errors import RunError
+from flatout.foreign import read_json_if_there
 from flatout.run_directory import write_json
+from flatout.search.begun import CURE
+from flatout.search.lanes import CREWS, Layout
 
 FILE = "board.json"
+Whole = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+State = Literal["going", "complete", "pruned", "failed"]
+MOST_LANES = 100_000
+SHORTEST = 1e-9  # seconds
+Scores = list[list[float | None]]  # by split and seed; None for a lane that diverged
 
 
 @dataclass(frozen=True)
 class Sitting:
     """A trial in its place."""
 
-    trial: int  # Optuna's number
-    rung: int  # the one that it works towards
+    trial: Whole  # Optuna's number
+    rung: Whole  # the one that it works towards
     params: dict[str, Any]
 
 
@@ -28,27 +38,27 @@ class Sitting:
 class Decision:
     """What became of a trial after a turn."""
 
-    trial: int
-    state: str  # going, complete, pruned or failed
+    trial: Whole
+    state: State
     value: float | None
-    scores: list[list[float | None]]  # by split and seed; None for a lane that diverged
+    scores: Scores
 
 
 @dataclass(frozen=True)
 class Board:
     """Replaced, never changed."""
 
-    layout: tuple[int, ...]
-    turn: int = 0  # whose results come next
-    asked: int = 0  # trials so far
+    layout: tuple[Whole, ...]
+    turn: Whole = 0  # whose results come next
+    asked: Whole = 0  # trials so far
     crews: tuple[tuple[Sitting | None, ...], ...] = ()
     decided: tuple[Decision | None, ...] | None = None  # of this turn's places, until all of it is told
     live_knobs: bool = False  # every searched knob was shown to change something
-    seconds: float = 0.0  # of all runs of this study so far
-    busy_seconds: float = 0.0  # in which lanes trained or were judged, all workers together
-    worker_seconds: float = 0.0  # in which workers could have been busy
-    steps: int = 0
-    finished: list[int] = field(default_factory=list)  # trials in the order of their ends
+    seconds: Seconds = 0.0  # of all runs of this study so far
+    busy_seconds: Seconds = 0.0  # in which lanes trained or were judged, all workers together
+    worker_seconds: Seconds = 0.0  # in which workers could have been busy
+    steps: Whole = 0
+    finished: list[Whole] = field(default_factory=list)  # trials in the order of their ends
 
     def save(self, folder: Path) -> None:
         """Replace the file."""
@@ -58,14 +68,23 @@ class Board:
 def read_board(folder: Path) -> Board | None:
     """The board as it was left, or None for a new study."""
     path = folder / FILE
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise RunError(f"{path} cannot be read: {error}; restore it, or start the study under another name") from None
-    facts["layout"] = tuple(facts["layout"])
-    facts["crews"] = tuple(tuple(s and Sitting(**s) for s in crew) for crew in facts["crews"])
-    decided = facts["decided"]
-    facts["decided"] = decided and tuple(d and Decision(**d) for d in decided)
-    return Board(**facts)
+    board = read_json_if_there(path, Board, RunError, CURE)
+    if board and (problem := contradiction(board)):
+        raise RunError(f"{path}: {problem}; {CURE}")
+    return board
+
+
+def contradiction(board: Board) -> str | None:
+    """What in a board cannot be, whatever the study."""
+    if len(board.layout) != len(Layout._fields) or not all(1 <= count <= MOST_LANES for count in board.layout):
+        return f"layout has {len(Layout._fields)} numbers from 1 to {MOST_LANES:,}, given {list(board.layout)[:8]}"
+    places = Layout(*board.layout).places
+    if len(board.crews) != CREWS or any(len(crew) != places for crew in board.crews):
+        return f"crews are {CREWS}, of {places:,} places each"
+    if board.decided is not None and len(board.decided) != places:
+        return f"decided has one entry for each of {places:,} places"
+    if any(one and one.state == "complete" and one.value is None for one in board.decided or ()):
+        return "a trial is complete without a value"
+    if any(0 < time < SHORTEST for time in (board.seconds, board.worker_seconds)):
+        return "seconds are shorter than any clock measures"
+    return None

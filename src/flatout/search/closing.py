@@ -4,10 +4,10 @@ All of it runs in the lanes that the trials have left, on the programs that are 
 written down when it is complete; a kill before that costs the closing's minute, not the study.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.errors import RunError
+from flatout.foreign import finite, read_tensors, shortened
 from flatout.learners.jobs import Chunk, Order
 from flatout.learners.workers import Worker, carry_out
+from flatout.market.rewards import RewardTerms
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network
 from flatout.run_directory import sweep, versions, write_bytes
@@ -28,6 +30,7 @@ from flatout.search.study import Study, newcomers
 from flatout.search.trial_files import read_trial
 
 FILE = "closing.safetensors"
+CURE = "remove it, and the same search makes it again"
 COST_FACTORS = (0.0, 1.0, 2.0, 3.0)
 DELAYS = (0, 1, 2)
 Said = Callable[[str], None]
@@ -98,8 +101,11 @@ def close(study: Study, workers: Sequence[Worker], job: int, said: Said) -> Clos
 
 def read_closing(study: Study, policies: Sequence[Path] | None = None) -> Closing:
     """The closing as it was written down."""
-    arrays = safetensors.numpy.load_file(study.folder / FILE)
-    controls, count = arrays["controls"], study.market.settings.search.final_seeds
+    path = study.folder / FILE
+    arrays, count = read_tensors(path, RunError, CURE).arrays, study.market.settings.search.final_seeds
+    if problem := contradiction(study, arrays):
+        raise RunError(f"{path}: {problem}; {CURE}")
+    controls = arrays["controls"]
     found = policies or [policy_folder(study.folder, seed) for seed in range(count)]
     return Closing(
         tuple(int(n) for n in arrays["finalists"]),
@@ -108,6 +114,32 @@ def read_closing(study: Study, policies: Sequence[Path] | None = None) -> Closin
         {NOISE: controls[:count], ORACLE: controls[count:]},
         tuple(found),
     )
+
+
+def contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    """What in a closing is not of this study."""
+    market, search = study.market, study.market.settings.search
+    finalists = arrays.get("finalists", np.zeros(0))
+    judged = (len(RewardTerms._fields), market.test_blocks, market.test_bars)
+    wanted = {
+        "finalists": (np.int32, (len(finalists),)),
+        "finalist_terms": (
+            np.float32,
+            (len(finalists), len(conditions_of(study)), len(market.folds.splits), search.final_seeds, *judged),
+        ),
+        "controls": (np.float32, (2 * search.final_seeds, *judged)),
+    }
+    if set(arrays) != set(wanted):
+        return f"holds {shortened(sorted(arrays))} instead of {', '.join(wanted)}"
+    for name, (kind, shape) in wanted.items():
+        if arrays[name].dtype != kind or arrays[name].shape != shape:
+            return (
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}, not {np.dtype(kind)} of shape {shape}"
+            )
+    trials = {t.number for t in study.study.get_trials(deepcopy=False)}
+    if not 1 <= len(finalists) <= search.finalists or not trials.issuperset(finalists.tolist()):
+        return f"finalists are 1 to {search.finalists} of this study's trials, given {shortened(finalists.tolist())}"
+    return None if finite(arrays["finalist_terms"]) else "finalist_terms holds what is no number"
 
 
 def is_closed(study: Study) -> bool:

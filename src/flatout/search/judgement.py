@@ -26,7 +26,7 @@ from flatout.search.controls import NOISE
 from flatout.search.market_study import FINAL, LOG_RETURN, TURNOVER, MarketStudy
 from flatout.search.sealed import SealedResult, judge_sealed
 from flatout.search.study import Study
-from flatout.search.trial_files import read_trial
+from flatout.search.trial_files import check_fits, read_trial
 
 TRADERS = 200
 TRADED = 1e-6  # turnover from which a bar counts as a trade
@@ -78,8 +78,10 @@ class Judgement:
     def columns(self) -> FloatArray:
         """(bar, trial): the returns of all complete trials."""
         complete = [t.number for t in self.trials if t.state == optuna.trial.TrialState.COMPLETE]
-        found = [trial_returns(self.market.folds, read_trial(self.study.folder, n).log_return) for n in complete]
-        return np.stack(found, axis=1)
+        files = [read_trial(self.study.folder, number) for number in complete]
+        for file in files:
+            check_fits(file, self.market.folds)
+        return np.stack([trial_returns(self.market.folds, file.log_return) for file in files], axis=1)
 
     @cached_property
     def trials(self) -> list[optuna.trial.FrozenTrial]:

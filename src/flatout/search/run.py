@@ -3,9 +3,9 @@
 import contextlib
 import hashlib
 import io
-import json
+import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,22 +22,36 @@ from flatout.errors import RunError, SettingsError
 from flatout.evaluation.report import write_report
 from flatout.learners.devices import Choice
 from flatout.learners.engines import engine_of
-from flatout.learners.training import alone
 from flatout.learners.workers import Slot
-from flatout.run_directory import runs_folder, versions, write_bytes, write_json
+from flatout.run_directory import TEMPORARY, alone, runs_folder, versions, write_bytes, write_json
+from flatout.search.begun import ABOUT, CURE, SETTINGS, is_begun, study_path
+from flatout.search.begun import read_run as read_run
 from flatout.search.closing import FILE as CLOSING
 from flatout.search.closing import read_closing
 from flatout.search.conduct import Heard, Said, conduct
 from flatout.search.judgement import judge
 from flatout.search.lanes import CREWS, USUAL_LANES, Layout, make_layout
+from flatout.search.look import as_trial
 from flatout.search.market_study import MarketStudy, make_study
 from flatout.search.report_facts import as_report
-from flatout.search.storage import close_storage, drop_lease, give_lease_back, open_storage, open_study, take_lease
+from flatout.search.report_file import FILE as REPORT
+from flatout.search.report_file import read_report
+from flatout.search.space import distributions
+from flatout.search.storage import (
+    close_storage,
+    drop_lease,
+    give_lease_back,
+    open_storage,
+    open_study,
+    place_of,
+    take_lease,
+    understood,
+)
 from flatout.search.study import Study
 from flatout.settings import EngineName, Resolved, Settings
+from flatout.settings_study import Knob
 
 MAY_CHANGE = ("search.trials",)  # of a study that has begun
-TEMPORARY = ".*.????????"  # what `write_bytes` calls a file that is not whole yet
 
 
 @dataclass(frozen=True)
@@ -80,8 +94,8 @@ def prepare(
     """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists stays decided."""
     settings = resolved.settings
     search = settings.search
-    folder = out / request.name
-    begun = read_run(folder)[1] if (folder / "settings.json").exists() else {}  # written last
+    folder = study_path(out, request.name)
+    begun = read_run(folder)[1] if is_begun(folder) else {}
     train = settings.train
     if train.n_envs is None and begun:
         train = train.model_copy(update={"n_envs": begun["n_envs"]})
@@ -100,8 +114,8 @@ def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineN
     """The engine that several studies ask for; one that was begun stays with its own."""
     asked: set[EngineName] = set()
     for name, resolved in studies:
-        folder, engine = out / name, resolved.settings.train.engine
-        if engine == "auto" and (folder / "settings.json").exists():
+        folder, engine = study_path(out, name), resolved.settings.train.engine
+        if engine == "auto" and is_begun(folder):
             engine = read_run(folder)[1].get("engine", "jax")
         asked.add(engine)
     asked.discard("auto")
@@ -125,7 +139,7 @@ def run_studies(
     """Run studies to their reports; None for one that was told to stop before."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with contextlib.ExitStack() as stack:
-        studies = [stack.enter_context(opened(one, study_folder(out, one, storage), storage)) for one in prepared]
+        studies = [stack.enter_context(opened(one, make_folder(out, one.request.name), storage)) for one in prepared]
         conduct(studies, slots, studies[0].folder / "logs", heard, said)
         return [finish(study, one, said, progress) for study, one in zip(studies, prepared, strict=True)]
 
@@ -134,17 +148,15 @@ def finish(study: Study, prepared: Prepared, said: Said, progress: Callable[[int
     """The report of a study whose closing is written down; one that exists stays as it is."""
     if not study.done:
         return None
-    path = study.folder / "report.json"
-    if path.exists():
-        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if report["assumptions"]["trials"]["this_study"] == len(study.study.get_trials(deepcopy=False)):
-            return report
+    known = read_report(study.folder)
+    if known and known["assumptions"]["trials"]["this_study"] == len(study.study.get_trials(deepcopy=False)):
+        return known
     closing = read_closing(study)
     found = judge(study, closing, prepared.panel, prepared.source, partial(said, study), progress)
     report = as_report(found)
     write_days(study.folder / "days.csv", report["trades"]["days"])
     write_report(study.folder, report)
-    write_json(path, report)
+    write_json(study.folder / REPORT, report)
     return report
 
 
@@ -155,30 +167,21 @@ def write_days(path: Path, days: Sequence[dict[str, Any]]) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def study_folder(out: Path, prepared: Prepared, url: str | None = None) -> Path:
-    """The folder of a study: made with what was asked, or checked against it."""
-    folder = runs_folder(out) / prepared.request.name
-    folder.mkdir(exist_ok=True)
-    with alone(folder):  # a study that runs is not changed
-        begin_or_check(folder, prepared, url)
+def make_folder(out: Path, name: str) -> Path:
+    """The folder of a study, made if it is new."""
+    folder = study_path(runs_folder(out), name)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"{folder}: cannot be used for a study: {error.strerror}; give another --name or --out"
+        ) from None
     return folder
 
 
-def begin_or_check(folder: Path, prepared: Prepared, url: str | None) -> None:
-    """Write down what was asked, or compare it with what is written there."""
+def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
+    """Compare what is asked with what a study was begun with."""
     asked = prepared.resolved.settings
-    if not (folder / "settings.json").exists():
-        write_json(
-            folder / "about.json",
-            {
-                "verb": "search", "request": asdict(prepared.request), "fingerprint": prepared.panel.fingerprint,
-                "n_envs": prepared.market.program.n_envs, "index_only": prepared.market.program.index_only,
-                "engine": engine_of(prepared.market.program.environment), "storage": storage_mark(url),
-                "versions": versions(),
-            },
-        )  # fmt: skip
-        write_json(folder / "settings.json", prepared.resolved.model_dump(mode="json"))
-        return
     begun, about = read_run(folder)
     if about["fingerprint"] != prepared.panel.fingerprint:
         raise RunError(
@@ -196,24 +199,28 @@ def begin_or_check(folder: Path, prepared: Prepared, url: str | None) -> None:
         )
     if asked.search.trials < begun.search.trials:
         raise RunError(f"{folder} was begun with {begun.search.trials} trials; a study may grow, not shrink")
-    if asked.search.trials > begun.search.trials:
+
+
+def write_down(folder: Path, prepared: Prepared, url: str | None) -> None:
+    """What was asked: all of it of a new study, and that one has grown."""
+    program, asked = prepared.market.program, prepared.resolved
+    if not is_begun(folder):
+        about = {
+            "verb": "search", "request": asdict(prepared.request), "fingerprint": prepared.panel.fingerprint,
+            "n_envs": program.n_envs, "index_only": program.index_only, "engine": engine_of(program.environment),
+            "storage": storage_mark(url), "versions": versions(),
+        }  # fmt: skip
+        write_json(folder / ABOUT, about)
+    elif asked.settings.search.trials == read_run(folder)[0].search.trials:
+        return
+    else:
         (folder / CLOSING).unlink(missing_ok=True)  # first: a grown study must not find the old one
-        write_json(folder / "settings.json", prepared.resolved.model_dump(mode="json"))
+    write_json(folder / SETTINGS, asked.model_dump(mode="json"))
 
 
 def storage_mark(url: str | None) -> str | None:
     """What tells storages apart without telling their passwords."""
     return None if url is None else hashlib.sha256(url.encode()).hexdigest()[:16]
-
-
-def read_run(folder: Path) -> tuple[Settings, dict[str, Any]]:
-    """What a study was begun with."""
-    try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        resolved = Resolved.model_validate(json.loads((folder / "settings.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{folder} is not the folder of a study: {error}") from None
-    return resolved.settings, about
 
 
 def differences(begun: Settings, asked: Settings) -> list[str]:
@@ -232,8 +239,12 @@ def unlike(a: Any, b: Any, name: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]:
-    """The study, held by this process alone."""
+    """The study, held by this process alone. What was asked is written down once the storage is open: a mistyped URL
+    must not stay with the study.
+    """
     with alone(folder):
+        if is_begun(folder):
+            check_begun(folder, prepared, url)
         tidy(folder)
         storage = open_storage(folder, url)
         try:
@@ -241,11 +252,27 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
             drop_lease(study, folder)
             take_lease(study, folder)
             try:
+                write_down(folder, prepared, url)
+                with understood(place_of(folder, url)):
+                    check_trials(study, prepared.market.settings.search.space, place_of(folder, url))
                 yield Study(folder, prepared.market, study, storage, prepared.layout)
             finally:
                 give_lease_back(study)
         finally:
             close_storage(storage)
+
+
+def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> None:
+    """Refuse trials that this study has not drawn."""
+    wanted = distributions(space)
+    for trial in study.get_trials(deepcopy=False):
+        as_trial(trial, where)
+        unlike_asked = [name for name, drawn in trial.distributions.items() if wanted.get(name) != drawn]
+        complete = trial.state == optuna.trial.TrialState.COMPLETE
+        if unlike_asked or (trial.state.is_finished() and set(trial.params) != set(wanted)):
+            raise RunError(f"{where}: trial {trial.number} was not drawn from search.space; {CURE}")
+        if complete and (trial.value is None or not math.isfinite(trial.value)):
+            raise RunError(f"{where}: trial {trial.number} is complete without a value; {CURE}")
 
 
 def tidy(folder: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import optuna
 
-from flatout.errors import SettingsError
+from flatout.errors import RunError, SettingsError
+from flatout.foreign import shortened
 from flatout.settings import MarketSettings, Settings, TrainSettings, known_keys
 from flatout.settings_study import Knob
 
@@ -61,14 +62,22 @@ def distributions(space: Mapping[str, Knob]) -> dict[str, optuna.distributions.B
 
 def values_of(space: Mapping[str, Knob], params: Mapping[str, Any]) -> Values:
     """A trial's parameters as values of settings."""
-    return {name: chosen(knob, params[name]) for name, knob in space.items()}
+    missing = [name for name in space if name not in params]
+    if missing:
+        raise RunError(f"a trial has no {', '.join(missing)}, which the study searches; restore the study from a copy")
+    return {name: chosen(name, knob, params[name]) for name, knob in space.items()}
 
 
-def chosen(knob: Knob, param: Any) -> Any:
+def chosen(name: str, knob: Knob, param: Any) -> Any:
     """The value behind a stored parameter."""
     if knob.choices is None:
         return param
-    return next(choice for choice in knob.choices if text(choice) == param)
+    for choice in knob.choices:
+        if text(choice) == param:
+            return choice
+    raise RunError(
+        f"a trial's {name} is {shortened(param)}, which is none of the study's choices; restore it from a copy"
+    )
 
 
 def text(choice: Any) -> Any:

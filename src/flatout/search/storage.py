@@ -10,19 +10,40 @@ import os
 import socket
 import time
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 import optuna
-from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, JournalFileOpenLock, JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
+from pydantic import Field, FiniteFloat
+from typing_extensions import TypedDict
 
 from flatout.errors import RunError
+from flatout.foreign import check_file, shaped, shortened
+from flatout.run_directory import open_lock
+from flatout.search.begun import CURE
+from flatout.search.cma_sampler import ReplayedCma
+from flatout.settings_model import MOST_COUNTED
 from flatout.settings_study import PrunerName, SamplerName
 
 JOURNAL = "study.journal"
+JOURNAL_BYTES = 4 << 30
+LINE_BYTES = 16 << 20
+LONGEST = 300  # characters of what a library says
 LEASE = "flatout:lease"
 LEASE_SECONDS = 600.0  # after which a silent owner on another machine counts as dead
+
+
+class Lease(TypedDict):
+    """Who runs a study."""
+
+    host: str
+    pid: Annotated[int, Field(ge=1, le=MOST_COUNTED)]
+    folder: str
+    time: FiniteFloat
 
 
 class FileLock(JournalFileOpenLock):
@@ -33,7 +54,7 @@ class FileLock(JournalFileOpenLock):
         self.file: IO[Any] | None = None
 
     def acquire(self) -> bool:
-        self.file = self.path.open("w")
+        self.file = open_lock(self.path)
         fcntl.flock(self.file, fcntl.LOCK_EX)
         return True
 
@@ -47,16 +68,60 @@ def open_storage(folder: Path, url: str | None) -> optuna.storages.BaseStorage:
     """The storage of a study."""
     if url is None:
         path = folder / JOURNAL
+        check_journal(path)
         mend(path)
-        backend: BaseJournalBackend = JournalFileBackend(str(path), lock_obj=FileLock(folder / f"{JOURNAL}.lock"))
-        return JournalStorage(backend)
+        return open_journal(path, FileLock(folder / f"{JOURNAL}.lock"))
     try:
         return optuna.storages.get_storage(with_driver(url))
     except Exception as error:  # whatever a database driver raises
         raise RunError(
-            f"the storage {hidden_password(url)} cannot be opened: {type(error).__name__}: {error}; give an Optuna "
-            "storage URL such as sqlite:///study.db or postgresql://user:password@host/database"
+            f"the storage {hidden_password(url)} cannot be opened: {type(error).__name__}: {shown(error)}; give an "
+            "Optuna storage URL such as sqlite:///study.db or postgresql://user:password@host/database"
         ) from None
+
+
+def open_journal(path: Path, lock: JournalFileOpenLock | None = None) -> JournalStorage:
+    """A journal that was checked; all of its lines are taken in."""
+    with understood(str(path)):
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+
+
+@contextmanager
+def understood(where: str) -> Iterator[None]:
+    """Turn whatever Optuna raises about what a storage holds into a sentence: it trusts its files and databases, and
+    fails in its own ways where they are damaged.
+    """
+    try:
+        yield
+    except RunError:
+        raise
+    except Exception as error:
+        raise RunError(f"{where}: its trials cannot be read: {type(error).__name__}: {shown(error)}; {CURE}") from None
+
+
+def place_of(folder: Path, url: str | None) -> str:
+    """The storage of a study, for messages."""
+    return str(folder / JOURNAL) if url is None else f"the storage {hidden_password(url)}"
+
+
+def shown(error: Exception) -> str:
+    """What an error of a library says, in one line that is not too long."""
+    text = " ".join(str(error)[:LONGEST].split())
+    return f"{text}…" if len(str(error)) > LONGEST else text
+
+
+def check_journal(path: Path) -> None:
+    """Refuse what is no ordinary file, and lines that nobody has written: Optuna takes each into memory at once."""
+    if not os.path.lexists(path):
+        return
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            check_file(path, os.fstat(file.fileno()), JOURNAL_BYTES, RunError, CURE)
+            while line := file.readline(LINE_BYTES):
+                if len(line) == LINE_BYTES:
+                    raise RunError(f"{path}: a line has more than {LINE_BYTES:,} bytes; {CURE}")
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}; {CURE}") from None
 
 
 def with_driver(url: str) -> str:
@@ -87,17 +152,20 @@ def mend(path: Path) -> None:
     if not path.exists():
         return
     with path.open("rb+") as file:
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LINE_BYTES))
+        tail = file.read()
+        unfinished = len(tail) - (tail.rfind(b"\n") + 1)
+        if unfinished:
+            file.truncate(size - unfinished)
 
 
 def open_study(storage: optuna.storages.BaseStorage, name: str, pruner: PrunerName) -> optuna.Study:
     """The study of this name, made if it is new; the sampler is set for each trial."""
-    return optuna.create_study(
-        storage=storage, study_name=name, direction="maximize", load_if_exists=True, pruner=make_pruner(pruner)
-    )
+    with understood(f"the study {shortened(name)}"):
+        return optuna.create_study(
+            storage=storage, study_name=name, direction="maximize", load_if_exists=True, pruner=make_pruner(pruner)
+        )
 
 
 def make_pruner(name: PrunerName) -> optuna.pruners.BasePruner:
@@ -131,13 +199,24 @@ def make_sampler(name: SamplerName, seed: int, trial: int, knob: int = 0) -> opt
     if name == "random":
         return optuna.samplers.RandomSampler(seed=own)
     if name == "cmaes":
-        return optuna.samplers.CmaEsSampler(seed=own, n_startup_trials=10)
+        return ReplayedCma(seed=own)
     return optuna.samplers.TPESampler(seed=own, multivariate=True, constant_liar=True, n_startup_trials=10)
+
+
+def lease_in(attributes: Mapping[str, Any], where: str) -> Lease | None:
+    """Who runs a study, as its storage says."""
+    lease = attributes.get(LEASE)
+    return None if lease is None else shaped(lease, Lease, f"{where}: {LEASE}", RunError, CURE)
+
+
+def lease_of(study: optuna.Study) -> Lease | None:
+    """Who runs a study."""
+    return lease_in(study.user_attrs, f"the study {shortened(study.study_name)}")
 
 
 def take_lease(study: optuna.Study, folder: Path) -> None:
     """Own the study, or say who does. A dead owner's lease is taken over."""
-    lease = study.user_attrs.get(LEASE)
+    lease = lease_of(study)
     if lease and lives(lease) and (lease["host"], lease["pid"]) != (socket.gethostname(), os.getpid()):
         raise RunError(
             f"the study {study.study_name!r} is run by process {lease['pid']} on {lease['host']} ({lease['folder']}): "
@@ -148,7 +227,7 @@ def take_lease(study: optuna.Study, folder: Path) -> None:
 
 def drop_lease(study: optuna.Study, folder: Path) -> None:
     """End a lease of this folder, which this process holds: its owner is dead, whoever has its number now."""
-    lease = study.user_attrs.get(LEASE)
+    lease = lease_of(study)
     if lease and (lease["host"], lease["folder"]) == (socket.gethostname(), str(folder.resolve())):
         give_lease_back(study)
 
@@ -163,7 +242,7 @@ def renew_lease(study: optuna.Study, folder: Path) -> None:
 
 def keep_lease(study: optuna.Study, folder: Path) -> None:
     """Renew the lease long before it runs out."""
-    lease = study.user_attrs.get(LEASE)
+    lease = lease_of(study)
     if not lease or time.time() - lease["time"] > LEASE_SECONDS / 10:
         renew_lease(study, folder)
 
@@ -173,7 +252,7 @@ def give_lease_back(study: optuna.Study) -> None:
     study.set_user_attr(LEASE, None)
 
 
-def lives(lease: dict[str, Any]) -> bool:
+def lives(lease: Lease) -> bool:
     """Whether the owner of a lease may still run."""
     if lease["host"] != socket.gethostname():
         return bool(time.time() - lease["time"] < LEASE_SECONDS)

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 import optuna
 
+from flatout.errors import RunError
 from flatout.learners.checkpoint import read_checkpoint
 from flatout.learners.jobs import Chunk, EvaluationPlan, Job, Newcomers, Order
 from flatout.learners.training import stacked
 from flatout.market.rewards import RewardTerms
-from flatout.search.board import Board, Decision, Sitting, read_board
+from flatout.search.begun import CURE
+from flatout.search.board import FILE, Board, Decision, Sitting, State, read_board
+from flatout.search.cma_sampler import GENERATION, ReplayedCma
 from flatout.search.lanes import CREWS, Layout, Seat
 from flatout.search.market_study import LOG_RETURN, TURNOVER, LaneSpec, MarketStudy
 from flatout.search.scores import joined_blocks, score
@@ -43,6 +46,8 @@ class Study:
         self.space = market.settings.search.space
         empty = ((None,) * layout.places,) * CREWS
         self.board = read_board(folder) or Board(tuple(layout), crews=empty)
+        if problem := contradiction(self.board, study.get_trials(deepcopy=False), len(market.rungs)):
+            raise RunError(f"{folder / FILE}: {problem}; {CURE}")
         self.trials: dict[int, optuna.trial.Trial] = {}
         self.idle = self.market.lane({name: middle(knob) for name, knob in self.space.items()}, 0, 0)
 
@@ -88,7 +93,8 @@ class Study:
                 continue  # all begin: nothing is needed
             for worker in range(self.layout.workers):
                 path = self.checkpoint(worker, turn % CREWS)
-                if not path.exists() or int(read_checkpoint(path)[0]["last/turn"]) not in (turn, turn - CREWS):
+                last = read_checkpoint(path)[0].get("last/turn") if path.exists() else None
+                if last is None or np.shape(last) or int(last) not in (turn, turn - CREWS):
                     return False
         return True
 
@@ -167,6 +173,7 @@ class Study:
         """Judge a trial at its rung, once the pruner knows how all do; its file is written when it is over."""
         last = sitting.rung == len(self.market.rungs) - 1
         mean = float(np.mean(scores))
+        state: State
         if not math.isfinite(mean):
             state = "failed"
         elif last:
@@ -262,7 +269,7 @@ class Study:
     def ask(self, number: int) -> dict[str, Any]:
         """The parameters of a trial: a new one, or one that a killed process had asked for."""
         search = self.market.settings.search
-        self.study.sampler = make_sampler(search.sampler, search.seed, number)
+        self.study.sampler = sampler = make_sampler(search.sampler, search.seed, number)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             existing = self.study.get_trials(deepcopy=False)
@@ -271,6 +278,8 @@ class Study:
                 if name not in trial.relative_params:  # drawn alone: those before it may have been drawn earlier
                     self.study.sampler = make_sampler(search.sampler, search.seed, number, knob)
                 suggest(trial, name, distribution)
+        if isinstance(sampler, ReplayedCma) and sampler.generation is not None:
+            trial.set_user_attr(GENERATION, sampler.generation)
         self.trials[number] = trial
         return dict(self.frozen(number).params)
 
@@ -296,6 +305,18 @@ class Study:
         """Write the board."""
         self.board = replace(self.board, **changed)
         self.board.save(self.folder)
+
+
+def contradiction(board: Board, trials: Sequence[optuna.trial.FrozenTrial], rungs: int) -> str | None:
+    """What in a board is not of these trials."""
+    named = [*board.finished, *(one.trial for one in board.decided or () if one)]
+    sitting = [one for crew in board.crews for one in crew if one]
+    if max([board.asked - 1, *named, *(one.trial for one in sitting)]) >= len(trials):
+        return f"names trials that the storage does not have: it has {len(trials)}"
+    for one in sitting:
+        if one.params != trials[one.trial].params or one.rung >= rungs:
+            return f"trial {one.trial} sits there with other parameters, or at another rung, than it can have"
+    return None
 
 
 def suggest(trial: optuna.trial.Trial, name: str, wanted: optuna.distributions.BaseDistribution) -> None:

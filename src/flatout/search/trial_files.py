@@ -1,19 +1,38 @@
 """What every trial earned on bars that did not teach it, bar by bar, one small file per trial."""
 
 import json
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from flatout.errors import RunError
+from flatout.folds.splits import Folds
+from flatout.foreign import finite, parse_json, read_tensors, shortened
 from flatout.run_directory import write_bytes
+from flatout.search.begun import CURE
+from flatout.search.board import Scores, Whole
 
 FORMAT = "flatout.trial"
+TRACES = ("log_return", "turnover")
 Floats = NDArray[np.float32]
+
+
+class TrialFacts(TypedDict):
+    """What stands in the header of a trial's file."""
+
+    number: Whole
+    params: dict[str, bool | int | float | str]
+    state: Literal["complete", "pruned", "failed"]
+    value: NotRequired[float | None]
+    scores: Scores
+    updates: Whole
 
 
 class TrialFile(NamedTuple):
@@ -33,23 +52,52 @@ def write_trial(folder: Path, trial: TrialFile) -> None:
     """Write the file whole."""
     path = trial_path(folder, trial.facts["number"])
     path.parent.mkdir(exist_ok=True)
-    arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in ("log_return", "turnover")}
+    arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in TRACES}
     write_bytes(path, safetensors.numpy.save(arrays, metadata={FORMAT: json.dumps(trial.facts, sort_keys=True)}))
 
 
 def read_trial(folder: Path, number: int) -> TrialFile:
     """A trial's file."""
     path = trial_path(folder, number)
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            facts = json.loads((file.metadata() or {})[FORMAT])
-            return TrialFile(file.get_tensor("log_return"), file.get_tensor("turnover"), facts)
-    except FileNotFoundError:
-        raise RunError(f"{path}: trial {number} has no results yet; `flatout trials list` shows which have") from None
-    except (OSError, KeyError, ValueError, safetensors.SafetensorError) as error:
-        raise RunError(f"{path} cannot be read as a trial's results: {error}") from None
+    if not os.path.lexists(path):
+        raise RunError(f"{path}: trial {number} has no results yet; `flatout trials list` shows which have")
+    tensors = read_tensors(path, RunError, CURE)
+    facts = parse_json(tensors.notes.get(FORMAT, ""), TrialFacts, f"{path}: {FORMAT}", RunError, CURE)
+    if problem := contradiction(number, facts, tensors.arrays):
+        raise RunError(f"{path}: {problem}; {CURE}")
+    return TrialFile(tensors.arrays["log_return"], tensors.arrays["turnover"], dict[str, Any](facts))
+
+
+def contradiction(number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    """What cannot be in a trial's file."""
+    if facts["number"] != number:
+        return f"is of trial {facts['number']}"
+    if set(arrays) != set(TRACES):
+        return f"holds {shortened(sorted(arrays))} instead of {' and '.join(TRACES)}"
+    shape = arrays[TRACES[0]].shape
+    for name, array in arrays.items():
+        if array.dtype != np.float32 or array.ndim != 4 or array.shape != shape:
+            return f"{name} does not hold 32-bit numbers by split, seed, block and bar"
+        if not finite(array):
+            return f"{name} holds what is no number"
+    if [len(seeds) for seeds in facts["scores"]] != [shape[1]] * shape[0]:
+        return f"scores are not {shape[0]} x {shape[1]}, by split and seed"
+    return None
+
+
+def check_fits(trial: TrialFile, folds: Folds) -> None:
+    """Refuse traces that are not those of these folds."""
+    blocks = max(len(split.test) for split in folds.splits)
+    bars = max(block.length for split in folds.splits for block in split.test)
+    splits, _, found_blocks, found_bars = trial.log_return.shape
+    if splits != len(folds.splits) or found_blocks < blocks or found_bars < bars:
+        raise RunError(
+            f"the results of trial {trial.facts['number']} are of {splits} splits with {found_blocks} blocks of "
+            f"{found_bars} bars, but this study has {len(folds.splits)} with {blocks} of {bars}; {CURE}"
+        )
 
 
 def trial_numbers(folder: Path) -> list[int]:
     """The trials that have files, in order."""
-    return sorted(int(path.stem) for path in (folder / "trials").glob("[0-9]*.safetensors"))
+    names = (re.fullmatch(r"([0-9]{5,9})\.safetensors", path.name) for path in (folder / "trials").glob("*"))
+    return sorted(int(name[1]) for name in names if name)

@@ -20,6 +20,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from flatout.children import own_program
 from flatout.errors import RunError
 from flatout.slow_envs.learning import Learning, Update
 from flatout.slow_envs.model import Model
@@ -198,7 +199,7 @@ class ProcessLink:
         inherited = (theirs.fileno(), self.memory.descriptor)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flatout.slow_envs.learner_process", *map(str, inherited)],
+                own_program("flatout.slow_envs.learner_process", *map(str, inherited)),
                 stdin=subprocess.PIPE,
                 pass_fds=inherited,
             )

@@ -9,12 +9,12 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 from mmap import mmap
 from socket import socketpair
 
+from flatout.children import own_program
 from flatout.errors import FlatoutError
 from flatout.slow_envs.process_wire import (
     CLOSE,
@@ -51,7 +51,7 @@ class Worker:
         words = [str(theirs.fileno()), str(self.memory), str(os.getpid()), starter]
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flatout.slow_envs.process_worker", *words],
+                own_program("flatout.slow_envs.process_worker", *words),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), self.memory),
                 # One environment needs one core: several processes with all threads each would fight for them.

@@ -1,0 +1,98 @@
+"""What the commands say when something goes wrong: one sentence, whatever it was."""
+
+import errno
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from typing import Any
+
+from flatout.cli.options import plain
+from flatout.run_directory import installed
+
+CURES = {
+    errno.ENOSPC: "free some space, or write to another disk (--out)",
+    errno.EDQUOT: "free some space, or write to another disk (--out)",
+    errno.EROFS: "write to a folder that is not read-only (--out)",
+    errno.EACCES: "check the permissions, or give another path",
+    errno.EPERM: "check the permissions, or give another path",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EMFILE: "allow more open files: ulimit -n 4096",
+    errno.ENFILE: "close other programs: the system has no more open files to give",
+    errno.ELOOP: "the path is a circle of links: give the real one",
+}
+REPORT = "see SECURITY.md and the README for where to report it"
+INTERRUPT_AGAIN_S = 0.05
+
+
+def describe_refusal(error: OSError) -> str:
+    """What the system refused, of which file, and what to do."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{where}{what}; {CURES.get(error.errno or 0, 'check the path and try again')}"
+
+
+def describe_surprise(error: BaseException, path: str) -> str:
+    """What nobody expected, and where the traceback is."""
+    last = traceback.format_exception_only(error)[-1].strip()
+    return (
+        f"flatout failed in a way that nobody expected: {last[:300]}. The traceback is in {path}; please report it "
+        f"with that file ({REPORT}). --debug shows it"
+    )
+
+
+def keep_traceback(error: BaseException) -> str:
+    """Write the traceback into a new file of this user alone."""
+    lines = [f"flatout {installed('flatout')}, Python {sys.version}\n", f"{sys.argv}\n\n"]
+    handle, path = tempfile.mkstemp(prefix="flatout-traceback-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines([*lines, *traceback.format_exception(error)])
+    return path
+
+
+def describe_failure(error: BaseException) -> str:
+    """One sentence for any exception."""
+    if isinstance(error, OSError):
+        return describe_refusal(error)
+    if isinstance(error, MemoryError):
+        said = str(error)
+        return f"out of memory{f': {said}' if said else ''}; ask for less at once, `--plan` forecasts what fits"
+    try:
+        path = keep_traceback(error)
+    except OSError:
+        path = "no file, as none could be written"
+    return describe_surprise(error, path)
+
+
+def print_error(sentence: str) -> None:
+    """To standard error; a terminal that cannot show a letter shows another."""
+    from rich.console import Console
+
+    Console(stderr=True).print(f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
+
+
+def make_streams_safe() -> None:
+    """Letters that an encoding does not have become question marks instead of an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def keep_interrupts() -> None:
+    """A Ctrl-C that falls into a destructor or a callback of the garbage collector is printed and lost there, as Python
+    can raise nothing from them: it is sent once more, as a real signal, which also ends a wait.
+    """
+    usual = sys.unraisablehook
+    me = threading.main_thread().ident or 0
+
+    def hook(unraisable: Any) -> None:
+        if unraisable.exc_type is KeyboardInterrupt:
+            again = threading.Timer(INTERRUPT_AGAIN_S, signal.pthread_kill, (me, signal.SIGINT))
+            again.daemon = True
+            again.start()
+        else:
+            usual(unraisable)
+
+    sys.unraisablehook = hook

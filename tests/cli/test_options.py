@@ -1,0 +1,59 @@
+"""How commands show text that came from outside."""
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from flatout.bars.synthetic import RandomWalk
+from flatout.bars.write import write_bars
+from flatout.cli.main import main
+from flatout.cli.options import plain, say, visible
+
+ODD = ("[red]x", "[/]", "a\x1b[2Jb", "BTC/USDT")
+
+
+def rendered(text: str) -> str:
+    """What Rich writes between two pieces of markup."""
+    file = io.StringIO()
+    Console(file=file, width=10_000).print(f"[bold]<[/]{text}[bold]>[/]", highlight=False)
+    return file.getvalue()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_brackets_are_shown_and_nothing_is_obeyed(text: str) -> None:
+    assert rendered(plain(text)) == f"<{visible(text)}>\n".expandtabs()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("\x1b[31m", "\\x1b[31m"), ("a\rb", "a\\rb"), ("\u202egnp", "\\u202egnp"), ("\x07", "\\x07"),
+     ("\ud800", "\\ud800"), ("é – 贵", "é – 贵"), ("a\nb", "a\nb")],
+)  # fmt: skip
+def test_control_characters_are_spelled_out(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert visible(text) == shown
+    say(text)
+    assert capsys.readouterr().out == f"{shown}\n"
+
+
+@pytest.fixture
+def bars(tmp_path: Path) -> Path:
+    """Bars of symbols that are no ordinary ones."""
+    path = tmp_path / "odd.parquet"
+    write_bars(RandomWalk(n_bars=400, symbols=ODD[:2]).panel(), path)
+    return path
+
+
+@pytest.mark.parametrize("words", [["data", "check"], ["backtest", "--out", "runs", "--bars"]])
+def test_symbols_are_shown_as_they_are(
+    bars: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*words, str(bars)], env={"COLUMNS": "300"})
+    assert result.exit_code == 0
+    assert "[red]x" in result.output
+    assert "[/]" in result.output

@@ -1,0 +1,211 @@
+"""Damaged folders of studies, beside a healthy one: looked at, shown, compared, and gone on with up to the training."""
+
+import json
+import os
+import random
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import safetensors.numpy
+
+sys.path.append(str(Path(__file__).parents[1] / "search"))  # its modules know each other by their bare names
+
+from fake_workers import play
+
+from damage import mutations
+from damage.commands import run_command, run_json, take_steps, unchanged, without_syncing
+from damage.harness import SilentlyWrong
+from evaluation.sample_report import sample_report
+from flatout.bars.read import read_bars
+from flatout.bars.synthetic import RandomWalk
+from flatout.bars.write import write_bars
+from flatout.errors import FlatoutError
+from flatout.evaluation.trial_registry import ENVIRONMENT_VARIABLE, note_trials, trials_ever
+from flatout.folds.seal import open_hold_out, openings
+from flatout.market.rewards import RewardTerms
+from flatout.run_directory import write_json
+from flatout.search.closing import FILE as CLOSING
+from flatout.search.closing import choose_finalists, conditions_of, read_closing
+from flatout.search.run import Prepared, Request, finish, opened
+from flatout.search.run import prepare as prepare_study
+from flatout.settings import Resolved, Settings
+
+COUNT = 1000
+SETTINGS = {
+    "features": {"indicators": ["return_1", "roc"], "scaler": "zscore"},
+    "train": {"n_envs": 4, "n_steps": 16, "minibatches": 2, "epochs": 2, "hidden": [8, 8]},
+    "folds": {"kind": "kfold", "groups": 2},
+    "search": {
+        "trials": 6, "timesteps": 256, "batch": 2, "finalists": 2, "final_seeds": 2,
+        "space": {
+            "train.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+            "train.epochs": {"low": 1, "high": 4, "whole": True},
+            "market.limits.reserve": {"choices": [0.05, 0.1, 0.3]},
+        },
+    },
+}  # fmt: skip
+READS = {
+    "status": ("about.json", "settings.json", "board.json", "study.journal", "report.json", "hold_out.json"),
+    "list": ("about.json", "settings.json", "study.journal"),
+    "report": ("about.json", "report.json"),
+    "openings": ("hold_out.json",),
+}
+
+
+def prepare(folder: Path) -> None:
+    """A study whose trials are done and whose report is written, one that was interrupted, and their bars."""
+    without_syncing()
+    os.environ[ENVIRONMENT_VARIABLE] = str(folder.parent / "tmp" / "registry")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    write_bars(RandomWalk(n_bars=400, symbols=("ONE", "TWO")).panel(), folder / "bars.parquet")
+    for name, trials in (("alpha", 6), ("beta", 6), ("gamma", 20)):
+        make_study(folder, name, trials)
+    honest = {name: outcomes(folder / "runs", name) for name in ("alpha", "beta", "gamma")}
+    (folder / "honest.json").write_text(json.dumps(honest))
+
+
+def make_study(originals: Path, name: str, trials: int) -> None:
+    """A study that fake workers have played; gamma is stopped in the middle."""
+    made = prepared(originals, originals / "runs", name, trials)
+    study = originals / "runs" / name
+    study.parent.mkdir(exist_ok=True)
+    heard = stop_after(6) if name == "gamma" else (lambda *_: None)
+    try:
+        played = play(study, made, heard=heard)
+    except Stopped:
+        return
+    shapes = (len(RewardTerms._fields), made.market.test_blocks, made.market.test_bars)
+    numbers = choose_finalists(played.study)
+    kinds = len(conditions_of(played.study))
+    arrays = {
+        "finalists": np.asarray(numbers, np.int32),
+        "finalist_terms": np.zeros((len(numbers), kinds, 2, 2, *shapes), np.float32),
+        "controls": np.zeros((4, *shapes), np.float32),
+    }
+    (study / CLOSING).write_bytes(safetensors.numpy.save(arrays))
+    report = sample_report(n_bars=60, n_trials=6, n_days=5, halves=40) | {"study": name}
+    report["assumptions"]["trials"]["this_study"] = trials
+    write_json(study / "report.json", report)
+    open_hold_out(study, "winner, trial 1", made.panel.fingerprint)
+
+
+class Stopped(Exception):  # noqa: N818
+    """A study is left where it is."""
+
+
+def stop_after(turns: int) -> Any:
+    """Something that hears of turns, and has heard enough."""
+    heard: list[int] = []
+
+    def hear(*_: Any) -> None:
+        heard.append(1)
+        if len(heard) == turns:
+            raise Stopped
+
+    return hear
+
+
+@cache
+def bars_of(path: Path) -> Any:
+    return read_bars(path)
+
+
+def prepared(originals: Path, out: Path, name: str, trials: int) -> Prepared:
+    """The study as `flatout search` prepares it."""
+    search = {**SETTINGS["search"], "trials": trials}
+    resolved = Resolved(settings=Settings.model_validate({**SETTINGS, "search": search}), origin={})
+    bars = originals / "bars.parquet"
+    return prepare_study(Request(name, str(bars)), resolved, bars_of(bars), 2, out)
+
+
+def damage(number: int, originals: Path, folder: Path) -> str:
+    """One to three damages in one of two studies, or in the registry of trials."""
+    rng = random.Random(number)
+    shutil.copytree(originals / "runs", folder / "runs")
+    (folder / "originals").symlink_to(originals)
+    name = rng.choice(("alpha", "alpha", "gamma"))
+    (folder / "name").write_text(name)
+    write_registry(folder / "registry", bars_of(originals / "bars.parquet").fingerprint)
+    study = folder / "runs" / name
+    said = []
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        files = mutations.plain_files(folder / "registry" if rng.random() < 0.05 else study)
+        plain = [p for p in files if p.suffix in mutations.BY_SUFFIX]
+        said.append(mutations.damage_folder(study, rng, folder, plain if plain and rng.random() < 0.9 else files))
+    return f"{name}: {'; '.join(said)}"
+
+
+def write_registry(folder: Path, fingerprint: str) -> None:
+    """The registry of trials, of which a copy is damaged."""
+    note_trials(fingerprint, "some", 6, folder)
+
+
+def attempt(folder: Path) -> str:
+    """All that people do with studies but train."""
+    out, name, originals = folder / "runs", (folder / "name").read_text(), (folder / "originals").resolve()
+    steps = looks(out, name)
+    honest = json.loads((originals / "honest.json").read_text())
+    study, original = out / name, originals / "runs" / name
+    same = {step: honest[name][step] for step, files in READS.items() if unchanged(study, original, *files)}
+    neighbour = run_json("status", "beta", "--out", out)[0] | {"folder": ""}
+    if neighbour != honest["beta"]["status"]:
+        raise SilentlyWrong("the healthy study is shown as another")
+    every = {row["study"]: row for row in run_json("status", "--out", out)}
+    if every["beta"]["state"] == "unreadable":
+        raise SilentlyWrong("the damaged study hides the healthy one")
+    fingerprint = bars_of(originals / "bars.parquet").fingerprint
+    steps["registry"] = lambda: trials_ever(fingerprint, folder / "registry")
+    steps["resume"] = lambda: go_on(originals, out, name)
+    return take_steps(steps, same)
+
+
+def looks(out: Path, name: str) -> dict[str, Any]:
+    """What only reads."""
+    study = out / name
+    return {
+        "status": lambda: run_json("status", name, "--out", out)[0] | {"folder": ""},
+        "all": lambda: run_command("status", "--out", out),
+        "list": lambda: run_json("trials", "list", "--study", study)["trials"],
+        "table": lambda: run_command("trials", "list", "--study", study),
+        "show": lambda: run_json("trials", "show", "0", "--study", study),
+        "tell": lambda: run_command("trials", "show", "1", "--study", study),
+        "diff": lambda: run_command("trials", "diff", "0", "2", "--study", study),
+        "report": lambda: run_json("report", study)["verdict"],
+        "page": lambda: run_command("report", study),
+        "openings": lambda: len(openings(study)),
+    }
+
+
+def outcomes(out: Path, name: str) -> dict[str, Any]:
+    """What an honest study shows."""
+    found = {}
+    for step in READS:
+        try:
+            found[step] = looks(out, name)[step]()
+        except FlatoutError:
+            found[step] = "refused"
+    return found
+
+
+def go_on(originals: Path, out: Path, name: str) -> str:
+    """Resume a study, as far as it comes before workers are hired; the closing and the report are read, too."""
+    made = prepared(originals, out, name, 6 if name == "alpha" else 20)
+    with opened(made, out / name, None) as study:
+        study.begin()
+        if study.done:
+            read_closing(study)
+            finish_known(study, made)
+        else:
+            study.orders(study.board.turn)
+    return "went on"
+
+
+def finish_known(study: Any, made: Prepared) -> None:
+    """The report that is there; a new one would be computed from policies, which this study has not."""
+    if (study.folder / "report.json").exists():
+        finish(study, made, lambda *_: None, lambda bar: None)
