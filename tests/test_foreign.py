@@ -80,6 +80,8 @@ def test_json_takes_its_shape(tmp_path: Path) -> None:
     [
         ("", "is not JSON: EOF"), ("{", "is not JSON"), ("[" * 10**6, "recursion limit"), ("[]", "it: "),
         ('{"name": 5}', "name: Input should be a valid string, given 5"), ("{}", "name is missing"),
+        ('{"name": "a", "share": 1e999}', "larger than any"), ('{"name": 1, "x": [-1E+400]}', "larger than any"),
+        ('{"name": "a", "share": ' + "9" * 400 + '.0}', "larger than any"),
         ('{"name": "a", "counts": [1, "2"]}', "counts.1: Input should be a valid integer, given '2'"),
         ('{"name": "a", "counts": [true]}', "counts.0: "), ('{"name": "a", "counts": [1.0]}', "counts.0: "),
         ('{"name": "a", "share": NaN}', "is not JSON"), ('{"name": "a", "share": Infinity}', "is not JSON"),

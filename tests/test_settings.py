@@ -143,7 +143,8 @@ def test_an_unknown_key_of_a_fee_tier_names_the_tiers_keys() -> None:
 @pytest.mark.parametrize(
     ("override", "allowed"),
     [
-        ("market.capital=-1", "greater than 0"),
+        ("market.capital=-1", "greater than or equal to 0.000001"),
+        ("market.capital=5e-324", "greater than or equal to 0.000001"),
         ("market.capital=much", "valid number"),
         ("market.capital=nan", "finite number"),
         ("market.fill=open", "'next_open', 'next_close' or 'same_close'"),

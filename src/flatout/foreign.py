@@ -5,6 +5,7 @@ what is wrong and what to do, as the error class of whoever asked. JSON deeper t
 4300 digits are refused by the parser. Nothing here writes, and no pickle is read anywhere.
 """
 
+import math
 import os
 import re
 import reprlib
@@ -34,6 +35,7 @@ TOML_BYTES = 1 << 20
 HEADER_BYTES = 32 << 20  # of a safetensors file
 SHOWN = 80  # characters of a wrong value
 DEPTH = 100  # of a TOML file's tables and lists
+MAYBE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
 MANY_DOTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}""")  # in one key
 RESTORE = "restore it from a copy, or make it anew"
 # What NumPy can hold; a file may have others, such as BF16.
@@ -101,12 +103,25 @@ def read_json_if_there(path: Path, shape: type[T], refuse: Refuse = RunError, cu
 def parse_json(content: bytes | str, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE) -> T:
     """JSON text in the shape of a type; `where` names it in a refusal."""
     try:
-        pydantic_core.from_json(content, allow_inf_nan=False)
+        tree = pydantic_core.from_json(content, allow_inf_nan=False)
+        if MAYBE_INFINITE.search(content if isinstance(content, bytes) else content.encode(errors="replace")):
+            check_finite(tree)  # the parser makes infinity of 1e999
         return adapter(cast(Any, shape)).validate_json(content, strict=True)
     except ValidationError as error:
         raise refuse(f"{where}: {problem_of(error)}; {cure}") from None
     except ValueError as error:
         raise refuse(f"{where}: is not JSON: {error}; {cure}") from None
+
+
+def check_finite(tree: Any) -> None:
+    """ValueError for a number in a tree that is larger than any."""
+    rest = [tree]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict | list):
+            rest.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("a number is larger than any that can be held")
 
 
 def shaped(value: Any, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE) -> T:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 
 from flatout.errors import SettingsError
 from flatout.foreign import parse_toml, read_toml, shortened
-from flatout.settings_model import AtLeastOne, Count, Model, NotNegative, Number, Positive, Share, Switchable
+from flatout.settings_model import AtLeastOne, Count, Model, Money, NotNegative, Number, Positive, Share, Switchable
 from flatout.settings_study import DataSettings, FoldSettings, GateSettings, SearchSettings
 
 LOT_STEP_KINDS = ("one number", "by symbol")
@@ -100,7 +100,7 @@ class RewardSettings(Model):
 class MarketSettings(Model):
     """The market an agent trades in."""
 
-    capital: Positive = Field(10_000.0, description="starting capital, quote currency")
+    capital: Money = Field(10_000.0, description="starting capital, quote currency")
     action: ActionKind = "weights"
     fill: Fill = "next_open"
     episode_bars: Annotated[AtLeastOne | None, Switchable] = Field(

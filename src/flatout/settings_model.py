@@ -10,6 +10,7 @@ LARGEST = 3e38
 # Strict: `true` is no number, and neither is "5".
 Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Share = Annotated[Number, Field(ge=0, le=1)]
+Money = Annotated[float, Field(strict=True, ge=1e-6, le=LARGEST)]  # other money is divided by it
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST_COUNTED)]

@@ -72,4 +72,4 @@ def test_a_damaged_report_is_refused(folder: Path) -> None:
     (folder / "report.json").write_text("{")
     error = call("report", str(folder)).exception
     assert isinstance(error, RunError)
-    assert "report.json cannot be read" in str(error)
+    assert "report.json: is not JSON" in str(error)

@@ -3,9 +3,11 @@
 All return what they did in words. A generator that was seeded with a case's number makes the same damage again.
 """
 
+import base64
 import io
 import json
 import os
+import pickle
 import random
 import shutil
 import zipfile
@@ -16,6 +18,16 @@ from typing import Any
 from damage.one_case import CANARY
 
 Damaged = tuple[bytes, str]
+
+
+class Trap:
+    """Writes to the canary if it is ever unpickled; the current folder of an attempt lies beside it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, (f"open('../{CANARY}/file.txt', 'a').write('a pickle was read')",))
+
+
+PICKLE = pickle.dumps(Trap())
 TOKENS = (
     b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b'"', b"{", b"[" * 300, b"\n",
     b"\\ud800", b"../../up", b"\x1b[31m", b"[red]",
@@ -27,21 +39,9 @@ RAW = {
 }  # fmt: skip
 HUGE = (-1, 0, 2**31, 2**53 + 1, 2**63, -(2**63), 2**64, 10**20, 10**300, 1.5, -0.0, 1e308, 5e-324)
 TYPES: tuple[Any, ...] = (
-    None,
-    True,
-    "text",
-    "",
-    7,
-    0.5,
-    [],
-    {},
-    [[]],
-    [None],
-    {"a": None},
-    [1, "two"],
-    "../../up",
-    "off",
-)
+    None, True, "text", "", 7, 0.5, [], {}, [[]], [None], {"a": None}, [1, "two"], "../../up", "off",
+    PICKLE.hex(), base64.b64encode(PICKLE).decode(),
+)  # fmt: skip
 LARGE_BYTES = 64 << 20
 BOMB_BYTES = 200 << 20  # of zeros, in a member of a zip
 KINDS = ("BF16", "F8_E4M3", "F64", "F32", "F16", "I64", "U8", "BOOL", "C64", "X", None, 3)
@@ -51,7 +51,9 @@ def damage_bytes(content: bytes, rng: random.Random) -> Damaged:
     """Flipped, cut, inserted, repeated or spliced bytes, without a thought for what they mean."""
     where = rng.randrange(len(content) + 1)
     until = min(len(content), where + rng.choice((1, 4, 64, 1024, len(content))))
-    kind = rng.choice(("flip", "cut", "remove", "insert", "token", "repeat", "splice", "empty", "garbage"))
+    kind = rng.choice(("flip", "cut", "remove", "insert", "token", "repeat", "splice", "empty", "garbage", "pickle"))
+    if kind == "pickle":
+        return PICKLE + content[where:], "a pickle"
     if kind == "flip":
         changed = bytearray(content)
         for _ in range(rng.choice((1, 3, 30))):

@@ -78,6 +78,7 @@ def test_a_file_cut_off_is_named(tmp_path: Path) -> None:
         ({"log_return": np.zeros((2, 3, 2, 50))}, "log_return does not hold 32-bit numbers"),
         ({"turnover": np.zeros((2, 3, 2, 49), np.float32)}, "turnover does not hold 32-bit numbers by split"),
         ({"turnover": np.full((2, 3, 2, 50), np.nan, np.float32)}, "turnover holds what is no number"),
+        ({"log_return": np.full((2, 3, 2, 50), -1e30, np.float32)}, r"log_return holds 1e\+30, which no bar can bring"),
         ({"other": np.zeros(3, np.float32)}, "instead of log_return and turnover"),
         ({"facts": {"scores": [[0.5]]}}, "scores are not 2 x 3, by split and seed"),
         ({"facts": {"number": 4}}, "is of trial 4"),

@@ -8,10 +8,11 @@ import typer
 from rich.console import Console
 
 from flatout.cli.options import Json, print_json, say
-from flatout.cli.status import Folder, Studies, read_report
+from flatout.cli.status import Folder, Studies
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import RunError
 from flatout.evaluation.report import FILE, write_report
+from flatout.search.report_file import read_report
 
 
 def report_command(

@@ -4,7 +4,6 @@ Only reads: a running study does not notice that it is looked at. Whether one ru
 without waiting and let go at once.
 """
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from flatout.cli.options import Json, plain, print_json, say
 from flatout.cli.search import span
 from flatout.errors import RunError
 from flatout.run_directory import is_held
+from flatout.search.report_file import read_report
 
 PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
 
@@ -48,18 +48,6 @@ def status_command(
         show(rows)
     else:
         say(f"there is no study under {out}; `flatout search` starts one")
-
-
-def read_report(folder: Path) -> dict[str, Any] | None:
-    """report.json, if the study has one."""
-    path = folder / "report.json"
-    try:
-        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise RunError(f"{path} cannot be read: {error}; remove it, and the same search writes it again") from None
-    return report
 
 
 def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:

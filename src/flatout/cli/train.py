@@ -26,7 +26,19 @@ from flatout.cli.options import (
     progress_bar,
     say,
 )
-from flatout.cli.training_request import Request, build, read_request, save_bundles, start_run
+from flatout.cli.training_request import (
+    LEAST_HELD_OUT,
+    MOST_EVALUATIONS,
+    MOST_HELD_OUT,
+    MOST_SEEDS,
+    MOST_TIMESTEPS,
+    MOST_WORKERS,
+    Request,
+    build,
+    read_request,
+    save_bundles,
+    start_run,
+)
 from flatout.errors import RunError
 from flatout.evaluation.held_out import judge
 from flatout.file_names import file_name
@@ -58,22 +70,25 @@ def train_command(
     portfolio: Annotated[bool, typer.Option("--portfolio", help="One agent that trades all of --symbols.")] = False,
     bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
     timesteps: Annotated[
-        int, typer.Option("--timesteps", min=1, max=10**15, help="Bars that each agent trades.")
+        int, typer.Option("--timesteps", min=1, max=MOST_TIMESTEPS, help="Bars that each agent trades.")
     ] = 500_000,
     n_envs: Annotated[
         int | None, typer.Option("--n-envs", min=1, max=2**31 - 1, help="Accounts at once per agent; else by memory.")
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, max=10_000, help="Agents per market, with seeds of their own.")
+        int, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Agents per market, with seeds of their own.")
     ] = 1,
     held_out: Annotated[
-        float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of the bars, the last ones, that judge.")
+        float,
+        typer.Option(
+            "--held-out", min=LEAST_HELD_OUT, max=MOST_HELD_OUT, help="Share of the bars, the last ones, that judge."
+        ),
     ] = 0.2,
     evaluations: Annotated[
-        int, typer.Option("--evaluations", min=1, max=10**6, help="How often to judge and save.")
+        int, typer.Option("--evaluations", min=1, max=MOST_EVALUATIONS, help="How often to judge and save.")
     ] = 20,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=1024, help="Processes; else one per GPU or CPU core.")
+        int | None, typer.Option("--workers", min=1, max=MOST_WORKERS, help="Processes; else one per GPU or CPU core.")
     ] = None,
     engine: Engine = None,
     device: Device = None,

@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
@@ -22,6 +22,8 @@ from flatout.run_directory import check_links, create_run, runs_folder, versions
 from flatout.settings import Resolved
 
 PORTFOLIO = "portfolio"
+MOST_TIMESTEPS, MOST_SEEDS, MOST_EVALUATIONS, MOST_WORKERS, MOST_SEED = 10**15, 10_000, 10**6, 1024, 2**31 - 1
+LEAST_HELD_OUT, MOST_HELD_OUT = 0.01, 0.9
 NOT_A_RUN = "give --resume the folder of a `flatout train` run that can go on"
 
 
@@ -33,13 +35,13 @@ class Request:
     symbols: list[str] | None
     portfolio: bool
     bar: str | None
-    timesteps: int
-    updates: int | None  # instead of timesteps
-    seed: int
-    seeds: int
-    held_out: float
-    evaluations: int
-    workers: int | None
+    timesteps: Annotated[int, Field(ge=1, le=MOST_TIMESTEPS)]
+    updates: Annotated[int, Field(ge=1, le=MOST_TIMESTEPS)] | None  # instead of timesteps
+    seed: Annotated[int, Field(ge=0, le=MOST_SEED)]
+    seeds: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+    held_out: Annotated[float, Field(ge=LEAST_HELD_OUT, le=MOST_HELD_OUT)]
+    evaluations: Annotated[int, Field(ge=1, le=MOST_EVALUATIONS)]
+    workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] | None
     device: str | None = None
     index_only: bool | None = None  # trajectories; None = let the memory decide
     fingerprints: dict[str, str] | None = None  # of the bars of each agent

@@ -21,6 +21,7 @@ from flatout.search.board import Scores, Whole
 
 FORMAT = "flatout.trial"
 TRACES = ("log_return", "turnover")
+MOST = 300.0  # of a bar's log return and turnover: e to this is far beyond any market, and still a number
 Floats = NDArray[np.float32]
 
 
@@ -80,6 +81,8 @@ def contradiction(number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[A
             return f"{name} does not hold 32-bit numbers by split, seed, block and bar"
         if not finite(array):
             return f"{name} holds what is no number"
+        if array.size and np.abs(array).max() > MOST:
+            return f"{name} holds {np.abs(array).max():.3g}, which no bar can bring"
     if [len(seeds) for seeds in facts["scores"]] != [shape[1]] * shape[0]:
         return f"scores are not {shape[0]} x {shape[1]}, by split and seed"
     return None
