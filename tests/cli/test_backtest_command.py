@@ -1,5 +1,6 @@
 """`flatout backtest`: the report, the files it writes, and what it refuses."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -383,3 +384,19 @@ def test_a_folder_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> No
 def test_the_help_says_whose_settings_hold() -> None:
     shown = " ".join(CliRunner().invoke(main, ["backtest", "--help"], env={"COLUMNS": "200"}).output.split())
     assert "the folder of a saved policy" in shown
+
+
+def test_a_disk_that_fills_up_costs_no_figures_and_no_ledger(
+    bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture is written last; what is lost is said, and the figures are printed all the same."""
+
+    def full(path: Path, _: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("flatout.cli.backtest.write_picture", full)
+    result = call(bars, tmp_path, "--json")
+    assert json.loads(result.stdout)["metrics"]
+    assert "equity.html: No space left on device; free some space" in str(result.exception)
+    (run,) = tmp_path.iterdir()
+    assert {path.name for path in run.iterdir()} >= {"ledger.csv", "metrics.json"}

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,10 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     assert isinstance(error, SettingsError) and "is a folder" in str(error)
     error = init(str(tmp_path / "nowhere" / "flatout.toml")).exception
     assert isinstance(error, SettingsError) and "there is no folder" in str(error)
+
+
+def test_comments_survive_an_interpreter_that_drops_docstrings(tmp_path: Path, written: Path) -> None:
+    script = "import flatout_command; flatout_command.run()"
+    line = [sys.executable, "-OO", "-P", "-c", script, "init", str(tmp_path / "small.toml")]
+    subprocess.run(line, check=True, capture_output=True)
+    assert (tmp_path / "small.toml").read_text() == written.read_text()

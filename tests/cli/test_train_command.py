@@ -25,6 +25,7 @@ from flatout.cli import train
 from flatout.cli.main import main
 from flatout.cli.training_request import Request
 from flatout.errors import FlatoutError, RulesError
+from flatout.file_names import file_name
 from flatout.learners import devices
 from flatout.learners.plan import Plan
 from flatout.policies.bundle import Bundle
@@ -326,3 +327,44 @@ def test_a_device_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> No
 def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:
     said = refusal(tmp_path / "out", "--bars", str(bars), "--engine", "fast", *TINY)
     assert "'auto', 'jax' or 'torch'" in said
+
+
+# --- what a machine cannot do, and names that would lead elsewhere -----------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--timesteps", "2000000000000"], "more steps of the optimiser than a program can count"),
+        (["--n-envs", "1000000000"], "is more than a program can count"),
+        (["--set", "train.epochs=99999999999999"], "train.epochs (from --set train.epochs=99999999999999)"),
+        (["--set", "market.episode_bars=100000000000000000000"], "market.episode_bars (from --set"),
+        (["--symbols", "../../up"], "symbol ../../up: there are no bars of it"),
+    ],
+)
+def test_what_no_program_can_count_is_refused(bars: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    assert said in refusal(tmp_path / "runs", "--bars", str(bars), *words, "--plan")
+
+
+@pytest.mark.parametrize(
+    "words", [["--seed", "-1"], ["--seeds", "1000000"], ["--timesteps", "9" * 30], ["--seed", "x"]]
+)
+def test_options_beyond_their_limits_are_refused(bars: Path, words: list[str]) -> None:
+    result = call("--bars", str(bars), *words, "--plan")
+    assert result.exit_code == 2
+    assert f"Invalid value for '{words[0]}'" in result.output
+
+
+@pytest.mark.long
+def test_symbols_that_look_like_paths_stay_in_the_run(tmp_path: Path) -> None:
+    symbols = ("../../up", "BTC/USDT", "[red]x")
+    write_bars(RandomWalk(n_bars=N_BARS, symbols=symbols).panel(), tmp_path / "bars.parquet")
+    words = ["--symbols", *symbols, "--timesteps", "128", "--evaluations", "1", "--workers", "1", *TINY]
+    told = trained(tmp_path / "a" / "b" / "runs", "--bars", str(tmp_path / "bars.parquet"), *words)
+    run = Path(told["run"])
+    assert run.parent == tmp_path / "a" / "b" / "runs"
+    lanes = {file_name(f"{symbol}-seed0") for symbol in symbols}
+    assert lanes < {path.name for path in run.iterdir()}
+    assert all(Bundle.load(run / lane / "best") for lane in lanes)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "bars.parquet", "bars.manifest.json"}
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]

@@ -13,9 +13,12 @@ from typing import Any
 
 import optuna
 import pytest
+from fake_workers import made_study
 from optuna.trial import TrialState
 
 from flatout.errors import RunError
+from flatout.search.begun import is_begun
+from flatout.search.run import make_folder, opened
 from flatout.search.storage import (
     JOURNAL,
     LEASE,
@@ -320,3 +323,13 @@ def test_halving_says_the_same_when_it_is_asked_again() -> None:
         assert not trial.should_prune()  # nothing is known of it
         trial.report(value, 1)
         assert len({trial.should_prune() for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all/study.db", "postgresql://nobody@127.0.0.1:1/x", "nonsense"])
+def test_a_mistyped_storage_does_not_stay_with_the_study(tmp_path: Path, url: str) -> None:
+    made, folder = made_study(), make_folder(tmp_path, "study")
+    with pytest.raises(RunError, match="cannot be opened"), opened(made, folder, url):
+        pass
+    assert not is_begun(folder)
+    with opened(made, folder, None):
+        assert is_begun(folder)

@@ -23,7 +23,7 @@ CURES = {
     errno.ENFILE: "close other programs: the system has no more open files to give",
     errno.ELOOP: "the path is a circle of links: give the real one",
 }
-REPORT = "see SECURITY.md and the README for where to report it"
+REPORT = "README.md says where, SECURITY.md what not to report in public"
 INTERRUPT_AGAIN_S = 0.05
 
 

@@ -4,6 +4,8 @@ The text is made from the settings' own models: a setting that is added there ap
 stands in the file as a comment with an example, ready to be uncommented.
 """
 
+import ast
+import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -83,12 +85,21 @@ def settings_text(settings: Settings | None = None) -> str:
     return TITLE + "\n".join(table_lines(settings or Settings(), "")) + "\n"
 
 
+def explanation(kind: type) -> str:
+    """A class's docstring; from its source where Python has dropped it (-OO)."""
+    if kind.__doc__ is not None:
+        return kind.__doc__.strip()
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    return ast.get_docstring(definition) or ""
+
+
 def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
     """A model as a TOML table: its own settings first, then the tables inside it."""
     fields = {name: (field, getattr(model, name)) for name, field in type(model).model_fields.items()}
     own = {name: pair for name, pair in fields.items() if not is_table(pair[1])}
     if prefix and own:
-        yield from heading(prefix, (type(model).__doc__ or "").strip())
+        yield from heading(prefix, explanation(type(model)))
         yield from aligned([setting(f"{prefix}.{name}", *pair) for name, pair in own.items()])
     for name, (field, value) in fields.items():
         below = f"{prefix}.{name}".removeprefix(".")
