@@ -186,7 +186,7 @@ def test_pages_of_nothing_are_pages(tmp_path: Path) -> None:
         ("targets.jsonl", '{"url": 7}\n', "targets.jsonl: line 1: url: Input should be a valid string"),
         ("audit.jsonl", '{"time": "yesterday"}\n', "audit.jsonl: line 1: time: Input should be a valid datetime"),
         ("audit.jsonl", "x" * (9 << 20), "audit.jsonl: line 1 has 8,388,608 bytes or more"),
-        ("robots.jsonl", '{"asked": "u", "status": 1e400}\n', "robots.jsonl: line 1: status"),
+        ("robots.jsonl", '{"asked": "u", "status": 1e400}\n', "robots.jsonl: line 1: is not JSON: a number is larger"),
         ("run.json", "7", "run.json: it: Input should be an object"),
         ("evaluation.json", '{"curves": {"requests": "all"}}', "curves.requests: Input should be a valid array"),
         ("evaluation.json", '{"verdict": {"beats": 1}}', "verdict.beats: Input should be a valid boolean"),

@@ -17,7 +17,7 @@ EXPONENTIAL = "(a+)+$", b"a" * 60 + b"!"
 
 @pytest.fixture
 def searcher() -> Iterator[Searcher]:
-    made = Searcher(seconds=0.1)
+    made = Searcher(seconds=0.5)
     yield made
     made.end()
 
@@ -30,7 +30,9 @@ def test_patterns_are_found_or_not(searcher: Searcher) -> None:
     assert searcher.given_up == 0
 
 
-@pytest.mark.parametrize(("kind", "pattern", "content"), [("css", "div:has(p)", NESTED), ("regex", *EXPONENTIAL)])
+@pytest.mark.parametrize(
+    ("kind", "pattern", "content"), [("css", "div:has(p)", NESTED), ("regex", *EXPONENTIAL)], ids=["css", "regex"]
+)
 def test_a_search_without_end_is_given_up_and_the_next_is_done(
     searcher: Searcher, kind: str, pattern: str, content: bytes
 ) -> None:
@@ -65,7 +67,7 @@ def test_after_a_fork_there_is_another_process(searcher: Searcher) -> None:
 
 
 def test_pages_that_cannot_be_searched_in_time_are_not_relevant(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = Searcher(seconds=0.1)
+    quick = Searcher(seconds=0.5)
     monkeypatch.setattr("flatout.crawl.relevance.SEARCHER", quick)
     page = Page("http://a.lab/", "", EXPONENTIAL[1].decode(), (), "")
     assert Selects("div:has(p)")(page, NESTED) == 0.0
