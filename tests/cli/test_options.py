@@ -24,9 +24,9 @@ def rendered(text: str) -> str:
     return file.getvalue()
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t")))
 def test_brackets_are_shown_and_nothing_is_obeyed(text: str) -> None:
-    assert rendered(plain(text)) == f"<{visible(text)}>\n".expandtabs()
+    assert rendered(plain(text)) == f"<{visible(text)}>\n"
 
 
 @pytest.mark.parametrize(
