@@ -13,6 +13,7 @@ import struct
 import zipfile
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from damage.one_case import SilentlyWrong
 from flatout.bars.check import check_bars
 from flatout.bars.from_arrays import ArrayFiles, read_arrays
 from flatout.bars.panel import PRICES, Panel
-from flatout.bars.probing import probing
+from flatout.bars.probing import Probe, probing
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import RandomWalk
@@ -72,7 +73,12 @@ NESTED: tuple[Callable[[int], pl.Series], ...] = (
 
 attempts = itertools.count(1)
 shared = contextlib.ExitStack()
-probe = shared.enter_context(probing())
+
+
+@cache
+def shared_probe() -> Probe:
+    """The probe of many attempts: to start a process for each would take longer than all else."""
+    return shared.enter_context(probing())
 
 
 def prepare(folder: Path) -> None:
@@ -277,6 +283,7 @@ def damage_place(rng: random.Random, originals: Path, folder: Path) -> str:
 
 def attempt(folder: Path) -> str:
     """Read what is there, check it, join it and write it, as `flatout data` and `flatout import-arrays` do."""
+    probe = shared_probe()
     try:
         return use(folder)
     finally:
