@@ -9,7 +9,9 @@ from typing import Any
 
 def run() -> None:
     """Load the command and hand over to it."""
-    usual = signal.signal(signal.SIGINT, end_at_once)
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.SIG_IGN:  # a job in the background is not to hear of it
+        signal.signal(signal.SIGINT, end_at_once)
     from flatout.cli.main import app
 
     signal.signal(signal.SIGINT, usual)

@@ -1,5 +1,6 @@
 """Run directories: whole files or none, and no two runs in one folder."""
 
+import errno
 import json
 import os
 import platform
@@ -254,3 +255,33 @@ def test_a_run_of_any_name_lies_in_its_root(tmp_path: Path, resolved: Resolved, 
     run = create_run(tmp_path / "runs", name, resolved, {})
     assert run.parent == tmp_path / "runs"
     assert names(tmp_path) == ["runs"]
+
+
+def test_a_file_to_be_appended_to_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    run = tmp_path / "run"
+    (run / "logs").mkdir(parents=True)
+    for name in ("study.journal", "metrics.jsonl", "logs/worker-0.log"):
+        (run / name).hardlink_to(tmp_path / "precious")
+        with pytest.raises(RunError, match=f"{name} is one file with another"), alone(run):
+            pass
+        (run / name).unlink()
+    (run / "about.json").hardlink_to(tmp_path / "precious")  # replaced, not written to
+    with alone(run):
+        write_bytes(run / "about.json", b"other")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_folder_that_cannot_be_looked_through_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold links, and may be written to all the same."""
+    (tmp_path / "scratch").mkdir()
+    look = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path).name == "scratch":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(RunError, match="scratch: cannot be looked through: Permission denied"), alone(tmp_path):
+        pass

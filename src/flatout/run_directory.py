@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,9 @@ from flatout.settings import Resolved
 
 LOCK = "lock"
 SHOWN = 40  # letters of a run's name in that of its folder, so that it is never too long; `about.json` has the rest
-TEMPORARY = ".*.????????"  # what `write_bytes` calls a file that is not whole yet
+# What `write_bytes` calls a file that is not whole yet; other hidden files are not ours.
+TEMPORARY = re.compile(r"\..+\.(json|jsonl|safetensors|csv|html)\.[a-z0-9_]{8}")
+APPENDED = (".journal", ".jsonl", ".log")  # written in place, not replaced
 PACKAGES = ("flatout", "numpy", "jax", "jaxlib", "torch", "polars", "TA-Lib", "gymnasium", "array-api-compat")
 
 
@@ -92,10 +95,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         Path(temporary).unlink(missing_ok=True)  # there only if it was not moved
 
 
-def sweep(folder: Path) -> None:
-    """Remove what writers killed in the middle of a file left in a folder that nobody writes to now."""
-    for temporary in folder.glob(TEMPORARY):
-        temporary.unlink(missing_ok=True)
+def sweep(folder: Path, deep: bool = False) -> None:
+    """Remove what writers killed in the middle of a file left in a folder that nobody writes to now; with `deep` also
+    in the folders within.
+    """
+    for path in folder.rglob(".*") if deep else folder.glob(".*"):
+        if TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -134,10 +140,10 @@ def open_lock(path: Path, create: bool = True) -> IO[bytes]:
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a run's folder with a symbolic link in it: flatout makes none, and writing would follow it outside. The
-    folder's own path may be one.
+    """Refuse a run's folder with a symbolic link in it, or with a file to be appended to that has another name
+    elsewhere: flatout makes none, and writing would reach outside. The folder's own path may be a link.
     """
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=refuse_place):
         for name in (*folders, *files):
             path = Path(place, name)
             if path.is_symlink():
@@ -145,3 +151,10 @@ def check_links(folder: Path) -> None:
                     f"{path} is a symbolic link to {path.readlink()}: nothing is written to a run's folder through "
                     "links; put what it leads to in its place, or remove it"
                 )
+            if path.suffix in APPENDED and path.is_file() and path.stat().st_nlink > 1:
+                raise RunError(f"{path} is one file with another, elsewhere (a hard link): put a copy in its place")
+
+
+def refuse_place(error: OSError) -> None:
+    """A folder that cannot be looked through may hold links."""
+    raise RunError(f"{error.filename}: cannot be looked through: {error.strerror}; make it readable, or remove it")

@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 from bar_files import HEADER, line, save, times
 
-from flatout.bars.files import load, name_of_file
+from flatout.bars.files import is_hollow, load, name_of_file
 from flatout.bars.read import read_bars
 from flatout.errors import BarsError
 
@@ -187,3 +188,12 @@ def test_a_column_cannot_take_the_name_of_the_row_numbers(tmp_path: Path) -> Non
     pl.DataFrame({"\0row": [1], "date": [1]}).write_parquet(tmp_path / "AAA.parquet")
     with pytest.raises(BarsError, match=r"a column is called"):
         read_bars(tmp_path / "AAA.parquet")
+
+
+def test_a_system_that_counts_no_blocks_has_no_holes(tmp_path: Path) -> None:
+    (tmp_path / "written").write_bytes(b"x" * 10)
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(1 << 20)
+    uncounted = SimpleNamespace(st_blocks=0, st_size=1 << 20)
+    assert not is_hollow(tmp_path / "written", uncounted)  # type: ignore[arg-type]
+    assert is_hollow(tmp_path / "hole", uncounted)  # type: ignore[arg-type]

@@ -183,9 +183,9 @@ def test_one_wrong_date_does_not_fill_the_memory_and_its_row_is_named(
 
 
 def test_symbols_that_share_no_times_do_not_fill_the_memory(tmp_path: Path) -> None:
-    hours = times(2000)
+    hours = times(2500)
     path = written(tmp_path, {f"S{k}": [t] for k, t in enumerate(hours)})
-    with pytest.raises(BarsError, match=r"2,000 rows nowhere near fill 2,000 bars of 2,000 symbols"):
+    with pytest.raises(BarsError, match=r"2,500 rows nowhere near fill 2,500 bars of 2,500 symbols"):
         read_bars(path, bar="1h")
     with pytest.raises(BarsError, match=r"nowhere near fill"):
         read_bars(path, bar="1h", calendar="exchange")
@@ -196,3 +196,15 @@ def test_a_sparse_grid_of_ordinary_size_is_read(tmp_path: Path) -> None:
     assert read_bars(written(tmp_path, {"AAA": dates})).n_bars == 366 * 24 + 1
     years = weekdays(250) + [t.replace("2024", "2032") for t in weekdays(250)]
     assert read_bars(written(tmp_path, {"AAA": years}), calendar="exchange").n_bars == 500
+
+
+def test_bars_of_few_trades_are_read_however_many_minutes_are_empty(tmp_path: Path) -> None:
+    traded = np.cumsum(np.random.default_rng(0).integers(1, 60, 2000))
+    panel = read_bars(written(tmp_path, {"AAA": minutes(*traded.tolist())}), bar="1m")
+    assert panel.n_bars == traded[-1] - traded[0] + 1 > 50_000
+
+
+def test_contracts_that_follow_each_other_are_read(tmp_path: Path) -> None:
+    hours = times(40 * 60)
+    path = written(tmp_path, {f"F{k}": hours[60 * k : 60 * k + 60] for k in range(40)})
+    assert read_bars(path).n_bars == 40 * 60

@@ -94,3 +94,10 @@ def test_a_file_that_unpacks_to_more_than_the_memory_allowed_is_refused() -> Non
     assert len(buffer.getvalue()) < 1 << 20
     with probing.probing() as probe, pytest.raises(BarsError, match="cannot be read: "):
         probe.check(PATH, buffer.getvalue())
+
+
+def test_many_threads_take_no_memory_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine with 256 cores, where the reader would have a thread for each."""
+    monkeypatch.setenv("POLARS_MAX_THREADS", "256")
+    with probing.probing() as probe:
+        probe.check(PATH, feather(1))

@@ -119,6 +119,7 @@ LINES = (
     "u\u017fer-agent: flatout", "Sitemap: x", "Disallow: /a", "Allow: /a/b", "Disallow:", "junk", "x: y",
     "Crawl-delay: 3", "# c", "", "User-agent: other # flatout", "User-agent flatout:x", "user-agent:flatout:",
     "user agent :flatoutx", "user agent flatout", "User-agent: flatout/1.0", "User-agent: -",
+    "User-agent: f*",
 )  # fmt: skip
 
 

@@ -117,7 +117,8 @@ def bars_of(path: Path) -> Any:
 
 def prepared(originals: Path, out: Path, name: str, trials: int) -> Prepared:
     """The study as `flatout search` prepares it."""
-    search = {**SETTINGS["search"], "trials": trials}
+    sampler = "cmaes" if name == "gamma" else "tpe"  # the one that reads again what it drew
+    search = {**SETTINGS["search"], "trials": trials, "sampler": sampler}
     resolved = Resolved(settings=Settings.model_validate({**SETTINGS, "search": search}), origin={})
     bars = originals / "bars.parquet"
     return prepare_study(Request(name, str(bars)), resolved, bars_of(bars), 2, out)

@@ -1,6 +1,8 @@
 """From bars to lanes: held-out bars teach nobody, symbols keep to themselves, and the judge is the backtest."""
 
+import resource
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +18,7 @@ from flatout.evaluation.backtest import backtest
 from flatout.evaluation.learned import Learned
 from flatout.learners.jax_evaluate import evaluator
 from flatout.learners.market_training import LONGEST_EPISODE, MarketTraining, episode_bars, make_agent, make_training
-from flatout.learners.training import make_jobs
+from flatout.learners.training import make_jobs, shared_files, write_array
 from flatout.market.rewards import RewardTerms
 from flatout.policies.bundle import Bundle
 from flatout.settings import Settings
@@ -162,3 +164,23 @@ def test_minibatches_that_do_not_divide_are_refused() -> None:
     settings = Settings.model_validate({"features": SETTINGS.features, "train": {"n_envs": 3, "n_steps": 5}})
     with pytest.raises(SettingsError, match=r"3 x n_steps 5 = 15 transitions cannot be split into 4"):
         make_training([make_agent("AAA", panel_of("AAA", 1), settings, HELD_OUT)], settings, (0,), 1000)
+
+
+def test_arrays_for_workers_are_new_files_and_a_full_disk_is_named(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "data-0.npy").hardlink_to(tmp_path / "precious")
+    arrays = (np.float64(3.0), np.arange(6).reshape(2, 3).T, np.zeros((0, 2)), np.array(["2024"], "datetime64[s]"))
+    for path, array in zip(shared_files(tmp_path / "scratch", arrays), arrays, strict=True):
+        found = np.load(path)
+        assert found.shape == np.shape(array)
+        assert found.dtype == np.asarray(array).dtype
+        assert np.array_equal(found, array)
+    assert (tmp_path / "precious").read_text() == "precious"
+    usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, most))  # as good as a full disk
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*large\.npy'"):
+            write_array(tmp_path / "large.npy", np.zeros(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))

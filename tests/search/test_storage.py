@@ -1,6 +1,7 @@
 """Where trials are kept: journals that were cut off, locks that end with their process, leases, URLs."""
 
 import os
+import re
 import select
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from fake_workers import made_study
 from optuna.trial import TrialState
 
 from flatout.errors import RunError
-from flatout.search.begun import is_begun
+from flatout.search.begun import is_begun, study_path
 from flatout.search.run import make_folder, opened
 from flatout.search.storage import (
     JOURNAL,
@@ -333,3 +334,59 @@ def test_a_mistyped_storage_does_not_stay_with_the_study(tmp_path: Path, url: st
     assert not is_begun(folder)
     with opened(made, folder, None):
         assert is_begun(folder)
+
+
+def test_a_study_is_not_begun_among_somebodys_files(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, "study")
+    for name in ("scratch/thesis.txt", ".config.json.20240101", "sub/.notes.csv.backup12"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("precious")
+    (folder / ".config.json.20240101").unlink()  # is what a writer of ours would have left
+    with pytest.raises(RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another --name"):
+        opened(made_study(), folder, None).__enter__()
+    assert (folder / "scratch" / "thesis.txt").read_text() == "precious"
+    assert (folder / "sub" / ".notes.csv.backup12").read_text() == "precious"
+
+
+def test_a_start_that_was_cut_off_is_begun_again(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, "study")
+    with opened(made_study(), folder, None):
+        pass
+    (folder / "settings.json").rename(folder / ".settings.json.abcdefgh")  # written last
+    with opened(made_study(), folder, None):
+        assert is_begun(folder)
+
+
+def test_studies_of_before_keep_their_folders(tmp_path: Path) -> None:
+    name = "v1 (Größe)"
+    assert study_path(tmp_path, name).name == "v1 %28Gr%C3%B6ße%29"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "about.json").touch()
+    assert study_path(tmp_path, name) == tmp_path / name
+    (tmp_path / "about.json").touch()
+    assert study_path(tmp_path / "runs", "..") == tmp_path / "runs" / "%2E%2E"
+
+
+@pytest.mark.parametrize("value", ["-5.0", "1e9"])
+def test_values_outside_of_their_range_are_refused(tmp_path: Path, value: str) -> None:
+    """Also where the sampler would take their logarithm."""
+    made, folder = made_study(search={"trials": 6, "sampler": "cmaes"}), make_folder(tmp_path, "study")
+    with opened(made, folder, None) as study:
+        study.ask(0)
+    path = folder / JOURNAL
+    path.write_text(re.sub(r'"param_value_internal": ?[0-9.e-]+', f'"param_value_internal": {value}', path.read_text()))
+    with pytest.raises(RunError, match=r"trial 0 was not drawn from|is invalid value"), opened(made, folder, None):
+        pass
+
+
+def test_a_forged_lease_in_a_journal_of_ones_own_keeps_nobody_out(tmp_path: Path) -> None:
+    """Whoever holds the folder holds its journal; the process of that number is somebody else's."""
+    made, folder = made_study(), make_folder(tmp_path, "study")
+    with opened(made, folder, None) as study:
+        lease = {"host": socket.gethostname(), "pid": os.getppid(), "folder": "/elsewhere", "time": time.time()}
+        name = study.study.study_name
+    storage = open_storage(folder, None)
+    open_study(storage, name, "none").set_user_attr(LEASE, lease)
+    close_storage(storage)
+    with opened(made, folder, None):
+        pass

@@ -6,6 +6,7 @@ what a column means.
 
 import codecs
 import csv
+import errno
 import os
 import re
 from collections import Counter
@@ -101,9 +102,21 @@ def read_content(path: Path) -> bytes:
         status = path.stat()
     except (OSError, ValueError):
         return read_file(path, MOST_BYTES, BarsError, CURE)  # says what is wrong with it
-    if status.st_size > HOLLOW_BYTES and status.st_blocks * 512 < status.st_size / HOLLOW_SHARE:
+    if status.st_size > HOLLOW_BYTES and is_hollow(path, status):
         raise refusal(path, f"its {status.st_size:,} bytes are nearly all a hole", "Download it again.")
     return read_file(path, min(MOST_BYTES, status.st_size), BarsError, CURE)
+
+
+def is_hollow(path: Path, status: os.stat_result) -> bool:
+    """Whether hardly anything was written to a large file. Some systems count no blocks of any file, or count late."""
+    if status.st_blocks:
+        return status.st_blocks * 512 < status.st_size / HOLLOW_SHARE
+    try:
+        with path.open("rb") as file:
+            os.lseek(file.fileno(), 0, os.SEEK_DATA)
+    except OSError as error:
+        return error.errno == errno.ENXIO
+    return False
 
 
 def load_columnar(path: Path, content: bytes, probe: Probe) -> Table:

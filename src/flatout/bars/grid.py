@@ -23,7 +23,10 @@ IntArray = NDArray[np.int64]
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
-FREE_PLACES, PLACES_PER_ROW = 50_000, 20  # of a grid: emptier ones are refused, and so is what they take of memory
+# A grid is emptier than honest ones if it has more places than these. One hole that is most of it is a wrong date; else
+# it may be as large as the memory of any machine allows.
+FREE_PLACES, PLACES_PER_ROW, HOLE = 50_000, 20, 0.5
+MOST_PLACES = 5_000_000
 FREE_DAYS, DAYS_PER_DAY = 250, 10  # weekdays of an exchange's grid, likewise: ten for each that has bars
 SHORT = 7  # days; a shorter file without a weekend does not show which calendar it has
 SEVERAL = 3  # equal larger steps in a row: fewer are gaps
@@ -145,9 +148,11 @@ def grid_of(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, cal
     if calendar == "exchange" and weekdays > FREE_DAYS + DAYS_PER_DAY * len(days):
         raise refuse_empty(rows, files, union, f"{weekdays:,} weekdays")
     n_bars = len(union) if calendar == "exchange" else int(union[-1] - union[0]) // bar + 1
-    if n_bars * len(files) > FREE_PLACES + PLACES_PER_ROW * len(rows):
-        places = f"{n_bars:,} bars" + (f" of {len(files):,} symbols" if len(files) > 1 else "")
-        raise refuse_empty(rows, files, union, places)
+    places, filled = n_bars * len(files), PLACES_PER_ROW * len(rows)
+    one_hole = calendar != "exchange" and len(union) > 1 and np.diff(union).max() > HOLE * n_bars * bar
+    if places > FREE_PLACES + filled and (one_hole or places > MOST_PLACES + filled):
+        said = f"{n_bars:,} bars" + (f" of {len(files):,} symbols" if len(files) > 1 else "")
+        raise refuse_empty(rows, files, union, said) if one_hole else refuse_sparse(rows, files, said)
     return union if calendar == "exchange" else np.arange(union[0], union[-1] + bar, bar, dtype=np.int64)
 
 
@@ -159,8 +164,14 @@ def refuse_empty(rows: pl.DataFrame, files: Mapping[str, Path], union: IntArray,
     wrong = union[later - 1] if later and few_before else union[later]
     hours = int(union[later] - union[later - 1]) / HOUR if later else 0.0
     reason = f"{hours:,.0f} hours without any bar lie beside it, and {len(rows):,} rows nowhere near fill {places}"
-    advice = "Correct its date if it is wrong; else use larger bars, or symbols with bars at the same times."
+    advice = "Correct its date if it is wrong; else read what lies before and after it from two files."
     return refuse_at(rows, files, int(np.argmax(time == wrong)), reason, advice, 1)
+
+
+def refuse_sparse(rows: pl.DataFrame, files: Mapping[str, Path], places: str) -> Exception:
+    """Many symbols of different times, or bars with few trades."""
+    reason = f"{len(rows):,} rows nowhere near fill {places}, which would not fit into the memory"
+    return refusal(next(iter(files.values())), reason, "Read fewer symbols at once, or a file of larger bars.")
 
 
 def refuse_at(

@@ -6,6 +6,7 @@ One process tries all files of a folder. What was tried is known by its digest a
 import contextlib
 import hashlib
 import json
+import os
 import select
 import subprocess
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ class Probe:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
+                env={**os.environ, "POLARS_MAX_THREADS": "2"},  # the stacks of a hundred threads are not the file's
             )
         except OSError as error:
             reason = f"no process can be started to read it: {error.strerror}"

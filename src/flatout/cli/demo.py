@@ -8,7 +8,7 @@ from rich.console import Console
 from flatout.bars.synthetic import built_in_market
 from flatout.cli.audit import show
 from flatout.cli.doctor import memory
-from flatout.cli.options import Json, Out, Seed, print_json
+from flatout.cli.options import Json, Out, Seed, print_json, say
 from flatout.cli.search import Watch
 from flatout.cli.verdict_box import show_verdict
 from flatout.learners.devices import settle
@@ -57,5 +57,5 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     show_verdict(report, quiet)
     if not report["verdict"]["promotable"]:
         quiet.print("This is the right answer: nothing can be earned on this market.", style="bold")
-    quiet.print(f"report: {out / name / 'report.html'}", highlight=False, soft_wrap=True)
+    say(f"report: {out / name / 'report.html'}")
     quiet.print("next: flatout init && flatout search flatout.toml --bars YOUR_BARS.parquet --plan", highlight=False)

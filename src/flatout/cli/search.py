@@ -14,6 +14,7 @@ from flatout.cli.options import Device, Engine, Json, Out, Set, SpaceSeparated, 
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import SettingsError
 from flatout.learners.devices import settle
+from flatout.search.begun import study_path
 from flatout.settings import Resolved, load_settings
 
 NOT_PROMOTABLE = 3  # exit code with --gate
@@ -126,12 +127,12 @@ def tell_plans(prepared: Sequence[Any], slots: Any, as_json: bool) -> None:
 def tell_reports(prepared: Sequence[Any], reports: Sequence[dict[str, Any] | None], out: Path, as_json: bool) -> None:
     """Verdicts, and where the reports lie."""
     if as_json:
-        print_json([{**(report or {"verdict": None}), "folder": str(out / one.request.name)}
+        print_json([{**(report or {"verdict": None}), "folder": str(study_path(out, one.request.name))}
                     for one, report in zip(prepared, reports, strict=True)])  # fmt: skip
         return
     console = Console()
     for one, report in zip(prepared, reports, strict=True):
-        folder = out / one.request.name
+        folder = study_path(out, one.request.name)
         if report is None:
             say(f"{one.request.name} was stopped; the same command goes on")
             continue

@@ -16,6 +16,7 @@ from rich.table import Table
 from flatout.cli.options import Json, plain, print_json, say
 from flatout.cli.search import span
 from flatout.errors import RunError
+from flatout.file_names import named_text
 from flatout.run_directory import is_held
 from flatout.search.report_file import read_report
 
@@ -57,7 +58,8 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
     from flatout.search.look import read_stored
     from flatout.search.run import read_run
 
-    total = read_run(folder)[0].search.trials
+    settings, about = read_run(folder)
+    total = settings.search.trials
     running, board = is_held(folder), read_board(folder) or Board(())
     stored, report = read_stored(folder, url), read_report(folder)
     trials = stored.trials if stored else []
@@ -67,7 +69,7 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
     judged = report is not None and report["assumptions"]["trials"]["this_study"] >= total
     kinds = ("complete", "pruned", "failed")
     return {
-        "study": folder.name,
+        "study": about["request"]["name"],
         "folder": str(folder),
         "state": "running" if running else "finished" if judged else "stopped",
         "pid": stored.lease["pid"] if running and stored and stored.lease else None,
@@ -90,7 +92,7 @@ def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
     try:
         return facts_of(folder, url)
     except RunError as error:
-        return {"study": folder.name, "folder": str(folder), "state": "unreadable", "error": str(error)}
+        return {"study": named_text(folder.name), "folder": str(folder), "state": "unreadable", "error": str(error)}
 
 
 def show(rows: Iterable[dict[str, Any]]) -> None:

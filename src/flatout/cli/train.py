@@ -48,7 +48,7 @@ from flatout.learners.market_training import MarketTraining
 from flatout.learners.plan import Plan, make_plan
 from flatout.learners.training import train
 from flatout.policies.bundle import Bundle
-from flatout.run_directory import write_json
+from flatout.run_directory import is_held, write_json
 from flatout.settings import Settings, load_settings
 
 TEST_RUN_UPDATES = 2
@@ -128,7 +128,8 @@ def train_command(
         with Watch(console, made, quiet=as_json) as watch:
             train(made.training, run, slots, watch.heard)
     except (KeyboardInterrupt, RunError) as stopped:
-        save_bundles(run, made, resolved, request)
+        if not is_held(run):  # by another process, which is why it was refused
+            save_bundles(run, made, resolved, request)
         why = "" if isinstance(stopped, RunError) else "interrupted; "
         say(f"{why}go on with: flatout train --resume {shlex.quote(str(run))}", err=True)
         if isinstance(stopped, RunError):

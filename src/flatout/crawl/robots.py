@@ -95,7 +95,8 @@ def simplified(text: str, agent: str) -> str:
     """
     lines = text.splitlines()
     named = [agent_of_line(line) for line in lines]
-    best = max((name for name in set(named) if name and agent.startswith(name)), key=len, default="*")
+    ours = (name for name in set(named) if name and (name == "*" or agent.startswith(name)))
+    best = max(ours, key=lambda name: (len(name), name == "*"), default="*")  # as Protego chooses
     return "\n".join(
         line if name is None else f"User-agent: {name if name == best else STRANGER}"
         for line, name in zip(lines, named, strict=True)

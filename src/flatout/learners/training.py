@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.learners.checkpoint import read_checkpoint, rebuilt
@@ -117,10 +118,21 @@ def shared_files(folder: Path, data: Any) -> Any:
 
     def save(array: Any) -> Path:
         path = folder / f"data-{next(numbers)}.npy"
-        np.save(path, array)
+        path.unlink(missing_ok=True)  # it may be another file's second name
+        write_array(path, np.require(array, requirements="C"))  # 0-d stays 0-d
         return path
 
     return None if data is None else map_leaves(save, data)
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """A new .npy file. NumPy's own writer does not tell a full disk from other errors."""
+    try:
+        with path.open("xb") as file:
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+            file.write(array.reshape(-1).view(np.uint8).data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def stacked(trees: Sequence[Any]) -> Any:

@@ -47,7 +47,9 @@ class AboutRun(TypedDict):
 
 
 def study_path(out: Path, name: str) -> Path:
-    """The folder of the study of this name."""
+    """The folder of the study of this name. Before names were made safe, it was called as the study is."""
+    if Path(name).name == name and os.path.lexists(out / name / ABOUT):
+        return out / name
     return out / file_name(name)
 
 

@@ -20,10 +20,11 @@ from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.errors import RunError, SettingsError
 from flatout.evaluation.report import write_report
+from flatout.foreign import shortened
 from flatout.learners.devices import Choice
 from flatout.learners.engines import engine_of
 from flatout.learners.workers import Slot
-from flatout.run_directory import TEMPORARY, alone, runs_folder, versions, write_bytes, write_json
+from flatout.run_directory import LOCK, alone, runs_folder, sweep, versions, write_bytes, write_json
 from flatout.search.begun import ABOUT, CURE, SETTINGS, is_begun, study_path
 from flatout.search.begun import read_run as read_run
 from flatout.search.closing import FILE as CLOSING
@@ -38,6 +39,7 @@ from flatout.search.report_file import FILE as REPORT
 from flatout.search.report_file import read_report
 from flatout.search.space import distributions
 from flatout.search.storage import (
+    JOURNAL,
     close_storage,
     drop_lease,
     give_lease_back,
@@ -179,6 +181,17 @@ def make_folder(out: Path, name: str) -> Path:
     return folder
 
 
+def check_empty(folder: Path) -> None:
+    """Refuse to begin a study among somebody's files; what a start that was cut off has left is no hindrance."""
+    sweep(folder)
+    others = sorted({path.name for path in folder.iterdir()} - {LOCK, JOURNAL, f"{JOURNAL}.lock", ABOUT})
+    if others:
+        raise RunError(
+            f"{folder} is no study that could go on, and not empty: it holds {shortened(others)}; give another --name "
+            f"or --out, or restore its {SETTINGS}"
+        )
+
+
 def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
     """Compare what is asked with what a study was begun with."""
     asked = prepared.resolved.settings
@@ -245,11 +258,13 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
     with alone(folder):
         if is_begun(folder):
             check_begun(folder, prepared, url)
-        tidy(folder)
+            tidy(folder)
+        else:
+            check_empty(folder)
         storage = open_storage(folder, url)
         try:
             study = open_study(storage, prepared.request.name, prepared.market.settings.search.pruner)
-            drop_lease(study, folder)
+            drop_lease(study, folder, url is None)
             take_lease(study, folder)
             try:
                 write_down(folder, prepared, url)
@@ -268,6 +283,11 @@ def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> 
     for trial in study.get_trials(deepcopy=False):
         as_trial(trial, where)
         unlike_asked = [name for name, drawn in trial.distributions.items() if wanted.get(name) != drawn]
+        unlike_asked += [
+            name
+            for name, drawn in trial.distributions.items()
+            if not drawn._contains(drawn.to_internal_repr(trial.params[name]))
+        ]
         complete = trial.state == optuna.trial.TrialState.COMPLETE
         if unlike_asked or (trial.state.is_finished() and set(trial.params) != set(wanted)):
             raise RunError(f"{where}: trial {trial.number} was not drawn from search.space; {CURE}")
@@ -278,5 +298,4 @@ def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> 
 def tidy(folder: Path) -> None:
     """Remove what a process that was killed left: files that it was writing, arrays for its workers."""
     shutil.rmtree(folder / "scratch", ignore_errors=True)
-    for temporary in folder.rglob(TEMPORARY):
-        temporary.unlink(missing_ok=True)
+    sweep(folder, deep=True)

@@ -225,10 +225,12 @@ def take_lease(study: optuna.Study, folder: Path) -> None:
     renew_lease(study, folder)
 
 
-def drop_lease(study: optuna.Study, folder: Path) -> None:
-    """End a lease of this folder, which this process holds: its owner is dead, whoever has its number now."""
+def drop_lease(study: optuna.Study, folder: Path, own: bool = False) -> None:
+    """End a lease of this folder, which this process holds: its owner is dead, whoever has its number now. With `own`
+    the storage lies in the folder, and nobody else can have a lease.
+    """
     lease = lease_of(study)
-    if lease and (lease["host"], lease["folder"]) == (socket.gethostname(), str(folder.resolve())):
+    if lease and (own or (lease["host"], lease["folder"]) == (socket.gethostname(), str(folder.resolve()))):
         give_lease_back(study)
 
 

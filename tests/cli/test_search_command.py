@@ -1,0 +1,28 @@
+"""What `flatout search` says of a study whose name is no ordinary file name."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evaluation.sample_report import sample_report
+from flatout.cli.search import tell_reports
+from flatout.search.run import make_folder
+
+NAME = "[red]a/b"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_paths_that_are_printed_exist(tmp_path: Path, as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_folder(tmp_path, NAME)
+    asked = [SimpleNamespace(request=SimpleNamespace(name=NAME))]
+    report = sample_report(n_bars=60, n_trials=6, n_days=5, halves=40) | {"study": NAME}
+    tell_reports(asked, [report], tmp_path, as_json)
+    said = capsys.readouterr().out
+    if as_json:
+        assert Path(json.loads(said)[0]["folder"]) == folder
+    else:
+        assert f"report: {folder / 'report.html'}\n" in said
+        assert f"policy: {folder / 'policy'}\n" in said
+        assert NAME in said
