@@ -1,6 +1,12 @@
 """What the training bench counts; no timing is judged here."""
 
-from flatout.evaluation.training_speed import flop_per_step, summary
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from flatout.evaluation import training_speed
+from flatout.evaluation.training_speed import MATRICES, flop_per_step, peak_gflops, summary
 from flatout.policies.network import Sizes
 
 
@@ -26,3 +32,20 @@ def test_ratios_and_shares_follow_from_the_speeds() -> None:
     assert found["mfu"] == {"64": round(300 * flop.usual / 1e6, 3)}
     assert found["mfu_executed"] == {"64": round(300 * flop.executed / 1e6, 3)}
     assert "flatout_single_over_sbx_fast64" not in found
+
+
+def test_the_peak_is_asked_of_every_library_that_multiplies_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of a peak that leaves out the library which does the work can be more than one."""
+    asked: list[str] = []
+
+    def rate(multiply: Callable[[], object], flop: int, seconds: float) -> float:
+        made = multiply()
+        asked.append(type(made).__module__.partition(".")[0])
+        found = np.asarray(made)
+        assert found.flat[0] * 2 * found.size == flop  # ones times ones: each sum is its length
+        return float(len(asked))
+
+    monkeypatch.setattr(training_speed, "product_rate", rate)
+    assert peak_gflops() == len(asked) == 3 * len(MATRICES)
+    assert {"numpy", "torch"} < set(asked)
+    assert any(name.startswith("jax") for name in asked)
