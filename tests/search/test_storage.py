@@ -338,10 +338,9 @@ def test_a_mistyped_storage_does_not_stay_with_the_study(tmp_path: Path, url: st
 
 def test_a_study_is_not_begun_among_somebodys_files(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, "study")
-    for name in ("scratch/thesis.txt", ".config.json.20240101", "sub/.notes.csv.backup12"):
+    for name in ("scratch/thesis.txt", "sub/.notes.csv.backup12"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("precious")
-    (folder / ".config.json.20240101").unlink()  # is what a writer of ours would have left
     with pytest.raises(RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another --name"):
         opened(made_study(), folder, None).__enter__()
     assert (folder / "scratch" / "thesis.txt").read_text() == "precious"
