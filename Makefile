@@ -4,6 +4,7 @@ VENV   ?= .venv
 OLDEST ?= .venv-oldest
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check
+CODE    = src tests packages conftest.py
 PYTEST  = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Where neither NVIDIA's nor AMD's driver is, PyTorch comes in its CPU build, a tenth of the size. It has a version of its
 # own, of which pip takes what it finds; uv knows where PyTorch keeps them.
@@ -22,8 +23,8 @@ check: style  # the inner loop: without what takes a second or more
 	$(PYTEST) -m "not slow and not long"
 
 style: $(VENV)/.installed
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
@@ -40,8 +41,8 @@ test-oldest: $(OLDEST)/.installed  # the oldest versions that pyproject.toml all
 	$(OLDEST)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 format: $(VENV)/.installed
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 bench: $(VENV)/.installed
 	$(BIN)/flatout bench env --json
@@ -55,19 +56,19 @@ $(VENV)/.installed-demo: pyproject.toml
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml packages/flatout-crawl/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 ifeq ($(GPU),)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(PIP) "torch==$(TORCH)+cpu" 2>/dev/null || \
 	  { $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend cpu "torch==$(TORCH)"; } || \
 	  echo "PyTorch's CPU build was not found: the build with CUDA will do as well"
 endif
-	$(PIP) -e ".[bench,test]"
+	$(PIP) -e ".[bench,test]" -e packages/flatout-crawl
 	touch $@
 
-$(OLDEST)/.installed: pyproject.toml
+$(OLDEST)/.installed: pyproject.toml packages/flatout-crawl/pyproject.toml
 	rm -rf $(OLDEST)
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check uv
-	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[bench,test]"
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[bench,test]" -e packages/flatout-crawl
 	touch $@

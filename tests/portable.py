@@ -16,9 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/market", "tests/policies", "tests/learners", "tests/search", "tests/features", "tests/interop")
+TESTS = (
+    "tests/market",
+    "tests/policies",
+    "tests/learners",
+    "tests/workers",
+    "tests/training",
+    "tests/search",
+    "tests/features",
+    "tests/sb3",
+    "tests/export",
+)
 ARRAYS = (*TESTS, *sorted(str(path.relative_to(ROOT)) for path in Path(__file__).parent.glob("test_*.py")))
-ALL = ("tests",)
+ALL = ()  # what pyproject.toml says: the tests of both distributions
 SPIN = "while True: pass"
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""

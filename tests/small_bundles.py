@@ -9,7 +9,7 @@ from flatout.features.recipe import Recipe, fit
 from flatout.market.orders import action_size
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network, Sizes, new_network
-from flatout.settings import MarketSettings
+from flatout.settings.tables import MarketSettings
 from market.small_markets import COSTS, INDICATORS, LIMITS, REWARD
 from scenarios import random_panel
 

@@ -56,7 +56,7 @@ def test_the_trap_works(trapped: Path) -> None:
 
 def test_an_own_program_does_not_see_the_folder(trapped: Path) -> None:
     ended = subprocess.run(
-        own_program("flatout.learners.device_probe", "jax"), capture_output=True, text=True, check=True
+        own_program("flatout.workers.device_probe", "jax"), capture_output=True, text=True, check=True
     )
     assert json.loads(ended.stdout.splitlines()[-1])
     assert not trapped.exists()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, Trade, execute, trade_cost
 from flatout.market.rules import Costs, Limits
-from flatout.settings import Fill
+from flatout.settings.tables import Fill
 from rounding import assert_close, tolerance
 from scenarios import Path, all_rules, cast, free_market, random_path
 

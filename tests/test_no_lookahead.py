@@ -21,7 +21,7 @@ from flatout.features.recipe import Recipe, fit
 from flatout.features.scalers import SCALERS
 from flatout.market import episode
 from flatout.market.market import build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close
 
 NAMES = (*(indicator.name for indicator in INDICATORS), "extra:funding")

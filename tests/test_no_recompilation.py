@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr
 
 from flatout.market import jax_market
 from flatout.market.market import Market, build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from scenarios import random_panel
 
 ACCOUNTS = 4

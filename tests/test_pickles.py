@@ -9,9 +9,9 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution
 
-from flatout.search.look import as_trial
 from flatout.search.storage import close_storage, make_sampler, open_storage, open_study
-from flatout.settings_study import SamplerName
+from flatout.search.stored_studies import as_trial
+from flatout.settings.study import SamplerName
 
 SOURCE = Path(__file__).parents[1] / "src"
 LIBRARIES = {"pickle", "cloudpickle", "torch", "joblib", "marshal", "shelve", "yaml", "dill"}

@@ -27,18 +27,18 @@ from flatout.bars.synthetic import (
     Sine,
     SyntheticMarket,
 )
-from flatout.evaluation.optimum import ChainPolicy, Optimum, optimum, optimum_on_path, share_of_optimum
 from flatout.features.recipe import fit
-from flatout.learners import jax_evaluate, jax_population
-from flatout.learners.jax_agent import noise_key
-from flatout.learners.jax_market_environment import JaxMarketEnvironment
+from flatout.learners.jax_engine import evaluate, population
+from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
+from flatout.learners.jax_engine.noise import noise_key
+from flatout.learners.lane_trees import stack_trees
 from flatout.learners.rates import Program, metric_names, program_of, rates_of
-from flatout.learners.training import stacked
 from flatout.market import episode
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.tape import meet
 from flatout.policies.network import new_network
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
+from oracles.optimum import ChainPolicy, Optimum, optimum, optimum_on_path, share_of_optimum
 
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int32]
@@ -135,13 +135,13 @@ def standard_error(growth: Floats, starts: Starts) -> Floats:
 @cache
 def runner(program: Program) -> Callable[..., Any]:
     """Compiled once for all probes of a shape."""
-    return jax_population.chunk_runner(program)
+    return population.chunk_runner(program)
 
 
 @cache
 def judge(program: Program) -> Callable[..., Any]:
     """Compiled once, too."""
-    return jax_evaluate.evaluator(program, JUDGES, BARS)
+    return evaluate.evaluator(program, JUDGES, BARS)
 
 
 def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
@@ -152,12 +152,12 @@ def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
     tape, teaching = market.between(warm, CUT, BARS).arrays()
     data, judging = jax.tree.map(jnp.asarray, tape), held_out(market).arrays()[1]
     rates, judged = (
-        jax.tree.map(jnp.asarray, stacked([rates_of(train, probe.updates, rules)] * len(SEEDS)))
+        jax.tree.map(jnp.asarray, stack_trees([rates_of(train, probe.updates, rules)] * len(SEEDS)))
         for rules in (teaching, judging)
     )
     rates = rates._replace(**{name: jnp.full_like(getattr(rates, name), value) for name, value in changes.items()})
     networks = [new_network(program.sizes, seed, train.log_std) for seed in SEEDS]
-    state = jax_population.init(program, data, rates, networks, SEEDS)
+    state = population.init(program, data, rates, networks, SEEDS)
     turnovers = []
     for until in (1, probe.updates - 1, probe.updates):
         state, metrics = runner(program)(data, rates._replace(until=jnp.full_like(rates.until, until)), state)
@@ -166,7 +166,7 @@ def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
     return Outcome(per_bar(program, evaluation), turnovers[0], turnovers[-1])
 
 
-def per_bar(program: Program, evaluation: jax_evaluate.Evaluation) -> Judged:
+def per_bar(program: Program, evaluation: evaluate.Evaluation) -> Judged:
     """The figures of whole stretches."""
     assert np.all(np.asarray(evaluation.length) == BARS)
     sums = np.moveaxis(np.asarray(evaluation.terms, np.float64), -1, 0)

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatout.arrays import map_leaves, to_numpy
+from flatout.bench.scalar_ledger import Ledger, plain
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, execute
 from flatout.market.rules import OFF, Costs, Limits
-from flatout.market.scalar_ledger import Ledger, plain
-from flatout.settings import Fill
+from flatout.settings.tables import Fill
 from rounding import tolerance
 from scenarios import BAR_ROUNDINGS, Path, all_rules, cast, random_path
 

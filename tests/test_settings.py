@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from flatout.errors import SettingsError
-from flatout.settings import FeeTier, Settings, known_keys, load_settings
+from flatout.settings.loading import known_keys, load_settings
+from flatout.settings.tables import FeeTier, Settings
 
 CAPITAL = "FLATOUT__MARKET__CAPITAL"
 

@@ -27,7 +27,7 @@ def processes() -> Iterator[tuple[int, int]]:
 def is_worker(pid: int) -> bool:
     """Whether it runs the worker's module."""
     try:
-        return b"flatout.learners.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"flatout.workers.worker_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from flatout.errors import FlatoutError
     from flatout.evaluation.backtest import backtest
     from flatout.features.recipe import FittedRecipe, Recipe
-    from flatout.interop.ppo import PPO
     from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
     from flatout.market.market import Market, build_market
     from flatout.market.torch_market import TorchMarket
-    from flatout.settings import Settings, load_settings
+    from flatout.sb3.ppo import PPO
+    from flatout.settings.loading import load_settings
+    from flatout.settings.tables import Settings
     from flatout.slow_envs.overlap import Overlap
     from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
@@ -32,14 +33,14 @@ HOMES = {
     "MarketEnv": "flatout.market.gymnasium_env",
     "MarketVectorEnv": "flatout.market.gymnasium_env",
     "Overlap": "flatout.slow_envs.overlap",
-    "PPO": "flatout.interop.ppo",
+    "PPO": "flatout.sb3.ppo",
     "Panel": "flatout.bars.panel",
     "Recipe": "flatout.features.recipe",
-    "Settings": "flatout.settings",
+    "Settings": "flatout.settings.tables",
     "TorchMarket": "flatout.market.torch_market",
     "backtest": "flatout.evaluation.backtest",
     "build_market": "flatout.market.market",
-    "load_settings": "flatout.settings",
+    "load_settings": "flatout.settings.loading",
     "read_bars": "flatout.bars.read",
 }
 

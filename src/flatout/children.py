@@ -1,5 +1,6 @@
-"""How flatout starts Python programs of its own."""
+"""How flatout starts Python programs of its own, and on which cores they may run."""
 
+import os
 import sys
 
 
@@ -8,3 +9,10 @@ def own_program(module: str, *words: str) -> list[str]:
     there, perhaps beside downloaded bars, must not be taken for a library.
     """
     return [sys.executable, "-P", "-m", module, *words]
+
+
+def available_cores() -> list[int]:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))

@@ -17,13 +17,15 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
 from flatout.errors import SettingsError
+from flatout.evaluation import audit
+from flatout.evaluation.audit import Finding, poisoned
+from flatout.evaluation.study_folds import make_study_folds
 from flatout.features import indicators, recipe
 from flatout.folds import splits
 from flatout.market import execute, tape
-from flatout.search import audit
-from flatout.search.audit import Finding, poisoned, study_folds
 from flatout.search.market_study import make_study
-from flatout.settings import Settings, load_settings
+from flatout.settings.loading import load_settings
+from flatout.settings.tables import Settings
 
 CHECKS = FEATURES, ACCOUNTS, LATER, SCALERS, FOLDS, IDLE, TRIP, RANDOM, CASH, FILLS, BARS = (
     "features do not see the future",
@@ -93,7 +95,7 @@ def test_sound_bars_pass(overrides: list[str]) -> None:
 
 def test_the_folds_are_those_of_a_study() -> None:
     panel, settings = sound_bars(), settings_with("train.n_envs=4", "train.hidden=[4]", "train.n_steps=8")
-    assert study_folds(panel, settings) == make_study(panel, settings, 1, 1).folds
+    assert make_study_folds(panel, settings) == make_study(panel, settings, 1, 1).folds
 
 
 # --- planted faults --------------------------------------------------------------------------------

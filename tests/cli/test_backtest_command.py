@@ -18,7 +18,7 @@ from flatout.cli.main import main
 from flatout.errors import FlatoutError, RulesError, SettingsError
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import BASELINES, RandomTrader
-from flatout.evaluation.learned import load_policy
+from flatout.evaluation.saved_policy import load_policy
 from rounding import close_to
 from small_bundles import bundle_of
 

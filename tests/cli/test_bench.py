@@ -1,4 +1,4 @@
-"""`flatout bench env`: the table and the JSON; the measuring itself is tested with evaluation/speed.py."""
+"""`flatout bench env`: the table and the JSON; the measuring itself is tested with bench/market_speed.py."""
 
 import json
 from collections.abc import Callable

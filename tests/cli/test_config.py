@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from flatout.cli.config import flatten
 from flatout.cli.main import main
 from flatout.errors import SettingsError
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 
 
 def show(*words: str) -> Result:

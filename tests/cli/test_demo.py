@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from flatout.bars.synthetic import built_in_market
 from flatout.cli import demo
 from flatout.cli.main import main
-from flatout.search import audit, run
+from flatout.evaluation import audit
+from flatout.search import run
 
 pytestmark = pytest.mark.long
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from flatout.cli import doctor
 from flatout.cli.main import main
-from flatout.learners import devices
-from flatout.run_directory import PACKAGES
+from flatout.runs import PACKAGES
+from flatout.workers import devices
 
 FACTS = {
     "python", "system", "cores", "memory", "free memory", "gpu drivers", "jax devices", "torch devices", "chosen",

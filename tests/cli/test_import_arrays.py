@@ -13,7 +13,7 @@ from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
 from flatout.cli.main import app, main
 from flatout.market.market import build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 
 WALK = RandomWalk(n_bars=400, symbols=("ETH", "BTC"), bar_seconds=300).panel()
 RSI = np.random.default_rng(0).uniform(0, 100, WALK.close.shape)

@@ -16,7 +16,8 @@ from flatout.cli.main import main
 from flatout.errors import SettingsError
 from flatout.folds.splits import make_folds
 from flatout.market.market import recipe_of
-from flatout.settings import Settings, load_settings
+from flatout.settings.loading import load_settings
+from flatout.settings.tables import Settings
 
 EXAMPLE = re.compile(r"^# (\w+) = ")
 

@@ -9,7 +9,7 @@ import pytest
 from test_status import add_report, call, make_study
 
 from flatout.errors import RunError
-from flatout.evaluation.report import page
+from flatout.search.report_page import page
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluation.sample_report import sample_report
 from flatout.cli.search import tell_reports
 from flatout.search.run import make_folder
+from search.sample_report import sample_report
 
 NAME = "[red]a/b"
 

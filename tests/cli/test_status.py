@@ -19,19 +19,19 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from evaluation.sample_report import sample_report
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
 from flatout.errors import RunError
+from flatout.evaluation.study_folds import make_study_folds
 from flatout.folds.seal import open_hold_out
-from flatout.run_directory import write_json
-from flatout.search.audit import study_folds
-from flatout.search.board import Board, Sitting, read_board
+from flatout.runs import write_json
 from flatout.search.storage import JOURNAL, close_storage, open_storage, open_study
+from flatout.search.study_state import Board, Sitting, read_board
 from flatout.search.trial_files import TrialFile, write_trial
-from flatout.settings import Resolved, load_settings
+from flatout.settings.loading import Resolved, load_settings
+from search.sample_report import sample_report
 
 SPLITS = 6
 TOTAL = 20
@@ -42,7 +42,7 @@ PATIENCE = 60.0  # seconds that a process may take to start on a busy machine
 RUNNER = """
 import sys, time
 from pathlib import Path
-from flatout.run_directory import alone
+from flatout.runs import alone
 from flatout.search.storage import give_lease_back, open_storage, open_study, take_lease
 
 folder, sweeps = Path(sys.argv[1]), int(sys.argv[2])
@@ -87,7 +87,7 @@ def make_study(out: Path, name: str = "alpha", url: str | None = None, *override
     )
     storage = open_storage(folder, url)
     study = open_study(storage, name, "wilcoxon")
-    longest = max(group.length for group in study_folds(panel, resolved.settings).groups)
+    longest = max(group.length for group in make_study_folds(panel, resolved.settings).groups)
     for number, rate in enumerate(RATES):
         add_trial(folder, study, number, rate, longest)
     close_storage(storage)

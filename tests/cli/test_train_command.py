@@ -23,13 +23,13 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import to_table, write_bars
 from flatout.cli import train
 from flatout.cli.main import main
-from flatout.cli.training_request import Request
 from flatout.errors import FlatoutError, RulesError
 from flatout.file_names import file_name
-from flatout.learners import devices
-from flatout.learners.plan import Plan
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import flatten
+from flatout.training.plan import Plan
+from flatout.training.request import Request
+from flatout.workers import devices
 from rounding import close_to
 
 N_BARS = 400

@@ -12,7 +12,7 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.errors import RunError
 from flatout.evaluation.paths import path_figures, path_returns
-from flatout.search.audit import study_folds
+from flatout.evaluation.study_folds import make_study_folds
 from flatout.search.storage import JOURNAL
 from flatout.search.trial_files import read_trial
 
@@ -69,7 +69,7 @@ def test_show_has_scores_paths_and_reports(folder: Path) -> None:
     assert found["splits"] == ["cpcv 0+1", "cpcv 0+2", "cpcv 0+3", "cpcv 1+2", "cpcv 1+3", "cpcv 2+3"]
     assert found["reports"] == [{"rung": 1, "values": [score for [score] in scores_of(2)]}]
     panel = read_bars(folder.with_suffix(".parquet"))
-    folds = study_folds(panel, small_settings().settings)
+    folds = make_study_folds(panel, small_settings().settings)
     expected = path_figures(path_returns(folds, read_trial(folder, 2).log_return), panel.bars_per_year).rows()
     assert len(expected) == 3
     assert found["paths"] == [{"seed": 0, "path": k, **row} for k, row in enumerate(expected)]

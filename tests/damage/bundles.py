@@ -18,9 +18,9 @@ import safetensors.numpy
 from damage.mutations import damage_folder, damage_json, damage_tensors, damage_tree
 from damage.one_case import SilentlyWrong
 from flatout.bars.panel import Panel
-from flatout.evaluation.learned import bars_of_training
+from flatout.evaluation.saved_policy import bars_of_training
+from flatout.export.policy_export import export
 from flatout.features.recipe import Recipe, fit
-from flatout.interop.export import export
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import content_hash
 from small_bundles import INDICATORS, bundle_of, network_of, panel_of
@@ -181,7 +181,7 @@ def attempt(folder: Path) -> str:
 def export_to(policy: Path, out: Path, to: str) -> Any:
     """The export, or None where the format cannot say what the policy is."""
     from flatout.errors import BundleError
-    from flatout.interop.export import TARGETS as FORMATS
+    from flatout.export.policy_export import TARGETS as FORMATS
 
     try:
         return export(policy, to, out / f"x{FORMATS[to].suffix}")

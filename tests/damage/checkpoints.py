@@ -10,8 +10,8 @@ import numpy as np
 from damage.mutations import damage_folder
 from damage.one_case import SilentlyWrong
 from flatout.learners.checkpoint import check_arrays, read_checkpoint, rebuilt, write_checkpoint
-from flatout.learners.journal import progress_in, read_rows
 from flatout.policies.network import Network, Sizes, new_network
+from flatout.training.metrics_file import progress_in, read_rows
 
 COUNT = 300
 CHECKPOINT, METRICS = "worker-0.safetensors", "metrics.jsonl"

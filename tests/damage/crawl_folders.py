@@ -16,35 +16,41 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import typer
+from recorded_sites import Counting, StoppedError, order_of, record
 
-from crawl.recorded_sites import Counting, StoppedError, order_of, record
 from damage.mutations import damage_folder, replace_file
 from damage.one_case import SilentlyWrong
-from flatout.cli import crawl_run
-from flatout.cli.crawl_learn import School, kept_school, read_school
-from flatout.crawl.archive import Archive, RecordingFetcher
-from flatout.crawl.archive_task import beside
-from flatout.crawl.baselines import BestFirst
-from flatout.crawl.contest import contest, field_of_site
-from flatout.crawl.deployment import Deployment, source_of
-from flatout.crawl.evaluate import crawl, learned
-from flatout.crawl.fetching import Answer
-from flatout.crawl.graph_export import FILE as GRAPH
-from flatout.crawl.ledger import AuditLog, Entry, RequestBudget
-from flatout.crawl.live import ROBOTS, RobotsRow, Source
-from flatout.crawl.order import ARCHIVE, RUN, CrawlOrder, begin, read_order
-from flatout.crawl.policy import CrawlPolicy
-from flatout.crawl.report_facts import EVALUATION
-from flatout.crawl.scorer import LinkScorer
-from flatout.crawl.session import Prices
-from flatout.crawl.site import Site, SiteSettings, generate
-from flatout.crawl.site_task import site_task
-from flatout.crawl.training import CHECKPOINT, POLICY, Training, check_same, read_checkpoint
-from flatout.crawl.visits import JsonLines
-from flatout.run_directory import write_json
+from flatout.runs import write_json
 from flatout.slow_envs.clock import run_virtually
-from flatout.slow_envs.link import Knowledge
+from flatout.slow_envs.knowledge import Knowledge
 from flatout.slow_envs.model import flat
+from flatout_crawl.choosers.baselines import BestFirst
+from flatout_crawl.choosers.evaluate import crawl, learned
+from flatout_crawl.choosers.policy import CrawlPolicy
+from flatout_crawl.choosers.scorer import LinkScorer
+from flatout_crawl.choosers.session import Prices
+from flatout_crawl.choosers.site_task import site_task
+from flatout_crawl.choosers.training import (
+    CHECKPOINT,
+    POLICY,
+    Training,
+    check_same,
+    read_checkpoint,
+)
+from flatout_crawl.cli import running
+from flatout_crawl.cli.learning import School, kept_school, read_school
+from flatout_crawl.net.fetching import Answer
+from flatout_crawl.net.ledger import AuditLog, Entry, RequestBudget
+from flatout_crawl.runs.archive import Archive, RecordingFetcher
+from flatout_crawl.runs.archive_task import beside
+from flatout_crawl.runs.contest import contest, field_of_site
+from flatout_crawl.runs.deployment import Deployment, source_of
+from flatout_crawl.runs.graph_export import FILE as GRAPH
+from flatout_crawl.runs.live import ROBOTS, RobotsRow, Source
+from flatout_crawl.runs.order import ARCHIVE, RUN, CrawlOrder, begin, read_order
+from flatout_crawl.runs.report_facts import EVALUATION
+from flatout_crawl.runs.visits import JsonLines
+from flatout_crawl.sites.site import Site, SiteSettings, generate
 
 COUNT = 1000
 KINDS = ("finished", "stopped", "of_a_recording", "training", "evaluation")
@@ -187,13 +193,13 @@ def attempt(folder: Path) -> str:
     if made.name == "training":
         return go_on_learning(made)
     if made.name == "evaluation":
-        crawl_run.report(made, False, True)
+        running.report(made, False, True)
         check_page(made)
         return "read"
-    crawl_run.report(made, False, True)
+    running.report(made, False, True)
     check_page(made)
     try:
-        crawl_run.crawl("run", None, None, made, None, True, True)
+        running.crawl("run", None, None, made, None, True, True)
     except typer.Exit:
         return "refused in the plan"
     return go_on_crawling(made)

@@ -35,6 +35,7 @@ from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
+    sys.path.insert(1, str(Path(__file__).parents[2] / "packages/flatout-crawl/tests"))
 
 from damage.one_case import SilentlyWrong, memory
 

@@ -184,6 +184,7 @@ def size_of(folder: Path) -> int:
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])  # the tests' folder: modules are called damage.something
+    sys.path.insert(1, str(Path(__file__).parents[2] / "packages/flatout-crawl/tests"))
     from damage.one_case import serve as serve_cases  # so that SilentlyWrong is one class and not two
 
     serve_cases(sys.argv[1], Path(sys.argv[2]))

@@ -15,8 +15,8 @@ from gymnasium import spaces
 
 from damage.mutations import damage_bytes, damage_json, damage_tensors, replace_file
 from damage.one_case import SilentlyWrong
-from flatout.interop.ppo import PPO
-from flatout.interop.ppo_file import FACTS, TENSORS
+from flatout.sb3.model_file import FACTS, TENSORS
+from flatout.sb3.ppo import PPO
 
 COUNT = 300
 KIND = "kind"  # a file beside the model: which it was, and whether its hashes were made to fit

@@ -15,11 +15,11 @@ from damage.commands import run_json, take_steps, unchanged, without_syncing
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
-from flatout.cli.training_request import build, read_request, save_bundles
-from flatout.learners.journal import Journal
-from flatout.learners.training import finished_lanes, make_jobs
 from flatout.policies.bundle import Bundle
-from flatout.run_directory import alone
+from flatout.runs import alone
+from flatout.training.metrics_file import Journal
+from flatout.training.request import build, read_request, save_bundles
+from flatout.training.training import finished_lanes, make_jobs
 
 COUNT = 500
 TINY = ["--n-envs", "4", "--timesteps", "128", "--evaluations", "2", "--workers", "1", "--engine", "jax"]

@@ -15,11 +15,11 @@ from damage.mutations import damage_bytes
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.errors import FlatoutError
+from flatout.evaluation.study_folds import make_study_folds
 from flatout.market.market import make_rules
-from flatout.search.audit import study_folds
 from flatout.search.market_study import check_gates, widest_network
 from flatout.search.space import check_space
-from flatout.settings import load_settings
+from flatout.settings.loading import load_settings
 
 COUNT = 500
 FILE = """
@@ -215,7 +215,7 @@ def look_at(path: Path, overrides: list[str], environment: dict[str, str]) -> No
         check_taken(tomllib.loads(path.read_text()), settings.model_dump(mode="json"))
     check_space(settings.search.space, settings)
     check_gates(settings)
-    study_folds(panel(), settings)
+    make_study_folds(panel(), settings)
     make_rules(settings.market, panel())
     widest_network(settings)
 

@@ -20,7 +20,6 @@ from fake_workers import play
 from damage import mutations
 from damage.commands import run_command, run_json, take_steps, unchanged, without_syncing
 from damage.harness import SilentlyWrong
-from evaluation.sample_report import sample_report
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
@@ -28,12 +27,14 @@ from flatout.errors import FlatoutError
 from flatout.evaluation.trial_registry import ENVIRONMENT_VARIABLE, note_trials, trials_ever
 from flatout.folds.seal import open_hold_out, openings
 from flatout.market.rewards import RewardTerms
-from flatout.run_directory import write_json
-from flatout.search.closing import FILE as CLOSING
-from flatout.search.closing import choose_finalists, conditions_of, read_closing
+from flatout.runs import write_json
+from flatout.search.finalists import FILE as CLOSING
+from flatout.search.finalists import choose_finalists, conditions_of, read_closing
 from flatout.search.run import Prepared, Request, finish, opened
 from flatout.search.run import prepare as prepare_study
-from flatout.settings import Resolved, Settings
+from flatout.settings.loading import Resolved
+from flatout.settings.tables import Settings
+from search.sample_report import sample_report
 
 COUNT = 1000
 SETTINGS = {

@@ -9,6 +9,7 @@ import pytest
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
+from flatout.bench.scalar_ledger import Ledger, plain
 from flatout.errors import RulesError
 from flatout.evaluation.backtest import (
     Comparison,
@@ -29,8 +30,7 @@ from flatout.evaluation.baselines import (
     RandomTrader,
 )
 from flatout.market.market import Market, build_market
-from flatout.market.scalar_ledger import Ledger, plain
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close
 from scenarios import random_panel
 

@@ -15,7 +15,7 @@ from flatout.bars.panel import DAY, Panel
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import BuyAndHold, EqualWeight, Policy
 from flatout.market.market import build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from scenarios import random_panel
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:bt.*", "ignore::Warning:ffn.*", "ignore::Warning:pandas.*")

@@ -19,7 +19,7 @@ from flatout.evaluation.baselines import (
     spread_equally,
 )
 from flatout.market.market import build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from scenarios import random_panel
 
 HOUR = 3600

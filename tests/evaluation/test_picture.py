@@ -14,7 +14,7 @@ from flatout.evaluation.backtest import Comparison, compare
 from flatout.evaluation.baselines import BASELINES, EqualWeight
 from flatout.evaluation.picture import POINTS, draw_equity, thin, write_picture
 from flatout.market.market import build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close
 
 

@@ -11,7 +11,7 @@ from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
 from flatout.evaluation.reference import Reference, reference_returns, share_as_good
 from flatout.folds.blocks import Block
 from flatout.market.market import Market, build_market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close
 from scenarios import random_panel
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flatout.evaluation.verdict import Evidence, Gate, Verdict, gates_hash, give_verdict, shown
-from flatout.settings_study import GateSettings
+from flatout.settings.study import GateSettings
 
 GOOD = Evidence(
     deflated_sharpe=0.99,

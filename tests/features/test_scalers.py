@@ -8,7 +8,15 @@ from scipy.special import ndtri
 from sklearn.preprocessing import QuantileTransformer, RobustScaler, StandardScaler
 
 from flatout.errors import RecipeError
-from flatout.features.scalers import SCALERS, Scaler, check_statistics, fit_scaler, inverse_normal, scale, scale_column
+from flatout.features.scalers import (
+    SCALERS,
+    Scaler,
+    check_statistics,
+    fit_scaler,
+    inverse_normal,
+    scale,
+    scale_column,
+)
 from rounding import assert_close
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block
 from flatout.folds.splits import Folds, Split, make_folds
-from flatout.settings_study import FoldSettings
+from flatout.settings.study import FoldSettings
 
 KINDS = ["cpcv", "kfold", "walk_forward", "anchored"]
 

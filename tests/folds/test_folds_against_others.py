@@ -24,7 +24,7 @@ from sklearn.model_selection import KFold, TimeSeriesSplit
 
 from flatout.folds.splits import Folds, make_folds
 from flatout.folds.stitch import stitch
-from flatout.settings_study import FoldSettings
+from flatout.settings.study import FoldSettings
 
 Indices = list[tuple[list[int], list[list[int]]]]  # per split: train bars, and the bars of each test group
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block, merge
 from flatout.folds.splits import Folds, Gap, final_block, gap_lines, gaps, make_folds
-from flatout.settings_study import FoldSettings
+from flatout.settings.study import FoldSettings
 
 
 @given(requests())

@@ -6,7 +6,7 @@ from fold_cases import KINDS, plain_folds
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block
 from flatout.folds.splits import make_folds
-from flatout.settings_study import FoldSettings
+from flatout.settings.study import FoldSettings
 
 
 def refusal(n_bars: int = 1000, warm: int = 0, delay: int = 1, horizon: int = 1, lookback: int = 10, **settings) -> str:

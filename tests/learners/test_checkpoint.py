@@ -11,7 +11,7 @@ import safetensors.numpy
 from flatout.errors import RunError
 from flatout.learners import checkpoint
 from flatout.learners.checkpoint import check_arrays, read_checkpoint, rebuilt, write_checkpoint
-from flatout.learners.jax_crew import array_names
+from flatout.learners.jax_engine.lane_batch import array_names
 from flatout.policies.network import Network, Sizes, new_network
 
 NETWORK = new_network(Sizes(3, (4, 4), 2, 2), 0)

@@ -10,16 +10,16 @@ import pytest
 
 from flatout.bars.synthetic import RandomWalk
 from flatout.learners import forecast as module
-from flatout.learners import jax_population
 from flatout.learners.forecast import LEAST_ENVS, USUAL_ENVS, choose, forecast, free_bytes
-from flatout.learners.jax_market_environment import JaxMarketEnvironment
-from flatout.learners.market_training import make_agent, make_training
-from flatout.learners.plan import make_plan
+from flatout.learners.jax_engine import population
+from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
 from flatout.learners.rates import Program, program_of, rates_of
-from flatout.learners.workers import ONE_THREAD, Slot
 from flatout.market.market import Market, build_market
 from flatout.policies.network import new_network
-from flatout.settings import Settings, TrainSettings
+from flatout.settings.tables import Settings, TrainSettings
+from flatout.training.market_training import make_agent, make_training
+from flatout.training.plan import make_plan
+from flatout.workers.slots import ONE_THREAD, Slot
 
 SYMBOLS = ("AAA", "BBB", "CCC", "DDD", "EEE")
 MIB = 2**20
@@ -42,9 +42,9 @@ def working_memory(market: Market, program: Program, lanes: int = 2) -> int:
     rates = jax.tree.map(lambda x: np.stack([x] * lanes), rates)
     network = jax.tree.map(lambda x: np.stack([x] * lanes), new_network(program.sizes, 0))
     state = jax.eval_shape(
-        lambda *inputs: jax_population._init(program, *inputs), tape, rates, network, jnp.zeros(lanes, jnp.uint32)
+        lambda *inputs: population._init(program, *inputs), tape, rates, network, jnp.zeros(lanes, jnp.uint32)
     )
-    lowered = jax_population.chunk_runner(program, True).lower(tape, rates, state)
+    lowered = population.chunk_runner(program, True).lower(tape, rates, state)
     return lowered.compile(compiler_options=FAST).memory_analysis().temp_size_in_bytes
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from small_learners import Clock, Population, Trained, biting_settings, clock, difference, lane, population, train
 
-from flatout.learners.jax_population import chunk_runner
-from flatout.learners.jax_rollout import rollout
+from flatout.learners.jax_engine.population import chunk_runner
+from flatout.learners.jax_engine.rollout import rollout
 from flatout.learners.rates import Rates
-from flatout.settings import TrainSettings
+from flatout.settings.tables import TrainSettings
 from rounding import assert_close
 
 pytestmark = pytest.mark.long

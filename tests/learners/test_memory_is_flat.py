@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_training import run_tiny
 
-from flatout.learners.journal import Row
+from flatout.training.metrics_file import Row
 from worker_processes import children
 
 EARLY, CHUNKS = 20, 200

@@ -20,11 +20,11 @@ from stable_baselines3.common.logger import configure
 
 from flatout.learners import shuffle
 from flatout.learners.environment import Box, Discrete
-from flatout.learners.jax_population import _learn, new_optimiser
+from flatout.learners.jax_engine.population import _learn, new_optimiser
 from flatout.learners.rates import METRICS, UPDATE_METRICS, Program, program_of, rates_of
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import Layer, Network, Perceptron
-from flatout.settings import TrainSettings
+from flatout.settings.tables import TrainSettings
 from rounding import close_to
 
 OBSERVATION, ROWS, MINIBATCHES, EPOCHS, HIDDEN = 5, 96, 4, 2, (12, 10)

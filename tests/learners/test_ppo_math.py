@@ -15,7 +15,14 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from array_libraries import DIFFERENTIABLE, LIBRARIES, gradient, run
 from flatout.learners import ppo_math
-from flatout.learners.ppo_math import Moments, explained_variance, following_values, normalise, policy_loss, value_loss
+from flatout.learners.ppo_math import (
+    Moments,
+    explained_variance,
+    following_values,
+    normalise,
+    policy_loss,
+    value_loss,
+)
 from flatout.market.rules import OFF
 from rounding import assert_close
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flatout.learners.jobs import Chunk, Order, Ready
-from flatout.learners.workers import carry_out
+from flatout.workers.driving import run_scripts
 
 CHUNK = Chunk(*[0] * 7)
 
@@ -77,7 +77,7 @@ def turns(answers: list[list[Chunk]]) -> list[list[int]]:
 def test_scripts_are_answered_whole_and_in_order(count: int, lengths: list[int]) -> None:
     with workers_that(lambda: False, count) as workers:
         scripts = scripts_of(lengths)
-        answers = carry_out(workers, scripts)  # type: ignore[arg-type]
+        answers = run_scripts(workers, scripts)  # type: ignore[arg-type]
         assert turns(answers) == [[order.turn for order in script] for script in scripts]
         for k, script in enumerate(answers):
             assert {chunk.job for chunk in script} == {k % count}  # each on one worker, dealt in turn
@@ -88,7 +88,7 @@ def test_scripts_that_a_death_interrupts_are_begun_again(seed: int) -> None:
     """Also when the worker dies while it starts."""
     rng, scripts = random.Random(seed), scripts_of([4, 2, 5, 1, 3])
     with workers_that(lambda: rng.random() < 0.3, 2) as workers:
-        answers = carry_out(workers, scripts)  # type: ignore[arg-type]
+        answers = run_scripts(workers, scripts)  # type: ignore[arg-type]
         assert turns(answers) == [[order.turn for order in script] for script in scripts]
         assert sum(worker.deaths for worker in workers) > 0
 
@@ -98,5 +98,5 @@ def test_workers_carry_out_one_batch_after_another() -> None:
     seen: list[Any] = []
     with workers_that(lambda: False, 2) as workers:
         for _ in range(3):
-            seen.append(turns(carry_out(workers, scripts_of([2, 2, 1]))))  # type: ignore[arg-type]
+            seen.append(turns(run_scripts(workers, scripts_of([2, 2, 1]))))  # type: ignore[arg-type]
     assert seen == [[[0, 1], [100, 101], [200]]] * 3

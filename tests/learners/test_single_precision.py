@@ -13,12 +13,19 @@ from small_learners import QUICK, exact
 
 from flatout.learners.agent import actor_of, critic_of, loss_of
 from flatout.learners.environment import Box, Discrete
-from flatout.learners.jax_population import _learn, new_optimiser
+from flatout.learners.jax_engine.population import _learn, new_optimiser
 from flatout.learners.ppo_math import normalise
-from flatout.learners.rates import ADAM_EPSILON, METRICS, UPDATE_METRICS, Program, program_of, rates_of
+from flatout.learners.rates import (
+    ADAM_EPSILON,
+    METRICS,
+    UPDATE_METRICS,
+    Program,
+    program_of,
+    rates_of,
+)
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import new_network
-from flatout.settings import TrainSettings
+from flatout.settings.tables import TrainSettings
 from rounding import assert_close, tolerance
 
 pytestmark = pytest.mark.long

@@ -13,14 +13,14 @@ from small_learners import QUICK
 from flatout.bars.synthetic import PlantedSignal
 from flatout.evaluation.backtest import History, backtest
 from flatout.evaluation.baselines import Moment
-from flatout.evaluation.learned import Learned
+from flatout.evaluation.saved_policy import Learned
 from flatout.folds.blocks import Block
-from flatout.learners.jax_evaluate import tracer
-from flatout.learners.training import stacked
+from flatout.learners.jax_engine.evaluate import tracer
+from flatout.learners.lane_trees import stack_trees
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network
 from flatout.search.market_study import LOG_RETURN, TURNOVER, MarketStudy, make_study
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close
 from small_bundles import network_of
 
@@ -85,8 +85,8 @@ def trace(
     specs = [study.lane({}, split, 0, cost_factor=cost_factor) for split, _ in lanes]
     rates = [spec.rates._replace(environment=spec.judged if judged is None else judged) for spec in specs]
     run = program_of(study.program, segments or study.test_blocks, study.test_bars + LONGER, most_delay)
-    networks = stacked([network for _, network in lanes])
-    return np.asarray(run(jax.tree.map(jnp.asarray, study.tape), stacked(rates), networks, delays))[:count]
+    networks = stack_trees([network for _, network in lanes])
+    return np.asarray(run(jax.tree.map(jnp.asarray, study.tape), stack_trees(rates), networks, delays))[:count]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_learners import DATA, Population, biting_settings, clock, difference, population, train
 
-from flatout.learners.jax_evaluate import evaluator
+from flatout.learners.jax_engine.evaluate import evaluator
 from flatout.learners.rates import ADAM_EPSILON, metric_names
 from flatout.policies.network import critic
 from rounding import assert_close, tolerance

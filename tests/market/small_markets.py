@@ -11,7 +11,7 @@ from flatout.market.execute import Bar, Executed, Fill, execute
 from flatout.market.market import Market, build_market
 from flatout.market.rewards import LEAST_VARIANCE
 from flatout.market.rules import Costs, Limits, Rules
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import tolerance
 from scenarios import BAR_ROUNDINGS, cast, free_market, random_panel
 

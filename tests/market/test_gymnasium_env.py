@@ -14,7 +14,7 @@ from flatout.errors import RulesError
 from flatout.market import episode
 from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
 from flatout.market.market import Market
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close, close_to
 from scenarios import BAR_ROUNDINGS
 

@@ -10,7 +10,7 @@ from flatout.errors import RulesError
 from flatout.features.recipe import Recipe, fit
 from flatout.market.market import MOST_BARS, build_market, make_rules
 from flatout.market.rules import OFF, Rules
-from flatout.settings import MarketSettings
+from flatout.settings.tables import MarketSettings
 from scenarios import random_panel
 
 near = pytest.approx

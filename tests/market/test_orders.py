@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from small_markets import beginner, column, flat, owner, play, rules
 
 from flatout.market.account import equity
-from flatout.market.orders import ActionKind, action_size, order_from, target_weights, weights_action
+from flatout.market.orders import (
+    ActionKind,
+    action_size,
+    order_from,
+    target_weights,
+    weights_action,
+)
 
 near = pytest.approx
 MARK = [100.0, 50.0]

@@ -10,7 +10,14 @@ from small_markets import column
 from flatout.arrays import map_leaves
 from flatout.market import episode
 from flatout.market.episode import Shape
-from flatout.market.rewards import LEAST_VARIANCE, Marks, RewardTerms, first_marks, reward_terms, weighted
+from flatout.market.rewards import (
+    LEAST_VARIANCE,
+    Marks,
+    RewardTerms,
+    first_marks,
+    reward_terms,
+    weighted,
+)
 from flatout.market.rules import Costs, Limits, RewardWeights, Rules, Segments
 from flatout.market.tape import Tape, make_tape
 from scenarios import random_panel, rules_of

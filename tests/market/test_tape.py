@@ -8,7 +8,14 @@ import pytest
 from flatout.bars.panel import PRICES, Panel
 from flatout.errors import RulesError
 from flatout.market.execute import Bar
-from flatout.market.tape import Meeting, Tape, equal_weight_log_return, make_tape, meet, trailing_volatility
+from flatout.market.tape import (
+    Meeting,
+    Tape,
+    equal_weight_log_return,
+    make_tape,
+    meet,
+    trailing_volatility,
+)
 from scenarios import random_panel
 
 BARS, ASSETS, CAPITAL = 80, 3, 1000.0

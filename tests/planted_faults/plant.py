@@ -1,8 +1,8 @@
 """Breaks the code on purpose, one fault at a time, and sees that the tests named beside it fail in their own assertion.
 
 The tables beside this file say which: a tolerance that lets its fault pass is too wide. Each fault is planted in a copy
-of `src`, so nothing here changes. `python tests/planted_faults/plant.py [words]` plants those whose test has such a
-word in its name, all without words.
+of the sources, so nothing here changes. `python tests/planted_faults/plant.py [words]` plants those whose test has
+such a word in its name, all without words.
 """
 
 import json
@@ -20,6 +20,7 @@ from pathlib import Path
 
 TABLES = Path(__file__).parent
 ROOT = TABLES.parents[1]
+SOURCES = ("src", "packages/flatout-crawl/src")
 LAST_LINE = re.compile(r"^(\S+:\d+): (\w+)$", re.MULTILINE)  # of each frame; the last one tells the error
 PATIENCE_S = 900  # a fault may make a test wait for ever: it is found then, but not by an assertion
 
@@ -43,7 +44,7 @@ def read_faults() -> list[Fault]:
 
 def plant(fault: Fault, source: Path) -> None:
     """Write the fault into a copy of the source."""
-    path = source / Path(fault.file).relative_to("src")
+    path = source / fault.file
     text = path.read_text()
     if text.count(fault.was) != 1:
         raise ValueError(f"{fault.file} holds {fault.was!r} {text.count(fault.was)} times: it must stand there once")
@@ -53,14 +54,15 @@ def plant(fault: Fault, source: Path) -> None:
 def is_found(fault: Fault) -> tuple[bool, str]:
     """Whether the test fails by an assertion; and what was seen."""
     with tempfile.TemporaryDirectory() as folder:
-        source, told = Path(folder) / "src", Path(folder) / "told.xml"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        copies, told = [Path(folder, name) for name in SOURCES], Path(folder) / "told.xml"
+        for name, copy in zip(SOURCES, copies, strict=True):
+            shutil.copytree(ROOT / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
         try:
-            plant(fault, source)
+            plant(fault, Path(folder))
         except (OSError, ValueError) as error:
             return False, str(error)
         line = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--junitxml={told}"]
-        paths = os.pathsep.join([str(source), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        paths = os.pathsep.join([*map(str, copies), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         environment = {**os.environ, "PYTHONPATH": paths.rstrip(os.pathsep)}
         try:
             subprocess.run(
@@ -84,7 +86,7 @@ def judge(told: Path) -> tuple[bool, str]:
     if not failures:
         return False, "no test failed"
     path, error = LAST_LINE.findall(failures[0].text or "")[-1]
-    return error in ("AssertionError", "Failed") and "/src/flatout/" not in path, f"{path}: {error}"
+    return error in ("AssertionError", "Failed") and "/src/flatout" not in path, f"{path}: {error}"
 
 
 def main(words: list[str]) -> int:

@@ -19,7 +19,7 @@ from flatout.market.market import build_market
 from flatout.policies import bundle_files
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Sizes, actor, gates_of, new_network
-from flatout.settings import FeatureSettings, Settings
+from flatout.settings.tables import FeatureSettings, Settings
 from market.small_markets import INDICATORS, LIMITS
 from rounding import assert_close
 from small_bundles import bundle_of, market_settings, network_of, panel_of
@@ -104,7 +104,8 @@ def test_an_observation_without_meaning_is_refused(value: float) -> None:
 def test_loading_and_acting_import_neither_jax_nor_torch(tmp_path: Path) -> None:
     OLD.save(tmp_path)
     code = (
-        "import sys, numpy as np; from flatout.policies.bundle import Bundle; from flatout.evaluation.learned import *;"
+        "import sys, numpy as np; from flatout.policies.bundle import Bundle\n"
+        "from flatout.evaluation.saved_policy import *\n"
         "b = Bundle.load(sys.argv[1]); b.act(np.zeros((2, 31))); b.save(sys.argv[1] + '/copy'); print(*sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ from saved_policies import NEW, OLD, OTHER_RECIPE, PANEL, content, observations,
 
 from flatout.errors import BundleError
 from flatout.policies.bundle import Bundle
-from flatout.settings import MarketSettings
+from flatout.settings.tables import MarketSettings
 from small_bundles import bundle_of, network_of
 
 

@@ -22,7 +22,7 @@ from flatout.policies.network import (
     new_network,
     orthogonal,
 )
-from flatout.settings import Activation
+from flatout.settings.tables import Activation
 from rounding import assert_close
 
 ACTIVATIONS = get_args(Activation)

@@ -16,9 +16,9 @@ from small_studies import prepared, table
 from flatout.learners.checkpoint import read_checkpoint, write_checkpoint
 from flatout.learners.jobs import Chunk, Job, Order, Ready
 from flatout.market.rewards import RewardTerms
-from flatout.search.conduct import Conductor
-from flatout.search.lanes import Layout
+from flatout.search.lane_layout import Layout
 from flatout.search.run import Prepared, opened
+from flatout.search.scheduler import Conductor
 from flatout.search.study import Study
 
 NOBODY = Ready((), 0.0, 0)

@@ -10,11 +10,12 @@ import optuna
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal
-from flatout.learners.workers import ONE_THREAD, Slot
 from flatout.search.run import Prepared, Request, prepare, run_studies
 from flatout.search.storage import close_storage, open_storage
 from flatout.search.study import Study
-from flatout.settings import Resolved, Settings
+from flatout.settings.loading import Resolved
+from flatout.settings.tables import Settings
+from flatout.workers.slots import ONE_THREAD, Slot
 
 HERE = Path(__file__).parent
 SPACE = {

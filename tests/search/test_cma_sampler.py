@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from flatout.errors import RunError
-from flatout.search.cma_sampler import GENERATION, STARTUP, ReplayedCma, replayed, share_of, value_at
+from flatout.search.cma_sampler import (
+    GENERATION,
+    STARTUP,
+    ReplayedCma,
+    replayed,
+    share_of,
+    value_at,
+)
 from flatout.search.storage import make_sampler
 from rounding import assert_close
 

@@ -13,9 +13,16 @@ from flatout.evaluation.baselines import Moment
 from flatout.features.recipe import fit
 from flatout.market.market import build_market, cast, recipe_of
 from flatout.market.tape import make_tape
-from flatout.search.controls import NOISE, ORACLE, Control, gain_of_next_bar, make_controls, without_edge
+from flatout.search.controls import (
+    NOISE,
+    ORACLE,
+    Control,
+    gain_of_next_bar,
+    make_controls,
+    without_edge,
+)
 from flatout.search.market_study import make_study
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 from rounding import assert_close
 
 FREE = {"tiers": [{"maker_bps": 0.0, "taker_bps": 0.0}], "half_spread_bps": 0.0, "impact": 0.0}

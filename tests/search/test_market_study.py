@@ -11,13 +11,13 @@ from small_studies import SPACE, small_panel, small_settings
 
 from flatout.bars.panel import PRICES, Panel
 from flatout.errors import SettingsError
-from flatout.folds.blocks import Block
-from flatout.learners.training import stacked
+from flatout.folds.blocks import Block, list_rows
+from flatout.learners.lane_trees import stack_trees
 from flatout.market.episode import choose_start
 from flatout.market.market import cast
 from flatout.market.tape import make_tape
 from flatout.search.controls import NOISE, ORACLE
-from flatout.search.market_study import FINAL, MarketStudy, make_study, rows_of, widest_network
+from flatout.search.market_study import FINAL, MarketStudy, make_study, widest_network
 from rounding import assert_close
 
 VALUES = {"train.learning_rate": 1e-3, "train.gamma": 0.9, "market.limits.reserve": 0.1}
@@ -134,7 +134,7 @@ def test_scalers_have_seen_training_rows_only(name: str) -> None:
     for stretch, where in study.stretches.items():
         if stretch == NOISE:  # which has bars of its own
             continue
-        taught = rows_of(where.train)
+        taught = list_rows(where.train)
         elsewhere = np.setdiff1d(np.arange(panel.n_bars), taught)
         signal = panel.extras["signal"].copy()
         signal[elsewhere] = 1e6
@@ -191,7 +191,7 @@ def test_lanes_of_all_stretches_can_be_stacked() -> None:
     """So any of them can follow any other in a lane of the same program."""
     study = study_of("cpcv 4 of which 2")
     lanes = [study.lane_on(name, VALUES, 0) for name in study.stretches]
-    rates, judged = stacked([lane.rates for lane in lanes]), stacked([lane.judged for lane in lanes])
+    rates, judged = stack_trees([lane.rates for lane in lanes]), stack_trees([lane.judged for lane in lanes])
     for leaf in (*leaf_arrays(rates), *leaf_arrays(judged)):
         assert leaf.dtype in (np.float32, np.int32, np.bool_)
         assert leaf.shape[0] == len(lanes)

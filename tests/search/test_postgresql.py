@@ -12,7 +12,14 @@ import optuna
 import pytest
 
 from flatout.errors import RunError
-from flatout.search.storage import LEASE, close_storage, give_lease_back, open_storage, open_study, take_lease
+from flatout.search.storage import (
+    LEASE,
+    close_storage,
+    give_lease_back,
+    open_storage,
+    open_study,
+    take_lease,
+)
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 

@@ -19,8 +19,8 @@ from flatout.search.space import (
     values_of,
     with_values,
 )
-from flatout.settings import Settings
-from flatout.settings_study import Knob, usual_space
+from flatout.settings.study import Knob, usual_space
+from flatout.settings.tables import Settings
 
 SETTINGS = Settings()
 HIDDEN = Knob(choices=[[64, 64], [32], [16, 16, 16]])

@@ -18,7 +18,7 @@ from fake_workers import made_study
 from optuna.trial import TrialState
 
 from flatout.errors import RunError
-from flatout.search.begun import is_begun, study_path
+from flatout.search.about_study import is_begun, study_path
 from flatout.search.run import make_folder, opened
 from flatout.search.storage import (
     JOURNAL,

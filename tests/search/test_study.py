@@ -18,11 +18,11 @@ from interruptions import Killed, writes_to
 from small_studies import table
 
 from flatout.errors import RunError
-from flatout.search.board import read_board
-from flatout.search.conduct import STOP, Conductor
 from flatout.search.run import Prepared, opened
+from flatout.search.scheduler import STOP, Conductor
 from flatout.search.storage import LEASE, open_storage, open_study
 from flatout.search.study import Study
+from flatout.search.study_state import read_board
 from flatout.search.trial_files import read_trial, trial_numbers
 
 ENDED = {"COMPLETE", "PRUNED", "FAIL"}

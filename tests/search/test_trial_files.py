@@ -9,7 +9,14 @@ import pytest
 import safetensors.numpy
 
 from flatout.errors import RunError
-from flatout.search.trial_files import FORMAT, TrialFile, read_trial, trial_numbers, trial_path, write_trial
+from flatout.search.trial_files import (
+    FORMAT,
+    TrialFile,
+    read_trial,
+    trial_numbers,
+    trial_path,
+    write_trial,
+)
 
 
 def trial(number: int = 3, seed: int = 0) -> TrialFile:

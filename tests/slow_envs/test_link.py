@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from flatout.learners.environment import Discrete
-from flatout.slow_envs.link import Assignment, ProcessLink
+from flatout.slow_envs.knowledge import Assignment
+from flatout.slow_envs.link import ProcessLink
 from flatout.slow_envs.model import PerceptronModel
 from flatout.slow_envs.outbox import Outbox
 from flatout.slow_envs.overlap import Overlap, Rule

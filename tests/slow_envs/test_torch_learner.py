@@ -18,7 +18,7 @@ from rounding import assert_close, close_to, tolerance
 
 torch = pytest.importorskip("torch")
 
-from flatout.learners.torch_host import HostEnvironment, HostLearner  # noqa: E402
+from flatout.learners.torch_engine.host_ppo import HostEnvironment, HostLearner  # noqa: E402
 from flatout.slow_envs.torch_learner import TorchSegmentLearner  # noqa: E402
 
 ROWS, SEGMENTS, FEATURES = 12, 10, 5

@@ -3,7 +3,7 @@
 Every bar opens at the close before it, so an order that fills at the next open fills at the price it was
 decided on. A market is a frozen dataclass and its panel a pure function of it: equal fields, equal bars.
 Prices, signals, wicks and volume come from separate random streams: another wick changes no close. This file
-does not know what the best trader earns (`evaluation/optimum.py` does), nor fees, accounts or agents.
+does not know what the best trader earns (`oracles/optimum.py` does), nor fees, accounts or agents.
 """
 
 from abc import ABC, abstractmethod

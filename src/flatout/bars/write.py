@@ -19,7 +19,7 @@ from flatout.bars.bar_size import bar_name
 from flatout.bars.check import check_bars, moment
 from flatout.bars.panel import PRICES, Panel
 from flatout.bars.refusal import refusal
-from flatout.run_directory import write_bytes, write_json
+from flatout.runs import write_bytes, write_json
 
 
 def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> Path:

@@ -10,7 +10,7 @@ from flatout.cli.data import split
 from flatout.cli.options import Config, Json, Seed, Set, plain, print_json, say
 from flatout.cli.search import where
 from flatout.cli.verdict_box import tick
-from flatout.settings import load_settings
+from flatout.settings.loading import load_settings
 
 
 def audit_command(
@@ -23,7 +23,7 @@ def audit_command(
     as_json: Json = False,
 ) -> None:
     """Look for leaks and for money from nowhere on your own bars, without training; exit code 1 if any is found."""
-    from flatout.search.audit import audit
+    from flatout.evaluation.audit import audit
     from flatout.search.run import Request, read_panel
 
     resolved = load_settings(config, overrides or ())

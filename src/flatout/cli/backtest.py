@@ -21,13 +21,14 @@ from flatout.cli.options import Config, Json, Out, Seed, Set, plain, print_json,
 from flatout.errors import RulesError, RunError
 from flatout.evaluation.backtest import Comparison, History, compare
 from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
-from flatout.evaluation.learned import Learned, bars_of_training, load_policy
-from flatout.evaluation.ledger import write_ledger
 from flatout.evaluation.picture import draw_equity, write_picture
+from flatout.evaluation.saved_policy import Learned, bars_of_training, load_policy
+from flatout.evaluation.trades import write_ledger
 from flatout.foreign import shortened
 from flatout.market.market import build_market
-from flatout.run_directory import create_run, runs_folder, write_json
-from flatout.settings import MarketSettings, Resolved, load_settings
+from flatout.runs import create_run, runs_folder, write_json
+from flatout.settings.loading import Resolved, load_settings
+from flatout.settings.tables import MarketSettings
 
 SHOWN = {
     "total_return": ("return", "{:+.1%}"),

@@ -6,9 +6,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flatout.cli.options import Json, SpaceSeparated, print_json
-from flatout.evaluation.speed import measure, profile
-from flatout.evaluation.training_speed import WIDTHS, measure_training, profile_training
+from flatout.bench.market_speed import measure, profile
+from flatout.bench.training_speed import WIDTHS, measure_training, profile_training
+from flatout.cli.options import Json, print_json
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
 
@@ -67,7 +67,7 @@ def torch_speed(
     as_json: Json = False,
 ) -> None:
     """Steps per second of the PyTorch engine, one agent, learning included, beside Stable-Baselines3."""
-    from flatout.evaluation.torch_speed import measure_torch
+    from flatout.bench.torch_speed import measure_torch
 
     with Console(stderr=True).status("measuring") as status:
         show_pairs(measure_torch(rounds, status.update), as_json)
@@ -79,63 +79,12 @@ def study_speed(
     as_json: Json = False,
 ) -> None:
     """Minutes of a study of 500 trials x 6 splits x 100,000 steps, from slices of it, beside Stable-Baselines3."""
-    from flatout.search.speed import measure_study  # loads Optuna
+    from flatout.bench.study_speed import measure_study  # loads Optuna
 
     console = Console(stderr=True)
     with console.status("measuring") as status:
         result = measure_study(seconds, status.update)
     show_pairs(result, as_json)
-
-
-class SlowCommand(SpaceSeparated):
-    """Takes `--only constant exponential`."""
-
-    lists = ("--only",)
-
-
-@app.command("slow", cls=SlowCommand)
-def slow_speed(
-    envs: Annotated[int, typer.Option("--envs", min=2, help="Environments that wait, at the same time.")] = 32,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of each measurement, at least.")] = 15.0,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 2,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="Kinds of latency: constant, exponential, stragglers.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Steps per second of environments that wait 50 ms for each step, learning included, beside Stable-Baselines3's
-    PPO on SubprocVecEnv and Gymnasium's AsyncVectorEnv; share of what the waits allow.
-    """
-    from flatout.crawl.slow_speed import KINDS, measure_slow  # loads aiohttp
-
-    with Console(stderr=True).status("measuring") as status:
-        result = measure_slow(
-            envs, seconds=seconds, rounds=rounds, kinds=tuple(dict.fromkeys(only or KINDS)), told=status.update
-        )
-    if as_json:
-        print_json(result)
-    else:
-        show_slow(result)
-
-
-def show_slow(result: dict[str, Any]) -> None:
-    """The figures of environments that wait as a table: one column per kind of latency."""
-    kinds = list(result["share_of_bound"])
-    table = Table(f"{result['envs']} environments", *(result["latency"][kind] for kind in kinds))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name, row in result.items():
-        if isinstance(row, dict) and list(row) == kinds and name != "latency":
-            table.add_row(name, *(f"{row[kind]:,}" for kind in kinds))
-    found = [result.get(f"ratio_{kind}") for kind in kinds]
-    if all(found):
-        table.add_row("times SubprocVecEnv with PPO", *map(str, found))
-    console = Console()
-    console.print(table)
-    for name in ("rss_per_env_mb", "process_rss_mb", "process_pss_mb", "env_share_of_process"):
-        if name in result:
-            console.print(f"{name} {result[name]}", highlight=False)
-    console.print(result["workload"], highlight=False)
 
 
 def show_pairs(result: dict[str, Any], as_json: bool) -> None:
@@ -160,7 +109,7 @@ def verdict_speed(
     as_json: Json = False,
 ) -> None:
     """Whole studies on markets whose truth is known: random walks must be refused, planted signals must pass."""
-    from flatout.search.calibration import TIMESTEPS, calibrate  # loads Optuna
+    from flatout.bench.calibration import TIMESTEPS, calibrate  # loads Optuna
 
     console = Console(stderr=True)
 

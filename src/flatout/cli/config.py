@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from flatout.cli.options import Config, Json, Set, print_json, say
-from flatout.settings import load_settings
+from flatout.settings.loading import load_settings
 
 app = typer.Typer(help="Settings: what is in force and where it came from.", no_args_is_help=True)
 

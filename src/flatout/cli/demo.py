@@ -11,8 +11,9 @@ from flatout.cli.doctor import memory
 from flatout.cli.options import Json, Out, Seed, print_json, say
 from flatout.cli.search import Watch
 from flatout.cli.verdict_box import show_verdict
-from flatout.learners.devices import settle
-from flatout.settings import Resolved, Settings
+from flatout.settings.loading import Resolved
+from flatout.settings.tables import Settings
+from flatout.workers.devices import settle
 
 TABLES = {
     "train": {"n_envs": 16, "n_steps": 64},
@@ -23,8 +24,8 @@ MANY = 1000  # lanes: more than there are devices
 
 def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None:
     """Search a built-in random walk, on which nothing can be earned, and refuse the winner; about a minute."""
-    from flatout.search.audit import audit
-    from flatout.search.calibration import own_registry
+    from flatout.bench.calibration import own_registry
+    from flatout.evaluation.audit import audit
     from flatout.search.run import Request, prepare, run_studies
 
     settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from flatout.cli.options import Json, plain, print_json
-from flatout.learners.devices import Gpu, ask, hardware, settle
 from flatout.learners.engines import Engine
 from flatout.learners.forecast import free_bytes
-from flatout.run_directory import versions
+from flatout.runs import versions
+from flatout.workers.devices import Gpu, ask, hardware, settle
 
 EXTRAS = {
     "torch": ("torch", "the PyTorch engine, TorchMarket, flatout.PPO on Gymnasium environments"),

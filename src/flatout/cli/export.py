@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from flatout.cli.options import Json, print_json, say
-from flatout.interop.export import TARGETS, export
+from flatout.export.policy_export import TARGETS, export
 
 TO_HELP = "; ".join(f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items())
 

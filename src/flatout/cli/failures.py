@@ -10,7 +10,7 @@ import traceback
 from typing import Any
 
 from flatout.cli.options import plain
-from flatout.run_directory import installed
+from flatout.runs import installed
 
 CURES = {
     errno.ENOSPC: "free some space, or write to another disk (--out)",

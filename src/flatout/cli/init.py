@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 
 from flatout.cli.options import Json, print_json, say
 from flatout.errors import SettingsError
-from flatout.run_directory import write_bytes
-from flatout.settings import Settings
+from flatout.runs import write_bytes
+from flatout.settings.tables import Settings
 
 WIDTH = 120  # of a line; a longer comment goes above its setting
 TITLE = """\

@@ -10,7 +10,6 @@ from flatout.cli import (
     backtest,
     bench,
     config,
-    crawl,
     data,
     demo,
     doctor,
@@ -25,9 +24,10 @@ from flatout.cli import (
     trials,
 )
 from flatout.cli.failures import describe_failure, keep_interrupts, make_streams_safe, print_error
+from flatout.cli.guests import add_guests
 from flatout.cli.options import say
 from flatout.errors import FlatoutError
-from flatout.run_directory import installed
+from flatout.runs import installed
 
 main = typer.Typer(
     name="flatout",
@@ -71,7 +71,7 @@ main.add_typer(trials.app, name="trials")
 main.add_typer(data.app, name="data")
 main.add_typer(bench.app, name="bench")
 main.add_typer(config.app, name="config")
-main.add_typer(crawl.app, name="crawl")
+add_guests(main, bench.app)
 
 
 def app() -> None:

@@ -11,8 +11,8 @@ from flatout.cli.options import Json, print_json, say
 from flatout.cli.status import Folder, Studies
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import RunError
-from flatout.evaluation.report import FILE, write_report
 from flatout.search.report_file import read_report
+from flatout.search.report_page import FILE, write_report
 
 
 def report_command(
@@ -22,7 +22,7 @@ def report_command(
     as_json: Json = False,
 ) -> None:
     """Show a study's verdict and where its page lies; the page is written again if it is missing."""
-    from flatout.search.look import find_study  # loads Optuna
+    from flatout.search.stored_studies import find_study  # loads Optuna
 
     study = find_study(folder, out)
     report = read_report(study)

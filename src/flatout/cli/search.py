@@ -10,12 +10,22 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from flatout.cli.options import Device, Engine, Json, Out, Set, SpaceSeparated, plain, print_json, say
+from flatout.cli.options import (
+    Device,
+    Engine,
+    Json,
+    Out,
+    Set,
+    SpaceSeparated,
+    plain,
+    print_json,
+    say,
+)
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import SettingsError
-from flatout.learners.devices import settle
-from flatout.search.begun import study_path
-from flatout.settings import Resolved, load_settings
+from flatout.search.about_study import study_path
+from flatout.settings.loading import Resolved, load_settings
+from flatout.workers.devices import settle
 
 NOT_PROMOTABLE = 3  # exit code with --gate
 
@@ -53,7 +63,7 @@ def search_command(
     as_json: Json = False,
 ) -> None:
     """Search settings with cross-validation, and judge the winner. The same command goes on after any interruption."""
-    from flatout.search.run import (  # loads Optuna and JAX
+    from flatout.search.run import (
         Prepared,
         Request,
         agreed_engine,

@@ -17,7 +17,7 @@ from flatout.cli.options import Json, plain, print_json, say
 from flatout.cli.search import span
 from flatout.errors import RunError
 from flatout.file_names import named_text
-from flatout.run_directory import is_held
+from flatout.runs import is_held
 from flatout.search.report_file import read_report
 
 PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
@@ -37,7 +37,7 @@ def status_command(
     as_json: Json = False,
 ) -> None:
     """Show how far studies are: trials, best value, speed, time left, verdict. Running ones are not disturbed."""
-    from flatout.search.look import find_study, study_folders  # loads Optuna
+    from flatout.search.stored_studies import find_study, study_folders  # loads Optuna
 
     if folder is not None:
         rows = [facts_of(find_study(folder, out), storage)]
@@ -54,9 +54,9 @@ def status_command(
 def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
     """All that is shown of a study."""
     from flatout.folds.seal import openings
-    from flatout.search.board import Board, read_board
-    from flatout.search.look import read_stored
     from flatout.search.run import read_run
+    from flatout.search.stored_studies import read_stored
+    from flatout.search.study_state import Board, read_board
 
     settings, about = read_run(folder)
     total = settings.search.trials

@@ -11,7 +11,7 @@ from flatout.cli.options import Json, print_json, say
 from flatout.cli.search import span
 from flatout.cli.status import Folder, Storage, Studies, facts_of
 from flatout.errors import RunError
-from flatout.run_directory import is_held
+from flatout.runs import is_held
 
 POLL_SECONDS = 0.2
 
@@ -24,8 +24,8 @@ def stop_command(
     as_json: Json = False,
 ) -> None:
     """Ask a running study to stop after its current turn. Nothing is lost: the search that started it goes on."""
-    from flatout.search.conduct import STOP
-    from flatout.search.look import find_study  # loads Optuna
+    from flatout.search.scheduler import STOP
+    from flatout.search.stored_studies import find_study  # loads Optuna
 
     target = find_study(folder, out) if folder is not None else the_running_one(out)
     if target is None:
@@ -46,7 +46,7 @@ def stop_command(
 
 def the_running_one(out: Path) -> Path | None:
     """The study that runs; of several, one must be named."""
-    from flatout.search.look import study_folders
+    from flatout.search.stored_studies import study_folders
 
     running = [folder for folder in study_folders(out) if is_held(folder)]
     if len(running) > 1:

@@ -26,7 +26,17 @@ from flatout.cli.options import (
     progress_bar,
     say,
 )
-from flatout.cli.training_request import (
+from flatout.errors import RunError
+from flatout.evaluation.held_out import judge
+from flatout.file_names import file_name
+from flatout.policies.bundle import Bundle
+from flatout.runs import is_held, write_json
+from flatout.settings.loading import load_settings
+from flatout.settings.tables import Settings
+from flatout.training.market_training import MarketTraining
+from flatout.training.metrics_file import Row
+from flatout.training.plan import Plan, make_plan
+from flatout.training.request import (
     LEAST_HELD_OUT,
     MOST_EVALUATIONS,
     MOST_HELD_OUT,
@@ -39,17 +49,8 @@ from flatout.cli.training_request import (
     save_bundles,
     start_run,
 )
-from flatout.errors import RunError
-from flatout.evaluation.held_out import judge
-from flatout.file_names import file_name
-from flatout.learners.devices import Choice
-from flatout.learners.journal import Row
-from flatout.learners.market_training import MarketTraining
-from flatout.learners.plan import Plan, make_plan
-from flatout.learners.training import train
-from flatout.policies.bundle import Bundle
-from flatout.run_directory import is_held, write_json
-from flatout.settings import Settings, load_settings
+from flatout.training.training import train
+from flatout.workers.devices import Choice
 
 TEST_RUN_UPDATES = 2
 

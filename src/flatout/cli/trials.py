@@ -12,10 +12,10 @@ from rich.table import Table
 from flatout.cli.options import Json, plain, print_json, say
 from flatout.cli.status import Storage, Studies, wide_console
 from flatout.errors import FlatoutError, RunError
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 
 if TYPE_CHECKING:
-    from flatout.search.look import Trial
+    from flatout.search.stored_studies import Trial
 
 app = typer.Typer(help="Trials of a study: all of them, one in detail, or two beside each other.", no_args_is_help=True)
 
@@ -51,7 +51,7 @@ def list_trials(
     as_json: Json = False,
 ) -> None:
     """List the trials of a study with their values and parameters."""
-    from flatout.search.look import find_study  # loads Optuna
+    from flatout.search.stored_studies import find_study  # loads Optuna
 
     folder = find_study(study, out)
     trials = read_trials(folder, storage)
@@ -77,7 +77,7 @@ def show(
     number: Number, study: Study = None, out: Studies = Path("runs"), storage: Storage = None, as_json: Json = False
 ) -> None:
     """Show one trial: parameters, scores by split and seed, figures of its out-of-sample paths, reports at rungs."""
-    from flatout.search.look import find_study  # loads Optuna
+    from flatout.search.stored_studies import find_study  # loads Optuna
 
     folder = find_study(study, out)
     found = details(folder, find_trial(read_trials(folder, storage), number))
@@ -97,7 +97,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show in which parameters two trials differ, by how much, and what came of it."""
-    from flatout.search.look import find_study  # loads Optuna
+    from flatout.search.stored_studies import find_study  # loads Optuna
 
     folder = find_study(study, out)
     trials = read_trials(folder, storage)
@@ -118,7 +118,7 @@ def diff(
 
 def read_trials(folder: Path, url: str | None) -> "list[Trial]":
     """The trials of a study, by number."""
-    from flatout.search.look import read_stored
+    from flatout.search.stored_studies import read_stored
 
     stored = read_stored(folder, url)
     if stored is None or not stored.trials:
@@ -136,8 +136,8 @@ def find_trial(trials: "list[Trial]", number: int) -> "Trial":
 
 def details(folder: Path, trial: "Trial") -> dict[str, Any]:
     """All that is known of a trial; scores and paths once it has ended."""
-    from flatout.search.board import read_board
     from flatout.search.run import read_run
+    from flatout.search.study_state import read_board
     from flatout.search.trial_files import read_trial, trial_path
 
     settings, about = read_run(folder)
@@ -158,12 +158,12 @@ def details(folder: Path, trial: "Trial") -> dict[str, Any]:
 def paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[str, Any]:
     """Names of the splits and figures of the paths, which need the bars; without them a note that says why."""
     from flatout.evaluation.paths import path_figures, path_returns
-    from flatout.search.audit import study_folds
+    from flatout.evaluation.study_folds import make_study_folds
     from flatout.search.run import Request, read_panel
 
     try:
         panel = read_panel(Request(**about["request"]))
-        folds = study_folds(panel, settings)
+        folds = make_study_folds(panel, settings)
     except FlatoutError as error:
         return {"note": f"no figures of paths: {error}"}
     if panel.fingerprint != about["fingerprint"]:

@@ -16,7 +16,7 @@ from flatout.market.episode import Episode, Shape
 from flatout.market.orders import order_from
 from flatout.market.rules import Rules
 from flatout.market.tape import Tape
-from flatout.settings import ActionKind
+from flatout.settings.tables import ActionKind
 
 Floats = NDArray[np.float64]
 

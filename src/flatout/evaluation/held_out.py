@@ -5,7 +5,7 @@ from typing import Any
 
 from flatout.evaluation.backtest import SideBySide, backtest
 from flatout.evaluation.baselines import BASELINES
-from flatout.evaluation.learned import Learned
+from flatout.evaluation.saved_policy import Learned
 from flatout.market.market import Market
 from flatout.policies.bundle import Bundle
 

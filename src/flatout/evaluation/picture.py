@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from flatout.bars.panel import Panel
 from flatout.evaluation.backtest import Comparison, History
-from flatout.run_directory import write_bytes
+from flatout.runs import write_bytes
 
 POINTS = 2000  # more would only make the page heavy
 COLOURS = ("#7f7f7f", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf")

@@ -18,8 +18,8 @@ from typing_extensions import TypedDict
 
 from flatout.errors import RunError
 from flatout.foreign import read_json_if_there, shortened
-from flatout.run_directory import open_lock, write_json
-from flatout.settings_model import MOST_COUNTED
+from flatout.runs import open_lock, write_json
+from flatout.settings.fields import MOST_COUNTED
 
 ENVIRONMENT_VARIABLE = "FLATOUT_REGISTRY"
 DAMAGED = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flatout.settings_study import GateSettings
+from flatout.settings.study import GateSettings
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,19 @@ from pydantic import ConfigDict
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
-from flatout.features.scalers import MOST_STATISTICS, Rows, Scaler, check_statistics, find_method, fit_scaler, scale
+from flatout.features.scalers import (
+    MOST_STATISTICS,
+    Rows,
+    Scaler,
+    check_statistics,
+    find_method,
+    fit_scaler,
+    scale,
+)
 from flatout.features.training_rows import TrainingRows, row_numbers
 from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shortened
-from flatout.run_directory import write_bytes, write_json
-from flatout.settings_model import AtLeastOne, Model
+from flatout.runs import write_bytes, write_json
+from flatout.settings.fields import AtLeastOne, Model
 
 JSON_FILE = "recipe.json"
 JSON_BYTES = 8 << 20

@@ -1,7 +1,10 @@
 """Stretches of neighbouring bars, as pairs of numbers. Knows neither training nor tests."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Block(NamedTuple):
@@ -39,3 +42,8 @@ def subtract(whole: Block, away: Iterable[Block]) -> tuple[Block, ...]:
         start = max(start, block.stop)
     left.append(Block(start, whole.stop))
     return tuple(block for block in left if block.length > 0)
+
+
+def list_rows(blocks: Sequence[Block]) -> NDArray[np.int64]:
+    """The bars of some blocks."""
+    return np.concatenate([np.arange(block.first, block.stop) for block in blocks])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flatout.errors import RunError
 from flatout.foreign import read_json_if_there
-from flatout.run_directory import write_json
+from flatout.runs import write_json
 
 LOG = "hold_out.json"
 DAMAGED = "nobody can say how often the hold-out was opened, so it stays sealed; restore the file"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block, merge, subtract
-from flatout.settings_study import FoldSettings
+from flatout.settings.study import FoldSettings
 
 SHORTEST = 2  # bars of a block: a decision, and a bar that shows what came of it
 MOST_SPLITS = 10_000  # each of them is a training

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flatout.errors import RunError
 from flatout.foreign import parse_json, read_tensors
-from flatout.run_directory import write_bytes
+from flatout.runs import write_bytes
 
 FORMAT = "flatout.checkpoint"
 VERSION = 1

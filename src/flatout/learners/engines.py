@@ -6,12 +6,12 @@ from typing import Any, Literal, Protocol
 from flatout.learners.environment import Environment
 from flatout.learners.jobs import Chunk, Job, Order
 from flatout.market.episode import Shape
-from flatout.settings import EngineName
+from flatout.settings.tables import EngineName
 
 Engine = Literal["jax", "torch"]
 
 
-class Crew(Protocol):
+class LaneBatch(Protocol):
     """The lanes of one job on a worker's device; all of their state is on disk after each turn."""
 
     state: Any  # jobs.Saved
@@ -23,10 +23,10 @@ class Crew(Protocol):
 def market_environment(shape: Shape, engine: EngineName = "auto") -> Environment:
     """The market as an environment of this engine; JAX's where nobody has chosen."""
     if engine != "torch":
-        from flatout.learners.jax_market_environment import JaxMarketEnvironment
+        from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
 
         return JaxMarketEnvironment(shape)
-    from flatout.learners.torch_market_environment import TorchMarketEnvironment
+    from flatout.learners.torch_engine.market_environment import TorchMarketEnvironment
 
     return TorchMarketEnvironment(shape)
 
@@ -36,12 +36,14 @@ def engine_of(environment: Environment) -> Engine:
     return getattr(environment, "engine", "jax")
 
 
-def crews_of(environment: Environment) -> tuple[Callable[..., Crew], Callable[[Job], Any]]:
-    """How to make crews for this environment, and how to load their shared data."""
+def batch_maker(environment: Environment) -> tuple[Callable[..., LaneBatch], Callable[[Job], Any]]:
+    """How to make batches of lanes for this environment, and how to load their shared data."""
     if engine_of(environment) == "jax":
-        from flatout.learners import jax_crew
+        from flatout.learners.jax_engine.lane_batch import JaxLaneBatch
+        from flatout.learners.jax_engine.lane_batch import load_data as load_for_jax
 
-        return jax_crew.JaxCrew, jax_crew.load_data
-    from flatout.learners import torch_crew
+        return JaxLaneBatch, load_for_jax
+    from flatout.learners.torch_engine.lane_batch import TorchLaneBatch
+    from flatout.learners.torch_engine.lane_batch import load_data as load_for_torch
 
-    return torch_crew.TorchCrew, torch_crew.load_data
+    return TorchLaneBatch, load_for_torch

@@ -102,3 +102,6 @@ class Failure(NamedTuple):
 
     kind: str
     message: str
+
+
+TORCH_DEVICE = "FLATOUT_TORCH_DEVICE"  # tells a worker which device PyTorch shall use

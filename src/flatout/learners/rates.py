@@ -12,8 +12,8 @@ from flatout.errors import SettingsError
 from flatout.learners.environment import Box, Environment
 from flatout.market.rules import OFF
 from flatout.policies.network import Sizes
-from flatout.settings import Activation, DistributionName, TrainSettings
-from flatout.settings_model import MOST_COUNTED
+from flatout.settings.fields import MOST_COUNTED
+from flatout.settings.tables import Activation, DistributionName, TrainSettings
 
 METRICS = (
     "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm", "explained_variance",

@@ -11,10 +11,17 @@ from flatout.arrays import Array, Namespace, first_axis_last, take_rows
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Executed, execute, fee_rate, gate
 from flatout.market.orders import order_from
-from flatout.market.rewards import LEAST_EQUITY, Marks, RewardTerms, first_marks, reward_terms, weighted
+from flatout.market.rewards import (
+    LEAST_EQUITY,
+    Marks,
+    RewardTerms,
+    first_marks,
+    reward_terms,
+    weighted,
+)
 from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Meeting, Tape, meet
-from flatout.settings import ActionKind, Fill
+from flatout.settings.tables import ActionKind, Fill
 
 # What the agent sees of its own account: all that the rules and rewards depend on, so that the state is Markov. Equity
 # and volume appear as shares that stay below 1 however long an account trades: a policy that learned in short episodes

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flatout.arrays import Array, Namespace
 from flatout.market.account import Account
 from flatout.market.rules import Costs, Limits
-from flatout.settings import Fill
+from flatout.settings.tables import Fill
 
 LOT_SLACK = 1e-3  # lots that may be missing: a tenth of ten lots is one lot, although floats may say 0.99999
 DUST = 1e-6  # of the capital: what rounding leaves of an exhausted budget is no order

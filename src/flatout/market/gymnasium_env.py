@@ -21,7 +21,8 @@ from flatout.features.recipe import FittedRecipe
 from flatout.market import episode
 from flatout.market.episode import OBSERVATION_LIMIT, Episode, Outcome
 from flatout.market.market import Market, build_market
-from flatout.settings import Settings, load_settings
+from flatout.settings.loading import load_settings
+from flatout.settings.tables import Settings
 
 Bars = Market | Panel | str | Path | None
 

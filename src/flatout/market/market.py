@@ -19,7 +19,7 @@ from flatout.market.episode import Shape
 from flatout.market.orders import action_size
 from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, RewardWeights, Rules, Segments
 from flatout.market.tape import Tape, make_tape
-from flatout.settings import (
+from flatout.settings.tables import (
     CostSettings,
     FeatureSettings,
     LimitSettings,

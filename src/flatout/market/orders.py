@@ -14,7 +14,7 @@ direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3
 from flatout.arrays import Array, Namespace
 from flatout.market.account import Account
 from flatout.market.rules import Limits
-from flatout.settings import ActionKind
+from flatout.settings.tables import ActionKind
 
 DIRECTION_THRESHOLD = 0.3
 

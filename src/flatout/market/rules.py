@@ -4,7 +4,7 @@ Every field is an array, so lanes may live under different rules without another
 (asset, ...) arrays and have as many axes, of size 1 where nothing varies; fields marked "account" meet (...) arrays
 and may be scalars; tiers are the first axis of what is marked "tier". Money and units are relative to the starting
 capital (equity starts at 1). `OFF` switches a rule off. How users spell rules (basis points, quote currency) is
-`settings.py`'s business.
+`settings/tables.py`'s business.
 """
 
 from typing import NamedTuple

@@ -27,7 +27,13 @@ from flatout.market.orders import action_size
 from flatout.policies import bundle_files
 from flatout.policies.actions import Gaussian, SquashedGaussian
 from flatout.policies.network import Network, Perceptron, Sizes, actor
-from flatout.settings import Activation, DistributionName, FeatureSettings, MarketSettings, Settings
+from flatout.settings.tables import (
+    Activation,
+    DistributionName,
+    FeatureSettings,
+    MarketSettings,
+    Settings,
+)
 
 Floats = NDArray[np.float32]
 MOST_NOTES = 1 << 20

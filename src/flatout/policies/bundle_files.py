@@ -25,9 +25,10 @@ from flatout.errors import BundleError, RecipeError, SettingsError
 from flatout.features.recipe import HASH, FittedRecipe, written_files
 from flatout.foreign import Sha256, finite, parse_json, parse_tensors, read_file, shaped, shortened
 from flatout.policies.network import Layer, Network, Perceptron, Sizes
-from flatout.run_directory import write_bytes, write_json
-from flatout.settings import Activation, DistributionName, MarketSettings, validate
-from flatout.settings_model import AtLeastOne, Model
+from flatout.runs import write_bytes, write_json
+from flatout.settings.fields import AtLeastOne, Model
+from flatout.settings.loading import validate
+from flatout.settings.tables import Activation, DistributionName, MarketSettings
 
 FORMAT = "flatout.policy"
 VERSION = 1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
-from flatout.settings import Activation
+from flatout.settings.tables import Activation
 
 HIDDEN_GAIN = float(np.sqrt(2))
 ACTOR_GAIN = 0.01  # the first policy hardly depends on the observation

@@ -15,7 +15,7 @@ from flatout.folds.blocks import Block
 from flatout.folds.splits import Folds
 from flatout.market.market import cast, recipe_of
 from flatout.market.tape import Tape, make_tape
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
 
 NOISE, ORACLE = "noise control", "oracle control"
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.learners.plan import Plan, make_plan
-from flatout.learners.training import Lane, Training
-from flatout.learners.workers import Slot
 from flatout.search.run import Prepared
 from flatout.search.space import middle
+from flatout.training.plan import Plan, make_plan
+from flatout.training.training import Lane, Training
+from flatout.workers.slots import Slot
 
 
 @dataclass(frozen=True)

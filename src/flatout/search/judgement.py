@@ -14,15 +14,22 @@ from flatout.evaluation.baselines import BASELINES
 from flatout.evaluation.deflation import probabilistic_sharpe
 from flatout.evaluation.evidence import deflation_facts, overfitting_facts
 from flatout.evaluation.held_out import BESIDE
-from flatout.evaluation.paths import finite, median_path, path_figures, path_returns, path_values, trial_returns
+from flatout.evaluation.paths import (
+    finite,
+    median_path,
+    path_figures,
+    path_returns,
+    path_values,
+    trial_returns,
+)
 from flatout.evaluation.reference import Reference, reference_returns, share_as_good
 from flatout.evaluation.trial_registry import note_trials, trials_ever
 from flatout.evaluation.verdict import Evidence, Verdict, give_verdict
 from flatout.market import episode
 from flatout.market.market import build_market
 from flatout.policies.bundle import Bundle
-from flatout.search.closing import Closing
 from flatout.search.controls import NOISE
+from flatout.search.finalists import Closing
 from flatout.search.market_study import FINAL, LOG_RETURN, TURNOVER, MarketStudy
 from flatout.search.sealed import SealedResult, judge_sealed
 from flatout.search.study import Study

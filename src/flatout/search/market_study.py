@@ -9,31 +9,29 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
 from flatout.errors import SettingsError
 from flatout.evaluation.held_out import BESIDE
+from flatout.evaluation.study_folds import make_study_folds
 from flatout.features.recipe import FittedRecipe, fit_each
-from flatout.folds.blocks import Block
-from flatout.folds.splits import SHORTEST, Folds, final_block, make_folds
+from flatout.folds.blocks import Block, list_rows
+from flatout.folds.splits import SHORTEST, Folds, final_block
 from flatout.learners.engines import market_environment
 from flatout.learners.forecast import USUAL_ENVS, choose
-from flatout.learners.market_training import episode_bars
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market.episode import Shape
 from flatout.market.market import cast, make_rules, recipe_of, segments
 from flatout.market.rewards import RewardTerms
 from flatout.market.rules import Costs, Segments
-from flatout.market.tape import VOLATILITY_BARS, Tape, join_tapes, make_tape
+from flatout.market.tape import Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
 from flatout.search.controls import make_controls
 from flatout.search.space import HIDDEN, Values, check_space, with_values
-from flatout.settings import Settings
+from flatout.settings.tables import Settings
+from flatout.training.market_training import episode_bars
 
-FILL_DELAY = 1  # bars between a decision and its fill
-REWARD_HORIZON = 1  # bars that one reward looks at
 LOG_RETURN = RewardTerms._fields.index("log_return")
 FINAL = "final"  # the stretch of the last training
 TURNOVER = RewardTerms._fields.index("turnover")
@@ -128,9 +126,7 @@ def make_study(
     check_space(settings.search.space, settings)
     check_gates(settings)
     recipe = recipe_of(settings.features)
-    lookback = max(recipe.warmup, VOLATILITY_BARS)
-    # The first test block is decided one bar earlier, on features that are warm.
-    folds = make_folds(settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback)
+    folds = make_study_folds(panel, settings)
     known = panel.rows(0, folds.cut)
     tape, stretches = lay_tape(known, settings, folds)
     widest, gated = widest_network(settings)
@@ -162,7 +158,7 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
     taught = [split.train for split in folds.splits] + [last]
     names = [split.name for split in folds.splits] + [FINAL]
     tests = [split.test for split in folds.splits] + [(Block(folds.cut - SHORTEST, folds.cut),)]
-    fitted = fit_each(recipe, panel, [rows_of(blocks) for blocks in taught])
+    fitted = fit_each(recipe, panel, [list_rows(blocks) for blocks in taught])
     tapes = [cast(make_tape(panel, features, capital), np.float32) for _, features in fitted]
     found = [(train, test, one) for train, test, (one, _) in zip(taught, tests, fitted, strict=True)]
     for name, control in make_controls(panel, settings, folds).items():
@@ -178,11 +174,6 @@ def dearer(costs: Costs, factor: float) -> Costs:
     """The same costs times a factor."""
     scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
     return costs._replace(**{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled})
-
-
-def rows_of(blocks: Sequence[Block]) -> NDArray[np.int64]:
-    """The bars of some blocks."""
-    return np.concatenate([np.arange(block.first, block.stop) for block in blocks])
 
 
 def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:

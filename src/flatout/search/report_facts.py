@@ -14,12 +14,12 @@ from flatout.folds.seal import openings
 from flatout.folds.splits import gap_lines
 from flatout.folds.stitch import judged_bars
 from flatout.market.rewards import RewardTerms
-from flatout.run_directory import installed
+from flatout.runs import installed
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.judgement import TRADED, Judgement
-from flatout.search.look import as_trial
 from flatout.search.market_study import LOG_RETURN
 from flatout.search.sealed import CURVE_POINTS
+from flatout.search.stored_studies import as_trial
 
 SEARCHED = ("objective", "timesteps", "sampler", "pruner", "seeds")
 

@@ -19,24 +19,21 @@ from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.errors import RunError, SettingsError
-from flatout.evaluation.report import write_report
 from flatout.foreign import shortened
-from flatout.learners.devices import Choice
 from flatout.learners.engines import engine_of
-from flatout.learners.workers import Slot
-from flatout.run_directory import LOCK, alone, runs_folder, sweep, versions, write_bytes, write_json
-from flatout.search.begun import ABOUT, CURE, SETTINGS, is_begun, study_path
-from flatout.search.begun import read_run as read_run
-from flatout.search.closing import FILE as CLOSING
-from flatout.search.closing import read_closing
-from flatout.search.conduct import Heard, Said, conduct
+from flatout.runs import LOCK, alone, runs_folder, sweep, versions, write_bytes, write_json
+from flatout.search.about_study import ABOUT, CURE, SETTINGS, is_begun, study_path
+from flatout.search.about_study import read_run as read_run
+from flatout.search.finalists import FILE as CLOSING
+from flatout.search.finalists import read_closing
 from flatout.search.judgement import judge
-from flatout.search.lanes import CREWS, USUAL_LANES, Layout, make_layout
-from flatout.search.look import as_trial
+from flatout.search.lane_layout import CREWS, USUAL_LANES, Layout, make_layout
 from flatout.search.market_study import MarketStudy, make_study
 from flatout.search.report_facts import as_report
 from flatout.search.report_file import FILE as REPORT
 from flatout.search.report_file import read_report
+from flatout.search.report_page import write_report
+from flatout.search.scheduler import Heard, Said, conduct
 from flatout.search.space import distributions
 from flatout.search.storage import (
     JOURNAL,
@@ -49,9 +46,13 @@ from flatout.search.storage import (
     take_lease,
     understood,
 )
+from flatout.search.stored_studies import as_trial
 from flatout.search.study import Study
-from flatout.settings import EngineName, Resolved, Settings
-from flatout.settings_study import Knob
+from flatout.settings.loading import Resolved
+from flatout.settings.study import Knob
+from flatout.settings.tables import EngineName, Settings
+from flatout.workers.devices import Choice
+from flatout.workers.slots import Slot
 
 MAY_CHANGE = ("search.trials",)  # of a study that has begun
 

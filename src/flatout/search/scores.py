@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from flatout.evaluation.metrics import sharpe
 from flatout.folds.splits import Split
-from flatout.settings_study import Objective
+from flatout.settings.study import Objective
 
 
 def joined_blocks(trace: NDArray[np.floating], split: Split) -> NDArray[np.float64]:

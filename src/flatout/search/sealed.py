@@ -12,11 +12,11 @@ from flatout.evaluation import metrics
 from flatout.evaluation.backtest import SideBySide, backtest
 from flatout.evaluation.baselines import BASELINES
 from flatout.evaluation.held_out import BESIDE
-from flatout.evaluation.learned import Learned
-from flatout.evaluation.ledger import write_ledger
+from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.trades import write_ledger
 from flatout.folds.seal import open_hold_out
 from flatout.policies.bundle import Bundle
-from flatout.search.closing import Closing
+from flatout.search.finalists import Closing
 from flatout.search.market_study import MarketStudy
 
 CURVE_POINTS = 1500

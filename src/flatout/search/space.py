@@ -11,8 +11,9 @@ import optuna
 
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import shortened
-from flatout.settings import MarketSettings, Settings, TrainSettings, known_keys
-from flatout.settings_study import Knob
+from flatout.settings.loading import known_keys
+from flatout.settings.study import Knob
+from flatout.settings.tables import MarketSettings, Settings, TrainSettings
 
 Values = dict[str, Any]  # by dotted setting
 

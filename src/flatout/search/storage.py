@@ -23,11 +23,11 @@ from typing_extensions import TypedDict
 
 from flatout.errors import RunError
 from flatout.foreign import check_file, shaped, shortened
-from flatout.run_directory import open_lock
-from flatout.search.begun import CURE
+from flatout.runs import open_lock
+from flatout.search.about_study import CURE
 from flatout.search.cma_sampler import ReplayedCma
-from flatout.settings_model import MOST_COUNTED
-from flatout.settings_study import PrunerName, SamplerName
+from flatout.settings.fields import MOST_COUNTED
+from flatout.settings.study import PrunerName, SamplerName
 
 JOURNAL = "study.journal"
 JOURNAL_BYTES = 4 << 30

@@ -19,16 +19,16 @@ import optuna
 from flatout.errors import RunError
 from flatout.learners.checkpoint import read_checkpoint
 from flatout.learners.jobs import Chunk, EvaluationPlan, Job, Newcomers, Order
-from flatout.learners.training import stacked
+from flatout.learners.lane_trees import stack_trees
 from flatout.market.rewards import RewardTerms
-from flatout.search.begun import CURE
-from flatout.search.board import FILE, Board, Decision, Sitting, State, read_board
+from flatout.search.about_study import CURE
 from flatout.search.cma_sampler import GENERATION, ReplayedCma
-from flatout.search.lanes import CREWS, Layout, Seat
+from flatout.search.lane_layout import CREWS, Layout, Seat
 from flatout.search.market_study import LOG_RETURN, TURNOVER, LaneSpec, MarketStudy
 from flatout.search.scores import joined_blocks, score
 from flatout.search.space import distributions, middle, values_of
 from flatout.search.storage import make_sampler
+from flatout.search.study_state import FILE, Board, Decision, Sitting, State, read_board
 from flatout.search.trial_files import TrialFile, write_trial
 
 Storage = optuna.storages.BaseStorage
@@ -105,12 +105,14 @@ class Study:
     def jobs(self, worker: int, data: Any) -> list[Job]:
         """A worker's lanes of each crew, all empty; `data` are the files of the tape."""
         count, market = self.layout.lanes, self.market
-        plan = EvaluationPlan(stacked([self.idle.judged] * count), market.test_blocks, market.test_bars, traced=True)
+        plan = EvaluationPlan(
+            stack_trees([self.idle.judged] * count), market.test_blocks, market.test_bars, traced=True
+        )
         return [
             Job(
                 program=market.program,
                 names=[f"lane {k}" for k in range(count)],
-                rates=stacked([self.idle.rates] * count),
+                rates=stack_trees([self.idle.rates] * count),
                 data=data,
                 seeds=[0] * count,
                 log_std=[self.idle.log_std] * count,
@@ -332,8 +334,8 @@ def suggest(trial: optuna.trial.Trial, name: str, wanted: optuna.distributions.B
 def newcomers(lanes: Sequence[LaneSpec], fresh: Sequence[int]) -> Newcomers:
     """The rates of all lanes, and who begins in some of them."""
     return Newcomers(
-        rates=stacked([lane.rates for lane in lanes]),
-        judged=stacked([lane.judged for lane in lanes]),
+        rates=stack_trees([lane.rates for lane in lanes]),
+        judged=stack_trees([lane.judged for lane in lanes]),
         lanes=tuple(fresh),
         seeds=tuple(lanes[k].seed for k in fresh),
         log_std=tuple(lanes[k].log_std for k in fresh),

@@ -15,9 +15,9 @@ from typing_extensions import TypedDict
 from flatout.errors import RunError
 from flatout.folds.splits import Folds
 from flatout.foreign import finite, parse_json, read_tensors, shortened
-from flatout.run_directory import write_bytes
-from flatout.search.begun import CURE
-from flatout.search.board import Scores, Whole
+from flatout.runs import write_bytes
+from flatout.search.about_study import CURE
+from flatout.search.study_state import Scores, Whole
 
 FORMAT = "flatout.trial"
 TRACES = ("log_return", "turnover")

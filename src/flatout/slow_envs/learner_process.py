@@ -15,12 +15,13 @@ from collections import deque
 from multiprocessing.connection import Connection
 from typing import Any
 
-from flatout.learners.lifeline import die_with_driver
+from flatout.slow_envs.knowledge import Assignment
 from flatout.slow_envs.learning import Learning, Update
-from flatout.slow_envs.link import Assignment, Broken, Change, Filled, Freed, Published, Tell, Took
+from flatout.slow_envs.link import Broken, Change, Filled, Freed, Published, Tell, Took
 from flatout.slow_envs.shared_memory import SharedArrays
 from flatout.slow_envs.tape import Segment
 from flatout.slow_envs.torch_learner import new_learner, use_one_thread
+from flatout.workers.lifeline import die_with_driver
 
 GENTLE = 10  # niceness
 

@@ -10,59 +10,21 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from socket import socketpair
 from traceback import format_exception
 from typing import NamedTuple, Protocol
 
 import cloudpickle
-import numpy as np
-from numpy.typing import NDArray
 
 from flatout.children import own_program
 from flatout.errors import RunError
+from flatout.slow_envs.knowledge import Assignment, Knowledge, Vector
 from flatout.slow_envs.learning import Learning, Update
-from flatout.slow_envs.model import Model
 from flatout.slow_envs.outbox import Outbox
-from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.shared_memory import Shapes, SharedArrays
-from flatout.slow_envs.tape import Format, Segment
-
-Vector = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """All that was learned: weights, Adam's memory, and how many updates it took."""
-
-    vector: Vector
-    first: Vector
-    second: Vector
-    steps: int  # of Adam
-    version: int
-
-
-class Assignment(NamedTuple):
-    """What a learner starts from."""
-
-    model: Model
-    rule: Rule
-    overlap: Overlap
-    form: Format
-    knowledge: Knowledge
-    seed: int
-
-    @property
-    def ring(self) -> int:
-        """Segments that may wait."""
-        return self.overlap.waiting_batches * self.rule.batch_segments
-
-    def shapes(self) -> Shapes:
-        """What lies in shared memory: a ring of segments, and weights twice: one to read, one to write."""
-        ring = {name: ((self.ring, *shape), kind) for name, (shape, kind) in self.form.shapes().items()}
-        return {**ring, "weights": ((2, self.knowledge.vector.size), np.float32)}
-
+from flatout.slow_envs.overlap import Rule
+from flatout.slow_envs.shared_memory import SharedArrays
+from flatout.slow_envs.tape import Segment
 
 # --- messages -----------------------------------------------------------------------------------------------
 

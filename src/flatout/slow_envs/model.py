@@ -15,7 +15,7 @@ from flatout.errors import SettingsError
 from flatout.learners.environment import Box, Discrete
 from flatout.policies.actions import Categorical, Distribution, Gaussian
 from flatout.policies.network import Network, Sizes, actor, critic, new_network
-from flatout.settings import Activation
+from flatout.settings.tables import Activation
 
 
 class Model(Protocol):

@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_limits
 from flatout.errors import RunError, SettingsError
 from flatout.learners.environment import Box
 from flatout.slow_envs.batcher import Batcher, Decisions, Floats
+from flatout.slow_envs.knowledge import Assignment, Knowledge, Vector
 from flatout.slow_envs.learning import Update
-from flatout.slow_envs.link import Assignment, InlineLink, Knowledge, Link, ProcessLink, Vector
+from flatout.slow_envs.link import InlineLink, Link, ProcessLink
 from flatout.slow_envs.model import Model, flat, unflat
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.pool import Pool

@@ -15,7 +15,7 @@ from flatout.arrays import leaves_of, map_leaves
 from flatout.learners.off_policy import Trust, decoupled_loss, effective_share, vtrace, vtrace_loss
 from flatout.learners.ppo_math import PolicyLoss, explained_variance, normalise, value_loss
 from flatout.learners.rates import ADAM_EPSILON, KL_TOLERANCE
-from flatout.slow_envs.link import Assignment, Knowledge
+from flatout.slow_envs.knowledge import Assignment, Knowledge
 from flatout.slow_envs.model import Model, flat, unflat
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.tape import Segment

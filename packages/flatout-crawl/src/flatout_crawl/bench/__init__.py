@@ -1,0 +1,1 @@
+"""`flatout bench slow`: crawls that wait, beside other libraries."""

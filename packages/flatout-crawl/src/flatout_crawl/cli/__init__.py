@@ -1,0 +1,1 @@
+"""`flatout crawl`: the commands that this distribution adds to flatout."""

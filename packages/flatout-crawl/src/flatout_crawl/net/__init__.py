@@ -1,0 +1,1 @@
+"""Requests under rules: scope, robots.txt, politeness, addresses that may be dialled, and the books."""

@@ -1,0 +1,1 @@
+"""From the bytes of an answer to a page: text, links, and how relevant it is."""

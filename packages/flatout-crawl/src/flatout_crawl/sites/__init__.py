@@ -1,0 +1,1 @@
+"""Sites to learn on: made-up ones, recorded ones and documentation, with latencies drawn or served."""

@@ -1,0 +1,1 @@
+"""All benchmarks, and the peers that are measured beside flatout."""

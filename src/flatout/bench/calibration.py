@@ -1,0 +1,111 @@
+"""Does the verdict tell luck from skill? Whole studies on markets whose truth is known.
+
+On random walks nothing can be earned, so every winner must be refused; where a signal is planted that pays for its
+costs many times over, the winner must pass.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flatout.bars.panel import Panel
+from flatout.bars.synthetic import PlantedSignal, RandomWalk
+from flatout.search.run import Request, prepare, run_studies
+from flatout.settings.loading import Resolved
+from flatout.settings.tables import Settings
+from flatout.workers.devices import settle
+
+BARS = 4000
+SYMBOLS = ("ALFA", "BETA", "GAMMA")
+SIGNAL_BPS = 60.0  # per bar and unit of signal, which lasts ten bars on average; a round trip costs 54
+INDICATORS = ("return_1", "roc", "volatility", "extra:signal")
+TIMESTEPS = 60_000  # of each trial and split
+MANY = 1000  # lanes: more than there are devices
+Told = Callable[[str, dict[str, Any]], None]
+
+
+def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
+    """A small study with the usual space and gates."""
+    return Settings.model_validate(
+        {
+            "features": {"indicators": list(INDICATORS)},
+            "train": {"n_envs": 32, "n_steps": 64},
+            "search": {"trials": trials, "timesteps": timesteps, "seed": seed},
+        }
+    )
+
+
+def market(kind: str, seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
+    """A random walk, or a market with a signal; both show a signal column."""
+    planted = PlantedSignal(n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps).panel()
+    if kind == "signal":
+        return planted
+    walk = RandomWalk(n_bars=BARS, seed=seed, symbols=SYMBOLS).panel()
+    return Panel(**{**vars(walk), "extras": planted.extras})
+
+
+@contextmanager
+def own_registry(folder: Path) -> Iterator[None]:
+    """Count these trials apart: they are no evidence about anybody's bars."""
+    before = os.environ.get("FLATOUT_REGISTRY")
+    os.environ["FLATOUT_REGISTRY"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("FLATOUT_REGISTRY")
+        if before is not None:
+            os.environ["FLATOUT_REGISTRY"] = before
+
+
+def calibrate(
+    walks: int = 20,
+    signals: int = 10,
+    trials: int = 32,
+    timesteps: int = TIMESTEPS,
+    strength_bps: float = SIGNAL_BPS,
+    told: Told = lambda name, row: None,
+) -> dict[str, Any]:
+    """Verdicts of studies on so many markets of each kind."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as out, own_registry(Path(out) / "registry"):
+        for kind, count in (("walk", walks), ("signal", signals)):
+            for seed in range(count):
+                row = one_verdict(kind, seed, market(kind, seed, strength_bps), trials, timesteps, Path(out))
+                rows.append(row)
+                told(f"{kind} {seed}", row)
+    return {**summary(rows, trials, timesteps), "strength_bps": strength_bps}
+
+
+def one_verdict(kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path) -> dict[str, Any]:
+    """The verdict on one market."""
+    chosen = settle("auto", None, MANY)
+    slots = chosen.slots
+    resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
+    made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out, chosen)
+    [report] = run_studies([made], slots, out, None, lambda study, decided: None, lambda study, text: None)
+    if report is None:
+        raise RuntimeError(f"the study of {kind} {seed} did not end")
+    refused = [gate["name"] for gate in report["verdict"]["gates"] if not gate["passed"]]
+    return {
+        "market": kind, "seed": seed, "promotable": report["verdict"]["promotable"], "refused_by": refused,
+        "median_sharpe": report["winner"]["median_sharpe"], "deflated_sharpe": report["deflated"]["dsr"],
+        "pbo": report["overfitting"]["pbo"], "null_p": report["null"]["p_value"],
+        "seconds": report["throughput"]["seconds"],
+    }  # fmt: skip
+
+
+def summary(rows: Sequence[dict[str, Any]], trials: int, timesteps: int) -> dict[str, Any]:
+    """How often the verdict was right."""
+    walks, signals = ([row for row in rows if row["market"] == kind] for kind in ("walk", "signal"))
+    return {
+        "walks": len(walks),
+        "walks_refused": sum(not row["promotable"] for row in walks),
+        "signals": len(signals),
+        "signals_promoted": sum(row["promotable"] for row in signals),
+        "trials": trials,
+        "timesteps": timesteps,
+        "rows": list(rows),
+    }

@@ -1,0 +1,20 @@
+"""The folds of a study: which bars teach and which judge, given what its features and rewards look at."""
+
+from flatout.bars.panel import Panel
+from flatout.folds.splits import Folds, make_folds
+from flatout.market.market import recipe_of
+from flatout.market.tape import VOLATILITY_BARS
+from flatout.settings.tables import Settings
+
+FILL_DELAY = 1  # bars between a decision and its fill
+
+
+REWARD_HORIZON = 1  # bars that one reward looks at
+
+
+def make_study_folds(panel: Panel, settings: Settings) -> Folds:
+    """The folds that a study on these bars uses."""
+    recipe = recipe_of(settings.features)
+    lookback = max(recipe.warmup, VOLATILITY_BARS)
+    # The first test block is decided one bar earlier, on features that are warm.
+    return make_folds(settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback)

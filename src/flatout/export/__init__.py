@@ -1,0 +1,1 @@
+"""Other people's files: policies for ONNX and Stable-Baselines3, scalers for scikit-learn."""

@@ -1,1 +1,0 @@
-"""Other people's files and ways: policies for Stable-Baselines3 and ONNX, scalers for scikit-learn, SB3's `PPO`."""

@@ -1,0 +1,175 @@
+"""PPO for a population of agents in one compiled program: rollout, advantages and updates, nothing leaves the device.
+
+Every leaf of state and rates has the lane axis first; `data` is shared. On a GPU the lanes are vmapped; on a CPU core
+they run one after another, each within the cache. The program has no callbacks; it returns one row of metrics per lane.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from flatout.arrays import Array
+from flatout.learners import shuffle
+from flatout.learners.agent import critic_of, distribution_of, loss_of
+from flatout.learners.jax_engine.noise import noise_key
+from flatout.learners.jax_engine.rollout import rollout, scale_rewards, values_of
+from flatout.learners.ppo_math import Moments
+from flatout.learners.rates import (
+    ADAM_EPSILON,
+    KL_TOLERANCE,
+    UPDATE_METRICS,
+    Program,
+    Rates,
+    mean_metrics,
+    metric_names,
+)
+from flatout.learners.trajectory import (
+    Batch,
+    Episodes,
+    Lanes,
+    advantages,
+    scheduled_rate,
+    update_metrics,
+)
+from flatout.policies.network import Network
+
+ADAM = optax.scale_by_adam(eps=ADAM_EPSILON)
+
+
+def init(program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]) -> Lanes:
+    """Fresh lanes, one per network and seed; `rates` has as many."""
+    network = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *networks)
+    return jax.jit(_init, static_argnums=0)(program, data, rates, network, jnp.asarray(seeds, jnp.uint32))
+
+
+def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Array) -> Lanes:
+    env, n_envs = program.environment, program.n_envs
+
+    def one(network: Network, rates: Rates, seed: Array) -> Lanes:
+        noise = env.draw(noise_key(seed, 0, 3), 1, n_envs)
+        state = env.reset(jax.tree.map(lambda x: x[0], noise), data, rates.environment)
+        state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)  # weak types would be compiled a second time
+        zeros = jnp.zeros(n_envs)
+        return Lanes(
+            network=network,
+            optimiser=new_optimiser(network),
+            environment=state,
+            view=env.view(state, data, rates.environment),
+            episodes=Episodes(zeros, zeros, zeros, zeros, zeros),
+            discounted=zeros,
+            moments=Moments(jnp.zeros(()), jnp.ones(()), jnp.asarray(1e-4)),
+            seed=seed,
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    return jax.lax.map(lambda x: one(*x), (network, rates, seeds))
+
+
+def new_optimiser(network: Network) -> Any:
+    """Adam's state for a network's weights as one long vector: one loop on the device, not one per layer."""
+    return ADAM.init(ravel_pytree(network)[0])
+
+
+def lane(tree: Any, k: int) -> Any:
+    """One lane of a state, of rates or of metrics."""
+    return jax.tree.map(lambda leaf: leaf[k], tree)
+
+
+def chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
+    """`run_chunk(data, rates, state) -> (state, metrics)`, jitted: advances every lane to its `rates.until` updates.
+
+    The state is donated. Metrics are (lane, metric): means over the updates made, 0 where none was; episodes are
+    counted, and their returns and lengths are means over those that ended.
+    """
+    one_by_one = jax.default_backend() == "cpu" if one_by_one is None else one_by_one
+
+    def run_chunk(data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+        advance = partial(_advance, program, data)
+        if one_by_one:
+            return jax.lax.map(lambda x: advance(*x), (rates, state))
+        return jax.vmap(advance)(rates, state)
+
+    return jax.jit(run_chunk, donate_argnums=2)
+
+
+def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+    """One lane to its `until`."""
+    start = state.updates
+    total = jnp.zeros(len(metric_names(program)))
+
+    def going(carry: tuple[Lanes, Array]) -> Array:
+        return carry[0].updates < rates.until
+
+    def body(carry: tuple[Lanes, Array]) -> tuple[Lanes, Array]:
+        state, metrics = _update(program, data, rates, carry[0])
+        return state, carry[1] + metrics
+
+    state, total = jax.lax.while_loop(going, body, (state, total))
+    return state, mean_metrics(total, state.updates - start, jnp)
+
+
+def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+    """One rollout and what is learned from it."""
+    state, steps, terms = rollout(program, data, rates, state)
+    value = values_of(program, data, rates, state.network, steps.seen)
+    log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
+    last = critic_of(program, rates, state.network, program.environment.observe(state.view, data), jnp)
+    discounted, moments, reward = scale_rewards(rates, state, steps)
+    advantage, returns = advantages(rates, steps, value, last, reward, jnp)
+    batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
+    batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
+    rate = scheduled_rate(rates, state.updates, jnp)
+    key = noise_key(state.seed, state.updates, 2)
+    network, optimiser, learned, epochs = _learn(program, data, rates, rate, key, state.network, state.optimiser, batch)
+    metrics = update_metrics(learned, rate, epochs, network, state.episodes, batch, steps.reward, terms, jnp)
+    state = state._replace(
+        network=network, optimiser=optimiser, discounted=discounted, moments=moments, updates=state.updates + 1
+    )
+    return state, metrics
+
+
+def _learn(
+    program: Program, data: Any, rates: Rates, rate: Array, key: Array, network: Network, optimiser: Any, batch: Batch
+) -> tuple[Network, Any, Array, Array]:
+    """Epochs of minibatches until they are done or the policy has moved too far."""
+    count, size = program.minibatches, program.minibatch
+    grad = jax.value_and_grad(partial(loss_of, program, data, rates, xp=jnp), has_aux=True)
+    weights, network_of = ravel_pytree(network)
+
+    def minibatch(carry: Any, rows: Array) -> Any:
+        weights, optimiser, going, totals, count = carry
+        (loss, figures), gradient = grad(network_of(weights), _rows(batch, rows))
+        gradient = ravel_pytree(gradient)[0]
+        norm = optax.tree.norm(gradient)
+        going = going & (figures[3] <= KL_TOLERANCE * rates.target_kl)
+        gradient = gradient * jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6))
+        change, moved = ADAM.update(gradient, optimiser)
+        weights = jnp.where(going, weights - rate * change, weights)
+        optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
+        return (weights, optimiser, going, totals + jnp.stack([*figures, loss, norm]), count + 1), None
+
+    def epoch(carry: Any) -> Any:
+        k, inner = carry
+        noise = jax.random.uniform(jax.random.fold_in(key, k), shuffle.noise_shape(program.rollout))
+        order = shuffle.permutation(noise, program.rollout, jnp.int32, jnp)
+        inner, _ = jax.lax.scan(minibatch, inner, jnp.reshape(order, (count, size)))
+        return k + 1, inner
+
+    def more(carry: Any) -> Array:
+        return (carry[0] < rates.epochs) & carry[1][2]
+
+    start = (weights, optimiser, jnp.asarray(True), jnp.zeros(UPDATE_METRICS), jnp.zeros(()))
+    epochs, inner = jax.lax.while_loop(more, epoch, (jnp.zeros((), jnp.int32), start))
+    weights, optimiser, _, totals, made = inner
+    return network_of(weights), optimiser, totals / jnp.maximum(made, 1), epochs
+
+
+def _rows(batch: Batch, rows: Array) -> Batch:
+    """Some transitions of a batch; the rows are known to exist."""
+    return jax.tree.map(lambda x: x.at[rows].get(mode="promise_in_bounds"), batch)

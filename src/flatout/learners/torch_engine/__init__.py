@@ -1,0 +1,1 @@
+"""The learner on PyTorch: the same program, rates and state, driven by Python."""

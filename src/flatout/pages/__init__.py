@@ -1,0 +1,1 @@
+"""One kit for all HTML pages: frame, values, style and charts."""

@@ -1,0 +1,45 @@
+"""The frame of every page: sections with their headings, links to them, and one HTML document that opens offline."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from plotly.offline import get_plotlyjs
+
+from flatout.pages.style import SCRIPT, STYLE
+from flatout.pages.values import Html, join, paragraph, say
+
+Report = Mapping[str, Any]
+
+
+class Section(NamedTuple):
+    """A part of a page."""
+
+    anchor: str
+    title: str
+    body: Callable[[Report], Html]  # empty where there is nothing to show
+    without: str  # the reason why there may be nothing
+
+
+def render_section(section: Section, report: Report, empty: str) -> Html:
+    """A section with its heading, or with the sentence that says why it is empty, which begins with `empty`."""
+    body = section.body(report) or paragraph(f"{empty}: {section.without}", "missing")
+    template = '<section id="{anchor}"><h2>{title}</h2>\n{body}</section>'
+    return say(template, anchor=section.anchor, title=section.title, body=body)
+
+
+def link_sections(sections: Sequence[Section]) -> Html:
+    """Links to the sections, for the head of the page."""
+    link = '<a href="#{anchor}">{title}</a> '
+    return say("<nav>{links}</nav>", links=join(say(link, anchor=s.anchor, title=s.title) for s in sections))
+
+
+def render_page(title: str, body: Iterable[Html], more_style: str = "", more_head: str = "") -> str:
+    """The whole document; nothing in it is loaded from elsewhere."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"{more_head}{say('<title>{title}</title>', title=title)}<style>{STYLE}{more_style}</style></head>\n"
+        f"<body><main>\n{join(body, chr(10))}\n"
+        "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript></main>\n"
+        f"<script>{get_plotlyjs()}</script>\n<script>{SCRIPT}</script></body></html>\n"
+    )

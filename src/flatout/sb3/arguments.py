@@ -1,0 +1,186 @@
+"""Stable-Baselines3's arguments as flatout's: which are allowed, and what the learner makes of them.
+
+What cannot be honoured is refused by name: a script that asked for something else must not seem to get it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flatout.errors import SettingsError
+from flatout.learners.rates import Rates
+from flatout.market.rules import OFF
+from flatout.settings.tables import Activation
+
+Schedule = Callable[[float], float]
+ACTIVATIONS: dict[str, Activation] = {"Tanh": "tanh", "ReLU": "relu", "SiLU": "silu"}
+POLICY_KWARGS = ("net_arch", "activation_fn", "log_std_init", "ortho_init")
+ELSEWHERE = "or use stable_baselines3.PPO"
+
+
+class Policy(NamedTuple):
+    """What `policy_kwargs` ask for."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    activation: Activation = "tanh"
+    log_std: float = 0.0
+
+
+def check_policy_name(policy: Any) -> None:
+    """Only MlpPolicy, by its name or as Stable-Baselines3's class."""
+    name = policy if isinstance(policy, str) else getattr(policy, "__name__", repr(policy))
+    module = "" if isinstance(policy, str) else getattr(policy, "__module__", "")
+    if name == "MlpPolicy" or (name == "ActorCriticPolicy" and module.startswith("stable_baselines3.")):
+        return
+    raise SettingsError(f'policy is {name!r}; flatout.PPO has "MlpPolicy": give that, {ELSEWHERE}')
+
+
+def policy_of(kwargs: Mapping[str, Any] | None) -> Policy:
+    """The network that `policy_kwargs` ask for."""
+    given = dict(kwargs or {})
+    unknown = [name for name in given if name not in POLICY_KWARGS]
+    if unknown:
+        raise SettingsError(
+            f"policy_kwargs has {', '.join(map(repr, unknown))}; flatout.PPO knows {', '.join(POLICY_KWARGS)}: "
+            f"leave it out, {ELSEWHERE}"
+        )
+    if given.get("ortho_init", True) is not True:
+        raise SettingsError("policy_kwargs['ortho_init'] is not True; weights start orthogonal: leave it out")
+    log_std = number("policy_kwargs['log_std_init']", given.get("log_std_init", 0.0))
+    return Policy(hidden_of(given.get("net_arch")), activation_of(given.get("activation_fn")), log_std)
+
+
+def hidden_of(net_arch: Any) -> tuple[int, ...]:
+    """Widths of the hidden layers of actor and critic."""
+    if net_arch is None:
+        return Policy().hidden
+    if isinstance(net_arch, Mapping):
+        if set(net_arch) != {"pi", "vf"} or list(net_arch["pi"]) != list(net_arch["vf"]):
+            raise SettingsError(
+                f"policy_kwargs['net_arch'] is {dict(net_arch)}; actor and critic have equal layers here: "
+                "give dict(pi=[64, 64], vf=[64, 64]) or [64, 64]"
+            )
+        net_arch = net_arch["pi"]
+    widths = list(net_arch) if isinstance(net_arch, list | tuple) else [net_arch]
+    if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
+        raise SettingsError(
+            f"policy_kwargs['net_arch'] is {net_arch!r}; it is a list of one or more widths, such as [64, 64]"
+        )
+    return tuple(map(int, widths))
+
+
+def activation_of(given: Any) -> Activation:
+    """The activation of a class of torch.nn, known by its name: PyTorch need not be loaded."""
+    name = "Tanh" if given is None else given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+    known = {known.lower(): activation for known, activation in ACTIVATIONS.items()}
+    if name.lower() not in known:
+        raise SettingsError(
+            f"policy_kwargs['activation_fn'] is {name}; there are torch.nn.{', torch.nn.'.join(ACTIVATIONS)}"
+        )
+    return known[name.lower()]
+
+
+def check_unsupported(given: Mapping[str, Any]) -> None:
+    """Refuse what flatout.PPO has no equal for."""
+    for name, neutral, why in (
+        ("use_sde", False, "there is no state-dependent exploration"),
+        ("sde_sample_freq", -1, "there is no state-dependent exploration"),
+        ("rollout_buffer_class", None, "the learner keeps its trajectories itself"),
+        ("rollout_buffer_kwargs", None, "the learner keeps its trajectories itself"),
+        ("_init_setup_model", True, "a model is always whole; `PPO.load` makes one from a file"),
+    ):
+        if given[name] != neutral and not (name == "rollout_buffer_kwargs" and given[name] == {}):
+            raise SettingsError(f"{name} is {given[name]!r}; {why} in flatout.PPO: leave it out, {ELSEWHERE}")
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """Refuse numbers outside of what PPO is defined for."""
+    for name in ("n_steps", "batch_size", "n_epochs", "stats_window_size"):
+        whole(name, given[name])
+    for name in ("gamma", "gae_lambda"):
+        number(name, given[name], 0.0, 1.0)
+    for name in ("ent_coef", "vf_coef"):
+        number(name, given[name])
+    number("max_grad_norm", given["max_grad_norm"], 0.0)
+    for name in ("learning_rate", "clip_range", "clip_range_vf", "target_kl"):
+        optional = name in ("clip_range_vf", "target_kl")
+        if not (given[name] is None and optional) and not (callable(given[name]) and name != "target_kl"):
+            number(name, given[name], 0.0)
+    if given["normalize_advantage"] and given["batch_size"] < 2:
+        raise SettingsError("batch_size is 1; advantages are normalised over a minibatch: give 2 or more")
+
+
+def number(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
+    """A finite number in bounds."""
+    fits = isinstance(value, int | float | np.number) and not isinstance(value, bool) and low <= value <= high
+    if not fits or not np.isfinite(float(value)):
+        bounds = f" from {low:g} to {high:g}" if np.isfinite(high) else f" of {low:g} or more" if low > -np.inf else ""
+        raise SettingsError(f"{name} is {value!r}; it must be a number{bounds}")
+    return float(value)
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number of 1 or more."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise SettingsError(f"{name} is {value!r}; it must be a whole number of 1 or more")
+    return int(value)
+
+
+def schedule_of(given: Any) -> Schedule:
+    """A function of the progress that remains, from 1 to 0."""
+    return (lambda _: float(given(_))) if callable(given) else (lambda _: float(given))
+
+
+def minibatches_of(rollout: int, batch_size: int) -> int:
+    """How many equal minibatches the fused engine makes of a rollout."""
+    if rollout % batch_size == 0:
+        return rollout // batch_size
+    fitting = [size for size in range(1, rollout + 1) if rollout % size == 0]
+    near = sorted(sorted(fitting, key=lambda size: abs(size - batch_size))[:5])
+    raise SettingsError(
+        f"batch_size is {batch_size}, which does not divide n_steps x n_envs = {rollout}: on this engine all "
+        f"minibatches are equal; sizes that work are {', '.join(map(str, near))}"
+    )
+
+
+class Scheduled(NamedTuple):
+    """Numbers that may be functions of the progress; before the first update nobody is asked."""
+
+    learning_rate: float = 0.0
+    clip: float = 1.0
+    value_clip: float | None = None
+
+
+def scheduled_now(model: Any) -> Scheduled:
+    """What the model's schedules say at its progress."""
+    progress = model._current_progress_remaining
+    value_clip = None if model.clip_range_vf is None else schedule_of(model.clip_range_vf)(progress)
+    return Scheduled(model.lr_schedule(progress), schedule_of(model.clip_range)(progress), value_clip)
+
+
+def rates_of_model(model: Any, environment: Any, scheduled: Scheduled) -> Rates:
+    """The rates of an update, from the model's attributes as they are now: callbacks may change them."""
+
+    def real(value: float | None) -> Any:
+        return np.asarray(OFF if value is None else value, np.float32)
+
+    return Rates(
+        learning_rate=real(scheduled.learning_rate),
+        final_rate_share=real(1.0),
+        gamma=real(model.gamma),
+        gae_lambda=real(model.gae_lambda),
+        clip=real(scheduled.clip),
+        value_clip=real(scheduled.value_clip),
+        entropy=real(model.ent_coef),
+        value=real(model.vf_coef),
+        max_grad_norm=real(model.max_grad_norm),
+        target_kl=real(model.target_kl),
+        epochs=np.asarray(model.n_epochs, np.int32),
+        normalise_advantage=np.asarray(bool(model.normalize_advantage)),
+        normalise_reward=np.asarray(False),
+        gates=np.ones(len(model.architecture.hidden), np.float32),
+        updates=np.asarray(1, np.int32),
+        until=np.asarray(0, np.int32),
+        environment=environment,
+    )

@@ -1,0 +1,134 @@
+"""`model.policy`: acts on NumPy alone, and gives its weights under Stable-Baselines3's names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from flatout.arrays import to_numpy
+from flatout.errors import SettingsError
+from flatout.foreign import finite
+from flatout.policies.network import Layer, Network, Perceptron, actor, critic
+from flatout.sb3 import flat_spaces
+
+Named = dict[str, NDArray[np.float32]]
+
+
+class MlpPolicy:
+    """The policy of a model, as it is now."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def observation_space(self) -> Any:
+        """What it reads."""
+        return self.model.observation_space
+
+    @property
+    def action_space(self) -> Any:
+        """What it does."""
+        return self.model.action_space
+
+    @property
+    def device(self) -> Any:
+        """Where it learns; it acts on the CPU."""
+        return self.model.device
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Acting and learning do not differ here."""
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[NDArray[Any], Any]:
+        """Actions for one observation or several, in the environment's bounds; the state goes through."""
+        seen, several = self.read(observation)
+        network, activation = self.model.network, self.model.architecture.activation
+        with np.errstate(over="ignore", invalid="ignore"):
+            kind = flat_spaces.distribution(self.action_space, network, actor(network, seen, activation, np))
+            raw = kind.mode(np) if deterministic else kind.sample(self.noise(kind[0].shape), np)
+            actions = flat_spaces.bounded(self.action_space, raw)
+        check_numbers(kind[0])
+        check_numbers(actions)
+        return (actions if several else actions.squeeze(axis=0)), state
+
+    def predict_values(self, observation: Any) -> NDArray[np.float32]:
+        """What the critic expects: (n, 1)."""
+        seen, _ = self.read(observation)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = critic(self.model.network, seen, self.model.architecture.activation, np)[:, None]
+        check_numbers(values)
+        return values
+
+    def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Normal for boxes, uniform for choices."""
+        rng = self.model.prediction_noise
+        return (rng.random if isinstance(self.action_space, spaces.Discrete) else rng.standard_normal)(
+            shape, np.float32
+        )
+
+    def read(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
+        """(n, feature), and whether several were given."""
+        if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+            raise SettingsError(
+                "predict was given (observation, info), as Gymnasium's reset returns: give the observation alone"
+            )
+        if isinstance(observation, Mapping):
+            raise SettingsError("predict was given a dict; this policy reads arrays")
+        array = np.asarray(observation)
+        several = flat_spaces.is_batch(self.observation_space, array)
+        return flat_spaces.features(self.observation_space, array if several else array[None]), several
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights as PyTorch's tensors, under Stable-Baselines3's names: its policy loads them."""
+        import torch
+
+        return {name: torch.tensor(np.ascontiguousarray(array)) for name, array in named(self.model.network).items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Take over weights of these names."""
+        given = {name: to_numpy(value) for name, value in state_dict.items()}
+        self.model.set_network(renamed(self.model.network, given, strict))
+
+
+def check_numbers(values: NDArray[Any]) -> None:
+    """Refuse what a network made of NaN, or of numbers that are too large for it."""
+    if not finite(values):
+        raise SettingsError("the answer is not a number: check the observation, and the weights, for NaN and overflow")
+
+
+def named(network: Network) -> Named:
+    """A network's arrays under Stable-Baselines3's names, whose hidden layers lie the other way round."""
+    arrays = {"log_std": network.log_std} if network.log_std.size else {}
+    for part, hidden, head in (("actor", "policy_net", "action_net"), ("critic", "value_net", "value_net")):
+        perceptron: Perceptron = getattr(network, part)
+        for k, layer in enumerate(perceptron.hidden):
+            arrays |= {f"mlp_extractor.{hidden}.{2 * k}.weight": layer.weight.T}
+            arrays |= {f"mlp_extractor.{hidden}.{2 * k}.bias": layer.bias}
+        arrays |= {f"{head}.weight": perceptron.head.weight, f"{head}.bias": perceptron.head.bias}
+    return arrays
+
+
+def renamed(network: Network, given: Mapping[str, NDArray[Any]], strict: bool) -> Network:
+    """The network with the arrays that are given under those names."""
+    own = named(network)
+    missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own))
+    if unknown or (strict and missing):
+        raise SettingsError(f"the weights do not fit this policy: missing {missing}, unknown {unknown}")
+    wrong = [name for name in given if given[name].shape != own[name].shape]
+    if wrong:
+        raise SettingsError(f"{wrong[0]} has shape {given[wrong[0]].shape}, this policy has {own[wrong[0]].shape}")
+    new = {name: np.array(given.get(name, own[name]), np.float32) for name in own}
+
+    def perceptron(hidden: str, head: str) -> Perceptron:
+        layers = tuple(
+            Layer(np.ascontiguousarray(new[f"mlp_extractor.{hidden}.{2 * k}.weight"].T),
+                  new[f"mlp_extractor.{hidden}.{2 * k}.bias"])
+            for k in range(len(network.actor.hidden))
+        )  # fmt: skip
+        return Perceptron(layers, Layer(new[f"{head}.weight"], new[f"{head}.bias"]))
+
+    actor_, critic_ = perceptron("policy_net", "action_net"), perceptron("value_net", "value_net")
+    return Network(actor_, critic_, new.get("log_std", network.log_std))

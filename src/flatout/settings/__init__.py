@@ -1,0 +1,1 @@
+"""`flatout.toml` as typed tables, and how their values are put together."""

@@ -1,0 +1,130 @@
+"""The tables of a study: `[data]`, `[folds]`, `[search]` with its space, and `[gates]`."""
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from flatout.settings.fields import AtLeastOne, Count, Model, NotNegative, Number, Share, Switchable
+
+FoldKind = Literal["cpcv", "kfold", "walk_forward", "anchored"]
+SamplerName = Literal["tpe", "random", "cmaes"]
+PrunerName = Literal["none", "wilcoxon", "halving"]
+Objective = Literal["sharpe", "excess_sharpe", "log_return"]
+
+
+class DataSettings(Model):
+    """Which bars; options of the command win."""
+
+    bars: str | None = Field(None, description="CSV, Parquet, Feather or a folder; not given = the built-in market")
+    symbols: tuple[str, ...] | None = Field(None, description="not given = all that the bars hold")
+    bar: str | None = Field(None, description='resampled to this size, as in "4h"')
+
+
+class FoldSettings(Model):
+    """Which bars teach and which judge."""
+
+    kind: FoldKind = "cpcv"
+    groups: Annotated[int, Field(strict=True, ge=2)] = Field(4, description="equal stretches of time")
+    test_groups: AtLeastOne = Field(2, description="of them judge in each cpcv split")
+    train_groups: AtLeastOne = Field(2, description="teach in each walk_forward split; anchored begins with as many")
+    purge_bars: Count | None = Field(
+        None, description="dropped before a test block; not given = fill delay + reward horizon"
+    )
+    embargo_bars: Count | None = Field(
+        None, description="dropped after a test block; not given = as far as features look back"
+    )
+    hold_out: Annotated[Number, Field(ge=0, lt=1)] = Field(0.15, description="share of the bars at the end, sealed")
+
+
+class Knob(Model):
+    """The values that a setting may take: a range or choices."""
+
+    low: Number | None = None
+    high: Number | None = None
+    log: bool = Field(False, description="equally likely orders of magnitude")
+    whole: bool = Field(False, description="whole numbers only")
+    choices: tuple[Any, ...] | None = None
+
+    @model_validator(mode="after")
+    def range_or_choices(self) -> "Knob":
+        if self.choices is not None:
+            if self.low is not None or self.high is not None or len(self.choices) < 2:
+                raise ValueError("give two or more choices and neither low nor high")
+        elif self.low is None or self.high is None or not self.low < self.high:
+            raise ValueError(f"give choices, or low below high; given low {self.low} and high {self.high}")
+        elif self.log and self.low <= 0:
+            raise ValueError(f"a logarithmic range starts above 0; given low {self.low}")
+        elif self.whole and (self.low % 1 or self.high % 1):
+            raise ValueError(f"a range of whole numbers has whole ends; given {self.low} and {self.high}")
+        return self
+
+
+def usual_space() -> dict[str, Knob]:
+    """The ranges that crypto-trading studies of this kind have searched, where the knob exists here."""
+    return {
+        "train.learning_rate": Knob(low=1e-6, high=1e-3, log=True),
+        "train.gamma": Knob(low=0.88, high=0.99),
+        "train.gae_lambda": Knob(low=0.90, high=0.99),
+        "train.clip": Knob(low=0.1, high=0.4),
+        "train.entropy": Knob(low=1e-5, high=1e-2, log=True),
+        "train.value": Knob(low=0.25, high=1.0),
+        "train.max_grad_norm": Knob(low=0.3, high=2.0),
+        "train.target_kl": Knob(low=0.005, high=0.03),
+        "train.final_rate_share": Knob(low=0.0, high=1.0),
+        "market.limits.reserve": Knob(low=0.05, high=0.30),
+        "market.reward.drawdown": Knob(low=0.0, high=0.1),
+        "market.reward.concentration": Knob(low=0.0, high=0.1),
+    }
+
+
+class SearchSettings(Model):
+    """Which settings are tried, how often and for how long."""
+
+    trials: AtLeastOne = 100
+    timesteps: AtLeastOne = Field(100_000, description="environment steps of each trial, split and seed")
+    seeds: AtLeastOne = Field(1, description="per trial and split")
+    seed: Count = Field(0, description="of everything random in the study")
+    sampler: SamplerName = "tpe"
+    pruner: PrunerName = "wilcoxon"
+    rungs: tuple[Annotated[Number, Field(gt=0, le=1)], ...] = Field(
+        (0.34, 0.67, 1.0), description="shares of the budget after which trials are judged and may be pruned"
+    )
+    objective: Objective = Field("sharpe", description="mean over splits and seeds of the test blocks' figure")
+    batch: Annotated[AtLeastOne | None, Switchable] = Field(
+        None, description="trials side by side, twice; not given = chosen from the machine"
+    )
+    finalists: AtLeastOne = Field(3, description="trained again with more seeds before one of them wins")
+    final_seeds: AtLeastOne = Field(3, description="of each finalist and split")
+    space: dict[str, Knob] = Field(default_factory=usual_space, description="by dotted setting")
+
+    @model_validator(mode="after")
+    def rungs_ascend(self) -> "SearchSettings":
+        ends = [0.0, *self.rungs]
+        if self.rungs[-1:] != (1.0,) or any(b <= a for a, b in pairwise(ends)):
+            raise ValueError(f"rungs must ascend and end with 1.0, given {list(self.rungs)}")
+        return self
+
+
+class GateSettings(Model):
+    """What a winner must show. Fixed when the study starts; "off" switches a gate off."""
+
+    deflated_sharpe: Annotated[Share | None, Switchable] = Field(0.95, description="at least, after all trials ever")
+    pbo: Annotated[Share | None, Switchable] = Field(0.2, description="probability of backtest overfitting, at most")
+    null_p: Annotated[Share | None, Switchable] = Field(
+        0.05, description="share of random traders of equal turnover that earn as much, at most"
+    )
+    beats: tuple[str, ...] = Field(
+        ("cash", "equal_weight"), description="baselines whose Sharpe ratio the median path exceeds"
+    )
+    cost_factor: Annotated[NotNegative | None, Switchable] = Field(
+        2.0, description="the median path still earns with costs times this"
+    )
+    delay_bars: Annotated[Count | None, Switchable] = Field(
+        1, description="the median path still earns when orders come so many bars later"
+    )
+    trades: Annotated[Count | None, Switchable] = Field(100, description="in all test blocks, at least")
+    worst_path: Annotated[Number | None, Switchable] = Field(-0.5, description="no path's total return lies below this")
+    hold_out_sharpe: Annotated[Number | None, Switchable] = Field(
+        0.0, description="the winner's Sharpe ratio on the sealed bars exceeds this"
+    )

@@ -1,0 +1,46 @@
+"""What the overlapping learner knows, and what it starts from."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.slow_envs.model import Model
+from flatout.slow_envs.overlap import Overlap, Rule
+from flatout.slow_envs.shared_memory import Shapes
+from flatout.slow_envs.tape import Format
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """All that was learned: weights, Adam's memory, and how many updates it took."""
+
+    vector: Vector
+    first: Vector
+    second: Vector
+    steps: int  # of Adam
+    version: int
+
+
+class Assignment(NamedTuple):
+    """What a learner starts from."""
+
+    model: Model
+    rule: Rule
+    overlap: Overlap
+    form: Format
+    knowledge: Knowledge
+    seed: int
+
+    @property
+    def ring(self) -> int:
+        """Segments that may wait."""
+        return self.overlap.waiting_batches * self.rule.batch_segments
+
+    def shapes(self) -> Shapes:
+        """What lies in shared memory: a ring of segments, and weights twice: one to read, one to write."""
+        ring = {name: ((self.ring, *shape), kind) for name, (shape, kind) in self.form.shapes().items()}
+        return {**ring, "weights": ((2, self.knowledge.vector.size), np.float32)}

@@ -1,0 +1,112 @@
+"""Exported models in ONNX Runtime, from unscaled indicators to actions, in the market they were trained for."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from policies_to_export import (
+    FEATURES,
+    LOOKBACK,
+    PANEL,
+    SYMBOLS,
+    assert_same_actions,
+    assert_same_view,
+    follow,
+    gated,
+    policy_of,
+    random_observations,
+)
+
+from flatout.export.onnx_model import account_names, model_of, onnx_of
+from flatout.features.scalers import SCALERS
+from flatout.policies.bundle import Bundle
+
+POLICIES = {name: policy_of(name) for name in SCALERS} | {
+    "squashed": policy_of(distribution="squashed_gaussian", action="trade"),
+    "relu": policy_of("robust", activation="relu", action="direction_amount"),
+    "silu": policy_of("zscore", activation="silu", distribution="squashed_gaussian"),
+    "gates": gated((1, 0, 1)),
+    "gates that mix": gated((1, 0.25, 0.6), activation="silu"),
+}
+
+
+def session_of(bundle: Bundle) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(onnx_of(bundle), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_actions_are_those_of_the_policy_over_many_bars(name: str) -> None:
+    bundle = POLICIES[name]
+    seen = follow(bundle)
+    given = {"indicators": seen.indicators, "account": seen.account}
+    action, observation = session_of(bundle).run(["action", "observation"], given)
+    assert len(action) == 800
+    assert np.ptp(seen.action) > 0.1
+    assert np.ptp(seen.account, axis=0).astype(bool).sum() > 10  # accounts that trade
+    assert_same_view(observation, seen.observation)
+    assert_same_actions(action, seen.action)
+
+
+def test_one_row_is_a_batch_too() -> None:
+    seen = follow(POLICIES["quantile"], bars=3)
+    action = session_of(POLICIES["quantile"]).run(
+        ["action"], {"indicators": seen.indicators[:1], "account": seen.account[:1]}
+    )[0]
+    assert_same_actions(action, seen.action[:1])
+
+
+@pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian"])
+def test_actions_stay_within_their_bounds(distribution: str) -> None:
+    bundle = policy_of("zscore", distribution=distribution)
+    head = bundle.network.actor.head
+    wild = bundle.network._replace(actor=bundle.network.actor._replace(head=head._replace(weight=head.weight * 100)))
+    bundle = replace(bundle, network=wild)
+    account = random_observations(bundle, 300)[:, -len(account_names(bundle)) :]
+    indicators = np.random.default_rng(0).normal(size=(300, LOOKBACK, len(SYMBOLS), len(FEATURES)))
+    action = session_of(bundle).run(["action"], {"indicators": indicators, "account": account})[0]
+    assert (action.min(), action.max()) == (-1, 1)
+
+
+def test_symbols_without_a_past_are_zero() -> None:
+    """CCC has no bar in the training rows: its features say nothing to this policy, whatever they are later."""
+    close = PANEL.close.copy()
+    close[:600, 2] = np.nan
+    prices = {name: np.where(np.isnan(close), np.nan, getattr(PANEL, name)) for name in ("open", "high", "low")}
+    late = replace(PANEL, close=close, **prices, tradable=PANEL.tradable & np.isfinite(close))
+    bundle = policy_of(panel=late)
+    seen = follow(bundle, late, bars=100)
+    action, observation = session_of(bundle).run(None, {"indicators": seen.indicators, "account": seen.account})
+    assert_same_view(observation, seen.observation)
+    assert_same_actions(action, seen.action)
+
+
+def test_the_model_says_what_its_numbers_mean() -> None:
+    bundle = POLICIES["quantile"]
+    session = session_of(bundle)
+    said = session.get_modelmeta().custom_metadata_map
+    assert json.loads(said["symbols"]) == list(SYMBOLS)
+    assert json.loads(said["features"]) == list(FEATURES)
+    names = json.loads(said["account"])
+    assert names[:2] == ["cash", "ruin_share"]
+    assert names[7:10] == ["AAA weight", "BBB weight", "CCC weight"]
+    assert (said["bar"], said["lookback"], said["scaler"]) == ("1h", "3", "quantile")
+    assert (said["action"], said["fill"], said["schema_hash"]) == ("weights", "next_open", bundle.schema_hash)
+    assert {put.name: (put.type, put.shape) for put in (*session.get_inputs(), *session.get_outputs())} == {
+        "indicators": ("tensor(double)", ["batch", LOOKBACK, len(SYMBOLS), len(FEATURES)]),
+        "account": ("tensor(float)", ["batch", len(names)]),
+        "action": ("tensor(float)", ["batch", 4]),
+        "observation": ("tensor(float)", ["batch", bundle.observation_size]),
+    }
+
+
+def test_skipped_layers_are_not_in_the_graph() -> None:
+    kinds = [[node.op_type for node in model_of(gated(gates)).graph.node] for gates in ((1, 1, 1), (1, 0, 1))]
+    assert [ops.count("Gemm") for ops in kinds] == [4, 3]
+
+
+def test_the_same_policy_gives_the_same_bytes() -> None:
+    assert onnx_of(POLICIES["quantile"]) == onnx_of(POLICIES["quantile"])
+    assert onnx.load_from_string(onnx_of(POLICIES["relu"])).producer_name == "flatout"

@@ -1,0 +1,240 @@
+"""Lanes on PyTorch behind the same orders, answers and checkpoints as on JAX."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import array_api_compat
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import array_api_compat.torch  # noqa: E402
+
+from flatout.arrays import map_leaves, to_numpy  # noqa: E402
+from flatout.bars.synthetic import RandomWalk  # noqa: E402
+from flatout.learners.checkpoint import read_checkpoint  # noqa: E402
+from flatout.learners.jax_engine import lane_batch as jax_batch  # noqa: E402
+from flatout.learners.jobs import EvaluationPlan, Job, Newcomers, Order  # noqa: E402
+from flatout.learners.torch_engine import lane_batch as torch_batch  # noqa: E402
+from flatout.learners.torch_engine.lane_batch import TorchLaneBatch  # noqa: E402
+from flatout.market.gymnasium_env import MarketVectorEnv  # noqa: E402
+from flatout.market.market import segments  # noqa: E402
+from flatout.policies.actions import Gaussian  # noqa: E402
+from flatout.policies.bundle import Bundle  # noqa: E402
+from flatout.policies.network import actor  # noqa: E402
+from flatout.settings.tables import Settings  # noqa: E402
+from flatout.training.market_training import MarketTraining, make_agent, make_training  # noqa: E402
+from flatout.training.training import Result, finished_lanes, make_jobs, train  # noqa: E402
+from flatout.workers.slots import cpu_slots  # noqa: E402
+from rounding import assert_close  # noqa: E402
+
+PANEL = RandomWalk(n_bars=300, seed=1, symbols=("AAA", "BBB")).panel()
+TRAIN = {"n_envs": 8, "n_steps": 16, "minibatches": 2, "epochs": 2, "hidden": [8, 8], "learning_rate": 3e-3}
+
+
+def made(engine: str = "torch", seeds: int = 2, **train: Any) -> MarketTraining:
+    settings = Settings.model_validate(
+        {"train": {**TRAIN, "engine": engine, **train}, "features": {"indicators": ["return_1", "roc"]}}
+    )
+    agent = make_agent("both", PANEL, settings, 0.2)
+    return make_training([agent], settings, range(seeds), 8 * 16 * 6, evaluations=3)
+
+
+def job_in(folder: Path, training: MarketTraining | None = None, **changes: Any) -> Job:
+    folder.mkdir(exist_ok=True)
+    [job] = make_jobs((training or made()).training, folder, 1)
+    return replace(job, **changes)
+
+
+def crew_in(folder: Path, **changes: Any) -> TorchLaneBatch:
+    job = job_in(folder, **changes)
+    return TorchLaneBatch(job, torch_batch.load_data(job))
+
+
+class Run(NamedTuple):
+    """A training in processes of its own."""
+
+    training: MarketTraining
+    folder: Path
+    results: list[Result]
+    rows: list[Any]
+
+
+@pytest.fixture(scope="module")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """Of either engine, made once: PyTorch has a worker for each lane, which never load JAX."""
+
+    @cache
+    def run(engine: str) -> Run:
+        training, folder, rows = made(engine), tmp_path_factory.mktemp(engine), list[Any]()
+        workers = 2 if engine == "torch" else 1
+        return Run(training, folder, train(training.training, folder, cpu_slots(workers, workers), rows.extend), rows)
+
+    return run
+
+
+@pytest.mark.long
+def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(tmp_path: Path, run_of: Callable[[str], Run]) -> None:
+    ours = crew_in(tmp_path)
+    ours.advance(Order((1, 1), turn=7))
+    [theirs] = (run_of("jax").folder / "checkpoints").iterdir()
+    found, expected = (read_checkpoint(path)[0] for path in (ours.job.checkpoint, theirs))
+    assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
+        name: (x.shape, x.dtype) for name, x in expected.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine: str) -> None:
+    crews = {"torch": (TorchLaneBatch, torch_batch.load_data), "jax": (jax_batch.JaxLaneBatch, jax_batch.load_data)}
+    job = job_in(tmp_path, made(engine))
+    make, load = crews.pop(engine)
+    first = make(job, load(job)).advance(Order((2, 2)))
+    [(other, (make, load))] = crews.items()
+    job = job_in(tmp_path, made(other))
+    crew = make(job, load(job))
+    assert list(crew.state.last.updates) == [2, 2]
+    np.testing.assert_array_equal(crew.state.last.scores, first.scores)
+    chunk = crew.advance(Order((3, 3)))
+    assert list(chunk.updates) == [3, 3]
+    assert np.isfinite(chunk.metrics).all()
+
+
+def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    whole = crew_in(tmp_path / "whole")
+    for until in (2, 4):
+        whole.advance(Order((until, until), turn=until))
+    crew_in(tmp_path / "parts").advance(Order((2, 2), turn=2))
+    again = crew_in(tmp_path / "parts")
+    again.advance(Order((4, 4), turn=4))
+    assert again.job.checkpoint.read_bytes() == whole.job.checkpoint.read_bytes()
+
+
+def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
+    """Nor does it matter in which order or how far the others go."""
+    both, alone = crew_in(tmp_path / "both"), crew_in(tmp_path / "alone", training=made(seeds=1))
+    both.advance(Order((3, 1)))
+    alone.advance(Order((3,)))
+    for name, leaf in torch_batch.array_names(alone.state.lanes):
+        np.testing.assert_array_equal(dict(torch_batch.array_names(both.state.lanes))[name][:1], leaf)
+    assert list(both.state.last.updates) == [3, 1]
+
+
+def test_newcomers_take_over_their_lanes_only(tmp_path: Path) -> None:
+    crew, other = crew_in(tmp_path / "a"), crew_in(tmp_path / "b", seeds=[0, 9])
+    crew.advance(Order((2, 2)))
+    rates, judged = crew.job.rates, crew.job.evaluation.environment  # type: ignore[union-attr]
+    newcomer = Newcomers(rates, judged, (1,), (9,), (crew.job.log_std[1],), (crew.job.hidden[1],))
+    crew.advance(Order((2, 1), newcomers=newcomer))
+    other.advance(Order((2, 1)))
+    for (name, ours), (_, theirs) in zip(
+        torch_batch.array_names(crew.state.lanes), torch_batch.array_names(other.state.lanes), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+
+
+def traced_job(folder: Path, engine: str) -> Job:
+    """Two stretches of bars that judge, on every bar. Any order counts there, however small: next to a smallest one,
+    a rounding would decide whether it is carried out.
+    """
+    job = job_in(folder, made(engine))
+    rules = job.evaluation.environment  # type: ignore[union-attr]
+    bounds = segments([(60, 90), (120, 140)], None, PANEL.n_bars)
+    bounds = map_leaves(lambda x: np.stack([np.asarray(x)] * 2), bounds)
+    limits = rules.limits._replace(min_notional=np.zeros_like(rules.limits.min_notional))
+    assert not limits.lot_step.any()
+    judged = rules._replace(segments=bounds, limits=limits)
+    return replace(job, evaluation=EvaluationPlan(judged, 2, 29, traced=True))
+
+
+def check_same_traces(found: Any, expected: Any) -> None:
+    """Bar by bar, and summed up to each bar: what is wrong by little on every bar shows there. A bar's changes of an
+    equity of size 1 have some thirty roundings, their sums ten for each bar, as in test_tracer.py.
+    """
+    assert_close(found, expected, roundings=200, size=1.0, dtype=np.float32)
+    sums = [np.cumsum(traces, axis=-1, dtype=float) for traces in (found, expected)]
+    assert_close(*sums, roundings=10 * found.shape[-1], size=1.0, dtype=np.float32)
+
+
+@pytest.mark.slow
+def test_traces_equal_those_of_jax(tmp_path: Path) -> None:
+    job = traced_job(tmp_path / "torch", "torch")
+    crew = TorchLaneBatch(job, torch_batch.load_data(job))
+    job = traced_job(tmp_path / "jax", "jax")
+    other = jax_batch.JaxLaneBatch(job, jax_batch.load_data(job))
+    for delay in (0, 1, 2):
+        found = crew.advance(Order((2, 2), delay=delay)).traces
+        networks = map_leaves(jnp.asarray, crew.state.lanes.network)
+        _, expected, _ = other.judge(networks, np.asarray([2, 2]), delay)
+        assert found.shape == expected.shape
+        check_same_traces(found, expected)
+        assert (found[:, :, 1, 20:] == 0).all()  # after its end
+        assert np.abs(found[:, 0, :, :19]).max() > 0
+
+
+def test_pytorch_traces_as_numpy_does(tmp_path: Path) -> None:
+    """On a GPU the arrays stay where they are."""
+    job = traced_job(tmp_path, "torch")
+    crew = TorchLaneBatch(job, torch_batch.load_data(job))
+    expected = crew.advance(Order((2, 2), delay=1)).traces
+    crew.on_host = False
+    plan = job.evaluation
+    assert plan is not None
+    found = np.stack([crew.judged_lane(plan, k, 1) for k in range(2)])
+    check_same_traces(found, expected)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+def test_a_saved_policy_gives_the_same_orders_in_every_library(
+    tmp_path: Path, run_of: Callable[[str], Run], engine: str
+) -> None:
+    """Whoever trained it; along the path that its own orders lead to."""
+    training, _, [result, _], _ = run_of(engine)
+    market = training.agents[0].market
+    Bundle(result.last, "tanh", "gaussian", market.fitted, Settings().market).save(tmp_path / "bundle")
+    bundle = Bundle.load(tmp_path / "bundle")
+    env = MarketVectorEnv(market, 3)
+    observation, _ = env.reset(seed=0)
+    seen, orders = [], []
+    for _ in range(150):
+        seen.append(observation)
+        orders.append(bundle.act(observation))
+        observation, *_ = env.step(orders[-1])
+    seen, orders = np.stack(seen), np.stack(orders)
+    for xp, up in ((jnp, jnp.asarray), (array_api_compat.torch, torch.as_tensor)):
+        network = map_leaves(up, bundle.network)
+        found = Gaussian.bounded(actor(network, up(seen), "tanh", xp), up(np.float32(-1)), up(np.float32(1)), xp)
+        # three sums of at most a few dozen products each, of size 1 but for what is seen
+        assert_close(to_numpy(found), orders, roundings=128, size=1 + np.abs(seen).max())
+    assert np.ptp(orders, axis=0).max() > 1e-3
+
+
+def test_the_best_network_is_kept(tmp_path: Path) -> None:
+    crew = crew_in(tmp_path)
+    best = np.full(2, -np.inf)
+    for until in range(1, 6):
+        chunk = crew.advance(Order((until, until)))
+        won = chunk.scores[:, 0] > best
+        best = np.maximum(best, chunk.scores[:, 0])
+        np.testing.assert_array_equal(crew.state.best.score, best.astype(np.float32))
+        for new, kept in zip(
+            jax.tree.leaves(crew.state.lanes.network), jax.tree.leaves(crew.state.best.network), strict=True
+        ):
+            np.testing.assert_array_equal(kept[won], new[won])
+
+
+@pytest.mark.long
+def test_workers_train_on_pytorch(run_of: Callable[[str], Run]) -> None:
+    training, folder, results, rows = run_of("torch")
+    assert [result.updates for result in results] == [6, 6]
+    assert {row.lane for row in rows} == {"both-seed0", "both-seed1"}
+    again = finished_lanes(training.training, folder, 2)
+    assert [result.best_score for result in again] == [result.best_score for result in results]
