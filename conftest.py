@@ -1,12 +1,14 @@
-"""What all tests share: programs that JAX has compiled are kept for the other processes of the run and for the next.
+"""What all tests share: programs that JAX has compiled are kept for the other processes of the run
+and for the next.
 
-Nearly all of the suite's time is compiling. What is kept is looked up by the program and the compiler's options, so
-another instruction set, another version or a changed line compiles anew; each kind of CPU has a folder of its own, for
-a checkout may be shared. `make clean` throws all of it away.
+Nearly all of the suite's time is compiling. What is kept is looked up by the program and the
+compiler's options, so another instruction set, another version or a changed line compiles anew;
+each kind of CPU has a folder of its own, for a checkout may be shared. `make clean` throws all of
+it away.
 
-BLAS gets one thread: on a busy machine its threads wait for each other in busy loops, a hundred times longer than the
-small products of tests take. What the caller has set stays (`tests/portable.py` runs the suite with three). No example
-of Hypothesis has a deadline.
+BLAS gets one thread: on a busy machine its threads wait for each other in busy loops, a hundred
+times longer than the small products of tests take. What the caller has set stays
+(`tests/portable.py` runs the suite with three). No example of Hypothesis has a deadline.
 """
 
 import hashlib
@@ -26,7 +28,9 @@ def kind_of_cpu() -> str:
 
 
 SETTINGS = {
-    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parent / ".pytest_cache" / "xla" / kind_of_cpu()),
+    "JAX_COMPILATION_CACHE_DIR": str(
+        Path(__file__).parent / ".pytest_cache" / "xla" / kind_of_cpu()
+    ),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -34,5 +38,7 @@ SETTINGS = {
 }
 for name, value in SETTINGS.items():  # before anything imports jax, numpy or torch
     os.environ.setdefault(name, value)
-settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any_machine")

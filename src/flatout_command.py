@@ -1,5 +1,6 @@
-"""The `flatout` command as the shell starts it. A Ctrl-C while Python loads the libraries, which takes a second or two,
-ends it with one word: this file is outside the package because importing the package is part of what takes long.
+"""The `flatout` command as the shell starts it. A Ctrl-C while Python loads the libraries, which
+takes a second or two, ends it with one word: this file is outside the package because importing the
+package is part of what takes long.
 """
 
 import os
@@ -19,6 +20,8 @@ def run() -> None:
 
 
 def end_at_once(*_: Any) -> None:
-    """Nothing has begun: an exception would be lost in a library that is half loaded, or shown with a traceback."""
+    """Nothing has begun: an exception would be lost in a library that is half loaded, or shown with
+    a traceback.
+    """
     os.write(2, b"interrupted\n")
     os._exit(130)

@@ -1,7 +1,9 @@
-"""Runs the tests as other machines would: other instruction sets, one core, other threads, places, orders, and busy.
+"""Runs the tests as other machines would: other instruction sets, one core, other threads, places,
+orders, and busy.
 
-`python tests/portable.py [words]` runs the rows whose name contains one of the words, all without words, and prints a
-table in Markdown. What a row cannot do on this machine (no such CPU, no `taskset`) it says.
+`python tests/portable.py [words]` runs the rows whose name contains one of the words, all without
+words, and prints a table in Markdown. What a row cannot do on this machine (no such CPU, no
+`taskset`) it says.
 """
 
 import os
@@ -27,12 +29,20 @@ TESTS = (
     "tests/sb3",
     "tests/export",
 )
-ARRAYS = (*TESTS, *sorted(str(path.relative_to(ROOT)) for path in Path(__file__).parent.glob("test_*.py")))
+ARRAYS = (
+    *TESTS,
+    *sorted(str(path.relative_to(ROOT)) for path in Path(__file__).parent.glob("test_*.py")),
+)
 ALL = ()  # what pyproject.toml says: the tests of both distributions
 SPIN = "while True: pass"
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-OLDER = ("Sandybridge", "SSE4_2", "default", "COMPATIBLE")  # settings that every x86-64 CPU of the last decade can do
+OLDER = (
+    "Sandybridge",
+    "SSE4_2",
+    "default",
+    "COMPATIBLE",
+)  # settings that every x86-64 CPU of the last decade can do
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,9 @@ class Row:
 
 
 def instruction_sets() -> Iterator[Row]:
-    """XLA, OpenBLAS, PyTorch, its MKL and oneDNN, and NumPy without what this CPU has more than others."""
+    """XLA, OpenBLAS, PyTorch, its MKL and oneDNN, and NumPy without what this CPU has more than
+    others.
+    """
     sets = {
         "XLA": [{"XLA_FLAGS": f"--xla_cpu_max_isa={isa}"} for isa in ("AVX2", "SSE4_2")],
         "OpenBLAS": [{"OPENBLAS_CORETYPE": core} for core in ("Haswell", "Sandybridge")],
@@ -69,7 +81,10 @@ def missing_for(environment: Mapping[str, str]) -> str:
     """What this CPU lacks for these settings."""
     if os.uname().machine != "x86_64":
         return "needs an x86-64 CPU"
-    is_older = any(value.endswith(OLDER) for value in environment.values()) or "NPY_DISABLE_CPU_FEATURES" in environment
+    is_older = (
+        any(value.endswith(OLDER) for value in environment.values())
+        or "NPY_DISABLE_CPU_FEATURES" in environment
+    )
     return "" if is_older or " avx2 " in CPU else "needs a CPU with AVX2"
 
 
@@ -81,8 +96,12 @@ def numpy_features() -> str:
 
 
 def locale_found() -> str:
-    """German where it is installed, for its decimal commas; else C, in which only ASCII is certain."""
-    found = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout.split()
+    """German where it is installed, for its decimal commas; else C, in which only ASCII is
+    certain.
+    """
+    found = subprocess.run(
+        ["locale", "-a"], capture_output=True, text=True, check=False
+    ).stdout.split()
     return "de_DE.UTF-8" if {"de_DE.utf8", "de_DE.UTF-8"} & set(found) else "C"
 
 
@@ -97,7 +116,11 @@ def rows() -> list[Row]:
         Row("one core", before=one_core, options=(), missing=no_taskset),
         Row("three threads", environment=threads),
         Row("elsewhere", ALL, {"TZ": "Asia/Kolkata", "LC_ALL": locale_found()}),
-        Row("random order", ALL, options=("-n", "2", "--random-order", f"--random-order-seed={seed}")),
+        Row(
+            "random order",
+            ALL,
+            options=("-n", "2", "--random-order", f"--random-order-seed={seed}"),
+        ),
         Row("busy machine", ALL, spinning=len(CORES) or 2),
     ]
 
@@ -121,7 +144,12 @@ def run_tests(row: Row) -> tuple[bool, str, float]:
         for _ in range(row.spinning):
             stack.enter_context(spinning_process())
         done = subprocess.run(
-            line, cwd=ROOT, env={**os.environ, **row.environment}, capture_output=True, text=True, check=False
+            line,
+            cwd=ROOT,
+            env={**os.environ, **row.environment},
+            capture_output=True,
+            text=True,
+            check=False,
         )
     last = (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1].strip("= ")
     if done.returncode:
@@ -131,7 +159,12 @@ def run_tests(row: Row) -> tuple[bool, str, float]:
 
 def description(row: Row) -> str:
     """What was set, as one would type it."""
-    words = [*(f"{key}={value!r}" if " " in value else f"{key}={value}" for key, value in row.environment.items())]
+    words = [
+        *(
+            f"{key}={value!r}" if " " in value else f"{key}={value}"
+            for key, value in row.environment.items()
+        )
+    ]
     words += [*row.before, *(option for option in row.options if "random" in option)]
     words += [f"{row.spinning} processes spinning"] * bool(row.spinning)
     return " ".join(words)
@@ -139,18 +172,28 @@ def description(row: Row) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Run the rows and print the table."""
-    chosen = [row for row in rows() if not words or any(word.lower() in row.name.lower() for word in words)]
+    chosen = [
+        row
+        for row in rows()
+        if not words or any(word.lower() in row.name.lower() for word in words)
+    ]
     failed = 0
     print("| machine | set | tests | result | seconds |\n|---|---|---|---|---:|", flush=True)
     for row in chosen:
         which = "whole fast suite" if row.paths == ALL else "arrays, learners, search"
         if row.missing:
-            print(f"| {row.name} | `{description(row)}` | {which} | not here: {row.missing} | |", flush=True)
+            print(
+                f"| {row.name} | `{description(row)}` | {which} | not here: {row.missing} | |",
+                flush=True,
+            )
             continue
         passed, last, seconds = run_tests(row)
         failed += not passed
         mark = "" if passed else "**FAILED** "
-        print(f"| {row.name} | `{description(row)}` | {which} | {mark}{last} | {seconds:.0f} |", flush=True)
+        print(
+            f"| {row.name} | `{description(row)}` | {which} | {mark}{last} | {seconds:.0f} |",
+            flush=True,
+        )
     return 1 if failed or not chosen else 0
 
 

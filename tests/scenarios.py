@@ -8,7 +8,8 @@ from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
 from flatout.market.rules import OFF, Costs, Limits, RewardWeights, Rules, Segments
 
-BAR_ROUNDINGS = 100  # operations of a bar along the longest chain: the order, its cuts, the fills, the stop, the mark
+# operations of a bar along the longest chain: the order, its cuts, the fills, the stop, the mark
+BAR_ROUNDINGS = 100
 
 
 class Path(NamedTuple):
@@ -19,12 +20,16 @@ class Path(NamedTuple):
     orders: np.ndarray
 
 
-def random_path(rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4) -> Path:
-    """Independent prices, 1 % of the bars not tradable, thin volume, orders up to `order_size` of the starting
-    capital.
+def random_path(
+    rng: np.random.Generator, steps: int, accounts: int, assets: int, order_size: float = 0.4
+) -> Path:
+    """Independent prices, 1 % of the bars not tradable, thin volume, orders up to `order_size` of
+    the starting capital.
     """
     shape = (steps + 1, assets, accounts)
-    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(0.1, 50_000, (assets, accounts))
+    close = np.exp(np.cumsum(rng.normal(0, 0.02, shape), axis=0)) * rng.uniform(
+        0.1, 50_000, (assets, accounts)
+    )
     open_ = np.concatenate([close[:1], close[:-1]]) * np.exp(rng.normal(0, 0.01, shape))
     high = np.maximum(open_, close) * np.exp(np.abs(rng.normal(0, 0.01, shape)))
     low = np.minimum(open_, close) * np.exp(-np.abs(rng.normal(0, 0.01, shape)))
@@ -37,7 +42,9 @@ def random_path(rng: np.random.Generator, steps: int, accounts: int, assets: int
     return Path(close[:-1], bars, orders)
 
 
-def all_rules(assets: int, prices: np.ndarray, shorts: float = 0.3, **changes: Any) -> tuple[Costs, Limits]:
+def all_rules(
+    assets: int, prices: np.ndarray, shorts: float = 0.3, **changes: Any
+) -> tuple[Costs, Limits]:
     """Costs and limits with every rule switched on; `prices` (asset,) scale the lots."""
     each = np.ones((assets, 1))
     costs = Costs(
@@ -65,9 +72,9 @@ def all_rules(assets: int, prices: np.ndarray, shorts: float = 0.3, **changes: A
         trade_size=np.asarray(0.3),
         ruin=np.asarray(0.05),
     )
-    return costs._replace(**{k: v for k, v in changes.items() if k in Costs._fields}), limits._replace(
-        **{k: v for k, v in changes.items() if k in Limits._fields}
-    )
+    return costs._replace(
+        **{k: v for k, v in changes.items() if k in Costs._fields}
+    ), limits._replace(**{k: v for k, v in changes.items() if k in Limits._fields})
 
 
 def free_market(assets: int) -> tuple[Costs, Limits]:
@@ -100,12 +107,18 @@ def reward_weights() -> RewardWeights:
 
 def whole_tape(n_bars: int, first: int = 0, length: float = OFF) -> Segments:
     """One segment over all bars."""
-    return Segments(np.array([first], np.int32), np.array([n_bars], np.int32), np.asarray(length, np.int32))
+    return Segments(
+        np.array([first], np.int32), np.array([n_bars], np.int32), np.asarray(length, np.int32)
+    )
 
 
-def rules_of(assets: int, prices: np.ndarray, n_bars: int, length: float = OFF, shorts: float = 0.3) -> Rules:
+def rules_of(
+    assets: int, prices: np.ndarray, n_bars: int, length: float = OFF, shorts: float = 0.3
+) -> Rules:
     """All rules on, over the whole tape."""
-    return Rules(*all_rules(assets, prices, shorts), reward_weights(), whole_tape(n_bars, length=length))
+    return Rules(
+        *all_rules(assets, prices, shorts), reward_weights(), whole_tape(n_bars, length=length)
+    )
 
 
 def cast(tree: Any, dtype: Any) -> Any:
@@ -125,7 +138,9 @@ def random_panel(seed: int, n_bars: int = 300, assets: int = 3, gaps: bool = Tru
     tradable = np.ones(shape, bool)
     if gaps:
         for row, asset in zip(
-            rng.integers(1, n_bars, n_bars // 20), rng.integers(0, assets, n_bars // 20), strict=True
+            rng.integers(1, n_bars, n_bars // 20),
+            rng.integers(0, assets, n_bars // 20),
+            strict=True,
         ):
             tradable[row, asset] = False
             volume[row, asset] = 0.0

@@ -1,4 +1,6 @@
-"""Bundles for tests: fresh networks on a small market with every rule on; sharp ones, whose actions matter."""
+"""Bundles for tests: fresh networks on a small market with every rule on; sharp ones, whose actions
+matter.
+"""
 
 from typing import Any
 
@@ -18,7 +20,13 @@ HIDDEN = (16, 8)
 
 def market_settings(**changes: Any) -> MarketSettings:
     """Every rule on; keywords change the market's own keys."""
-    values = {"capital": 1e6, "action": "weights", "costs": COSTS, "limits": LIMITS, "reward": REWARD}
+    values = {
+        "capital": 1e6,
+        "action": "weights",
+        "costs": COSTS,
+        "limits": LIMITS,
+        "reward": REWARD,
+    }
     return MarketSettings.model_validate(values | changes)
 
 
@@ -27,24 +35,40 @@ def panel_of(seed: int = 0, n_bars: int = 200, assets: int = 3) -> Panel:
     return random_panel(seed, n_bars, assets)
 
 
-def network_of(observation: int, actions: int, seed: int = 0, hidden: tuple[int, ...] = HIDDEN) -> Network:
-    """A network whose output depends on what it sees: the first policy of a training hardly does."""
+def network_of(
+    observation: int, actions: int, seed: int = 0, hidden: tuple[int, ...] = HIDDEN
+) -> Network:
+    """A network whose output depends on what it sees: the first policy of a training hardly
+    does.
+    """
     network = new_network(Sizes(observation, hidden, actions, actions), seed, log_std=-0.5)
     head = network.actor.head
     rng = np.random.default_rng(seed + 1)
     sharp = head._replace(
-        weight=head.weight * np.float32(100), bias=rng.normal(0, 0.5, head.bias.shape).astype(np.float32)
+        weight=head.weight * np.float32(100),
+        bias=rng.normal(0, 0.5, head.bias.shape).astype(np.float32),
     )
     return network._replace(actor=network.actor._replace(head=sharp))
 
 
 def bundle_of(panel: Panel | None = None, seed: int = 0, **changes: Any) -> Bundle:
-    """A bundle for a panel; keywords named as its fields replace them, all others are the market's keys."""
+    """A bundle for a panel; keywords named as its fields replace them, all others are the market's
+    keys.
+    """
     panel = panel_of() if panel is None else panel
-    fields = {name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__}
+    fields = {
+        name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__
+    }
     settings = fields.pop("settings", None) or market_settings(**changes)
-    recipe = fields.pop("recipe", None) or fit(Recipe(INDICATORS, 2, "zscore"), panel, np.arange(panel.n_bars // 2))
+    recipe = fields.pop("recipe", None) or fit(
+        Recipe(INDICATORS, 2, "zscore"), panel, np.arange(panel.n_bars // 2)
+    )
     observation = 2 * panel.n_assets * len(INDICATORS) + 7 + 4 * panel.n_assets
     network = network_of(observation, action_size(settings.action, panel.n_assets), seed)
-    values = {"network": network, "activation": "tanh", "distribution": "gaussian", "notes": {"seed": seed}} | fields
+    values = {
+        "network": network,
+        "activation": "tanh",
+        "distribution": "gaussian",
+        "notes": {"seed": seed},
+    } | fields
     return Bundle(recipe=recipe, settings=settings, **values)

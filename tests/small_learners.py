@@ -1,8 +1,9 @@
-"""Learners for the tests of this folder: an environment of a few lines, settings in which every knob bites, programs
-that are compiled once.
+"""Learners for the tests of this folder: an environment of a few lines, settings in which every
+knob bites, programs that are compiled once.
 
-Two programs that learn the same are compared in float64 (within `jax.enable_x64`, populations are made so): Adam
-divides what a gradient has lost to rounding by as little as its epsilon, and the next rollout goes on from there.
+Two programs that learn the same are compared in float64 (within `jax.enable_x64`, populations are
+made so): Adam divides what a gradient has lost to rounding by as little as its epsilon, and the
+next rollout goes on from there.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,9 @@ from flatout.settings.tables import TrainSettings
 from rounding import assert_close
 
 N_ENVS = 8
-QUICK = {"xla_backend_optimization_level": "0"}  # compiled in half the time: the same program in plainer machine code
+QUICK = {
+    "xla_backend_optimization_level": "0"
+}  # compiled in half the time: the same program in plainer machine code
 
 
 class Clock(NamedTuple):
@@ -41,7 +44,9 @@ class Ticking(NamedTuple):
 
 
 class ClockEnvironment(NamedTuple):
-    """A reward of 1 per step less the cost of the squared distance to a random target; `data` scales what is seen."""
+    """A reward of 1 per step less the cost of the squared distance to a random target; `data`
+    scales what is seen.
+    """
 
     low: tuple[float, ...] = (-1.0, -0.5)
     high: tuple[float, ...] = (1.0, 2.0)
@@ -74,13 +79,21 @@ class ClockEnvironment(NamedTuple):
     def observe(self, view: Ticking, data: Any) -> Any:
         return jnp.stack(view, axis=-1) * data
 
-    def step(self, state: Ticking, action: Any, noise: Any, data: Any, rates: Clock) -> tuple[Ticking, Step]:
+    def step(
+        self, state: Ticking, action: Any, noise: Any, data: Any, rates: Clock
+    ) -> tuple[Ticking, Step]:
         miss = -rates.cost * jnp.sum((action - state.target[:, None]) ** 2, axis=-1)
         arrived = Ticking(state.t + 1, noise)
         ended = arrived.t >= rates.length
         after = arrived._replace(t=jnp.where(ended, 0.0, arrived.t))
         steady = jnp.ones_like(miss)
-        return after, Step(steady + miss, ended & rates.terminates, ended & ~rates.terminates, (steady, miss), arrived)
+        return after, Step(
+            steady + miss,
+            ended & rates.terminates,
+            ended & ~rates.terminates,
+            (steady, miss),
+            arrived,
+        )
 
 
 CLOCK, DATA = ClockEnvironment(), jnp.asarray([1.0, 2.0])
@@ -95,7 +108,8 @@ def biting_settings(**changes: Any) -> TrainSettings:
     """Small, with every knob of the learner in effect."""
     return TrainSettings(**{
         "n_steps": 16, "minibatches": 4, "epochs": 3, "hidden": (16, 16), "learning_rate": 3e-3,
-        "final_rate_share": 0.5, "clip": 0.05, "value_clip": 0.05, "entropy": 0.01, "max_grad_norm": 0.3,
+        "final_rate_share": 0.5, "clip": 0.05, "value_clip": 0.05, "entropy": 0.01,
+        "max_grad_norm": 0.3,
         "target_kl": 1e-3, "normalise_reward": True,
     } | changes)  # fmt: skip
 
@@ -128,14 +142,20 @@ class Population(NamedTuple):
 
 
 def population(
-    lanes: Sequence[TrainSettings], rules: Sequence[Any], seeds: Sequence[int] = (0, 1, 2), updates: int = 3,
+    lanes: Sequence[TrainSettings], rules: Sequence[Any], seeds: Sequence[int] = (0, 1, 2),
+    updates: int = 3,
     environment: Any = CLOCK, data: Any = DATA, **program: bool,
 ) -> Population:  # fmt: skip
     """Fresh lanes; the first one's settings fix the program, others may have smaller networks."""
     shape = program_of(lanes[0], environment, lanes[0].n_envs or N_ENVS, **program)
     gates = [gates_of(shape.sizes, one.hidden) if shape.gated else None for one in lanes]
-    rates = stacked([rates_of(one, updates, *rest) for one, *rest in zip(lanes, rules, gates, strict=True)])
-    networks = [new_network(shape.sizes, seed, one.log_std, one.hidden) for one, seed in zip(lanes, seeds, strict=True)]
+    rates = stacked(
+        [rates_of(one, updates, *rest) for one, *rest in zip(lanes, rules, gates, strict=True)]
+    )
+    networks = [
+        new_network(shape.sizes, seed, one.log_std, one.hidden)
+        for one, seed in zip(lanes, seeds, strict=True)
+    ]
     networks, data = jax.tree.map(exact, (networks, data))
     return Population(shape, data, rates, jax_population.init(shape, data, rates, networks, seeds))
 
@@ -160,9 +180,13 @@ class Trained(NamedTuple):
 
 def train(lanes: Population, one_by_one: bool = True, quick: bool = False, **rates: Any) -> Trained:
     """All lanes to their `until`; keywords change rates of all lanes. The state stays usable."""
-    changed = {name: jnp.full_like(getattr(lanes.rates, name), value) for name, value in rates.items()}
+    changed = {
+        name: jnp.full_like(getattr(lanes.rates, name), value) for name, value in rates.items()
+    }
     state = jax.tree.map(jnp.copy, lanes.state)
-    state, metrics = runner(lanes.program, one_by_one, quick)(lanes.data, lanes.rates._replace(**changed), state)
+    state, metrics = runner(lanes.program, one_by_one, quick)(
+        lanes.data, lanes.rates._replace(**changed), state
+    )
     names = metric_names(lanes.program)
     return Trained(state, dict(zip(names, np.asarray(metrics).T, strict=True)))
 
@@ -171,16 +195,20 @@ def difference(a: Any, b: Any) -> float:
     """The largest between two trees; NaN if there is any."""
 
     def gap(x: Any, y: Any) -> float:
-        return float(np.max(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)), initial=0.0))
+        return float(
+            np.max(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)), initial=0.0)
+        )
 
     return float(np.max(jax.tree.leaves(jax.tree.map(gap, a, b))))
 
 
 def assert_learned_alike(found: Any, expected: Any, minibatches: int, rate: float) -> None:
-    """All leaves of two float64 trees, after so many minibatches at this learning rate in two programs.
+    """All leaves of two float64 trees, after so many minibatches at this learning rate in two
+    programs.
 
-    A gradient is a sum of some hundred terms; what it has lost, Adam divides by no less than its epsilon; and what the
-    weights have lost by then changes the minibatches that follow: ten times as much is granted for that.
+    A gradient is a sum of some hundred terms; what it has lost, Adam divides by no less than its
+    epsilon; and what the weights have lost by then changes the minibatches that follow: ten times
+    as much is granted for that.
     """
     roundings = 10 * 500 * minibatches * max(1.0, rate / ADAM_EPSILON)
     paths = jax.tree_util.tree_leaves_with_path(expected)

@@ -53,7 +53,9 @@ def tree(library: Library, start: float) -> Outer:
     """Leaves of shapes (3,), (2, 3) and (3,), numbered from `start`."""
     price = np.arange(6, dtype=np.float32).reshape(2, 3) + start
     cash = np.arange(3, dtype=np.float32) - start
-    return Outer(library.make(cash), Inner(library.make(price), library.make(np.arange(3) + int(start))))
+    return Outer(
+        library.make(cash), Inner(library.make(price), library.make(np.arange(3) + int(start)))
+    )
 
 
 def test_to_numpy_gives_the_same_values_and_type(library: Library) -> None:
@@ -85,7 +87,9 @@ def test_the_first_axis_becomes_the_last_and_back(library: Library, shape: tuple
     moved = first_axis_last(array, library.xp)
     np.testing.assert_array_equal(to_numpy(moved), np.moveaxis(given, 0, -1))
     np.testing.assert_array_equal(to_numpy(last_axis_first(moved, library.xp)), given)
-    np.testing.assert_array_equal(to_numpy(last_axis_first(array, library.xp)), np.moveaxis(given, -1, 0))
+    np.testing.assert_array_equal(
+        to_numpy(last_axis_first(array, library.xp)), np.moveaxis(given, -1, 0)
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -108,7 +112,9 @@ def test_map_leaves_reaches_every_leaf_and_keeps_the_structure(library: Library)
     doubled = map_leaves(lambda leaf: leaf * 2, given)
     assert type(doubled) is Outer
     assert type(doubled.inner) is Inner
-    for after, before in zip((doubled.cash, *doubled.inner), (given.cash, *given.inner), strict=True):
+    for after, before in zip(
+        (doubled.cash, *doubled.inner), (given.cash, *given.inner), strict=True
+    ):
         assert isinstance(after, library.kind)
         np.testing.assert_array_equal(to_numpy(after), 2 * to_numpy(before))
 
@@ -120,7 +126,10 @@ def test_select_chooses_account_by_account_in_every_leaf(library: Library) -> No
     assert type(mixed) is Outer
     assert type(mixed.inner) is Inner
     for got, a, b in zip(
-        (mixed.cash, *mixed.inner), (chosen.cash, *chosen.inner), (other.cash, *other.inner), strict=True
+        (mixed.cash, *mixed.inner),
+        (chosen.cash, *chosen.inner),
+        (other.cash, *other.inner),
+        strict=True,
     ):
         np.testing.assert_array_equal(to_numpy(got), np.where(mask, to_numpy(a), to_numpy(b)))
 

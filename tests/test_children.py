@@ -56,7 +56,10 @@ def test_the_trap_works(trapped: Path) -> None:
 
 def test_an_own_program_does_not_see_the_folder(trapped: Path) -> None:
     ended = subprocess.run(
-        own_program("flatout.workers.device_probe", "jax"), capture_output=True, text=True, check=True
+        own_program("flatout.workers.device_probe", "jax"),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(ended.stdout.splitlines()[-1])
     assert not trapped.exists()
@@ -66,7 +69,11 @@ def test_an_own_program_does_not_see_the_folder(trapped: Path) -> None:
 def test_nobody_starts_python_in_another_way() -> None:
     """Every child of flatout is made by `own_program`."""
     source = Path(__file__).parents[1] / "src" / "flatout"
-    found = [path.name for path in source.rglob("*.py") if "sys.executable" in path.read_text(encoding="utf-8")]
+    found = [
+        path.name
+        for path in source.rglob("*.py")
+        if "sys.executable" in path.read_text(encoding="utf-8")
+    ]
     assert found == ["children.py"]
 
 
@@ -85,5 +92,7 @@ def test_a_training_does_not_see_the_folder(trapped: Path, tmp_path: Path) -> No
 def test_a_users_own_environment_is_found_where_they_started(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "script.py").write_text(OWN_ENVIRONMENT)
-    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert ended.stdout.strip() == "[0.25, 0.5]", ended.stderr

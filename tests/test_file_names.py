@@ -14,14 +14,27 @@ from flatout.file_names import LONGEST, file_name, named_text
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("BTCUSDT", "BTCUSDT"), ("BTC-USD.P_1", "BTC-USD.P_1"), ("BTC/USDT", "BTC%2FUSDT"),
+        ("BTCUSDT", "BTCUSDT"),
+        ("BTC-USD.P_1", "BTC-USD.P_1"),
+        ("BTC/USDT", "BTC%2FUSDT"),
         ("../../up", "%2E.%2F..%2Fup"),
-        ("/abs/path", "%2Fabs%2Fpath"), (".hidden", "%2Ehidden"), ("-rf", "%2Drf"), ("100%", "100%25"),
+        ("/abs/path", "%2Fabs%2Fpath"),
+        (".hidden", "%2Ehidden"),
+        ("-rf", "%2Drf"),
+        ("100%", "100%25"),
         ("a\\b", "a%5Cb"),
-        ("C:x", "C%3Ax"), ("nul.csv", "%6Eul.csv"), ("x.", "x%2E"), ("a\x00b\n", "a%00b%0A"), ("贵州茅台", "贵州茅台"),
-        ("é", "%C3%A9"), (".", "%2E"), ("..", "%2E%2E"), ("~", "%7E"), ("\ud800", "%ED%A0%80"),
+        ("C:x", "C%3Ax"),
+        ("nul.csv", "%6Eul.csv"),
+        ("x.", "x%2E"),
+        ("a\x00b\n", "a%00b%0A"),
+        ("贵州茅台", "贵州茅台"),
+        ("é", "%C3%A9"),
+        (".", "%2E"),
+        ("..", "%2E%2E"),
+        ("~", "%7E"),
+        ("\ud800", "%ED%A0%80"),
     ],
-)  # fmt: skip
+)
 def test_ordinary_and_odd_names(text: str, name: str) -> None:
     assert file_name(text) == name
     assert named_text(name) == text
@@ -37,7 +50,14 @@ def test_any_text_is_one_name_and_comes_back(text: str) -> None:
     assert not set(name) & set('/\\:*?"<>|') and name.isprintable()
 
 
-@given(st.lists(st.text(string.ascii_letters + "/.%", min_size=1, max_size=4), min_size=2, max_size=2, unique=True))
+@given(
+    st.lists(
+        st.text(string.ascii_letters + "/.%", min_size=1, max_size=4),
+        min_size=2,
+        max_size=2,
+        unique=True,
+    )
+)
 def test_two_texts_have_two_names(texts: list[str]) -> None:
     assert file_name(texts[0]) != file_name(texts[1])
 

@@ -1,4 +1,6 @@
-"""Foreign files: limits, shapes, and refusals that say file, place, what is wrong and what to do."""
+"""Foreign files: limits, shapes, and refusals that say file, place, what is wrong and what to
+do.
+"""
 
 import json
 import os
@@ -40,7 +42,8 @@ class Wanted:
     share: float = 0.0
 
 
-# --- files ------------------------------------------------------------------------------------------
+# --- files
+# ------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -53,9 +56,12 @@ def test_what_is_no_ordinary_file_is_refused_without_waiting(tmp_path: Path) -> 
     (tmp_path / "large").write_bytes(b"x" * (LIMIT + 1))
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     cases = {
-        tmp_path / "pipe": "is a pipe, a socket or a device", Path("/dev/zero"): "a device", tmp_path: "is a folder",
-        tmp_path / "large": "has 1,001 bytes, and at most 1,000 are read", tmp_path / "none": "there is no such file",
-        tmp_path / "circle": "cannot be read: Too many levels", tmp_path / ("x" * 300): "cannot be read: File name too",
+        tmp_path / "pipe": ("is a pipe, a socket or a "
+                           "device"), Path("/dev/zero"): "a device", tmp_path: "is a folder",
+        tmp_path / "large": ("has 1,001 bytes, and at most 1,000 are "
+                            "read"), tmp_path / "none": "there is no such file",
+        tmp_path / "circle": ("cannot be read: Too many "
+                             "levels"), tmp_path / ("x" * 300): "cannot be read: File name too",
         tmp_path / "a\0b": "embedded null",
     }  # fmt: skip
     for path, said in cases.items():
@@ -66,7 +72,8 @@ def test_what_is_no_ordinary_file_is_refused_without_waiting(tmp_path: Path) -> 
         assert str(caught.value).endswith("; do this")
 
 
-# --- JSON -------------------------------------------------------------------------------------------
+# --- JSON
+# -------------------------------------------------------------------------------------------
 
 
 def test_json_takes_its_shape(tmp_path: Path) -> None:
@@ -78,18 +85,28 @@ def test_json_takes_its_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not JSON: EOF"), ("{", "is not JSON"), ("[" * 10**6, "recursion limit"), ("[]", "it: "),
+        ("", "is not JSON: EOF"), ("{", ("is not "
+                                        "JSON")), ("[" * 10**6, "recursion limit"), ("[]", "it: "),
         ('{"name": 5}', "name: Input should be a valid string, given 5"), ("{}", "name is missing"),
-        ('{"name": "a", "share": 1e999}', "larger than any"), ('{"name": 1, "x": [-1E+400]}', "larger than any"),
+        (('{"name": "a", "share": '
+         '1e999}'), "larger than any"), ('{"name": 1, "x": [-1E+400]}', "larger than any"),
         ('{"name": "a", "share": ' + "9" * 400 + '.0}', "larger than any"),
-        ('{"name": "a", "counts": [1, "2"]}', "counts.1: Input should be a valid integer, given '2'"),
-        ('{"name": "a", "counts": [true]}', "counts.0: "), ('{"name": "a", "counts": [1.0]}', "counts.0: "),
-        ('{"name": "a", "share": NaN}', "is not JSON"), ('{"name": "a", "share": Infinity}', "is not JSON"),
-        ('{"name": "a", "share": ' + "9" * 10**5 + "}", "number out of range"), ('{"name": "\ud800"}', "is not JSON"),
-        ('{"name": ["' + "x" * 10**6 + '"]}', "name: "), ('{"name": "a"} {}', "is not JSON: trailing"),
+        (('{"name": "a", "counts": [1, '
+         '"2"]}'), "counts.1: Input should be a valid integer, given '2'"),
+        (('{"name": "a", "counts": '
+         '[true]}'), "counts.0: "), ('{"name": "a", "counts": [1.0]}', "counts.0: "),
+        (('{"name": "a", "share": '
+         'NaN}'), "is not JSON"), ('{"name": "a", "share": Infinity}', "is not JSON"),
+        (('{"name": "a", '
+         '"share": ') + "9" * 10**5 + "}", ("number out of "
+                                           "range")), ('{"name": "\ud800"}', "is not JSON"),
+        ('{"name": ["' + "x" * 10**6 + '"]}', "name: "), ('{"name": "a"} {}', ("is not JSON: "
+                                                                              "trailing")),
     ],
 )  # fmt: skip
-def test_json_of_another_shape_is_refused_in_a_short_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_json_of_another_shape_is_refused_in_a_short_sentence(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(RunError) as caught:
@@ -126,15 +143,20 @@ def test_a_long_value_is_shown_shortened(value: Any) -> None:
     assert len(shortened(value)) <= 100
 
 
-# --- TOML -------------------------------------------------------------------------------------------
+# --- TOML
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = ", "not valid TOML"), ("a = " + "[" * 5000, "nested too deeply"), ("a = " + "9" * 5000, "not valid TOML"),
+        ("a = ", ("not valid "
+                 "TOML")), ("a = " + "[" * 5000, ("nested too "
+                                                 "deeply")), ("a = " + "9" * 5000, ("not valid "
+                                                                                   "TOML")),
         (".".join("a" * 5000) + " = 1", "nested too deeply"), ("\x00", "not valid TOML"),
-        ("#" * (TOML_BYTES + 1), "at most"), ("[" + ".".join("a" * 5000) + "]", "nested too deeply"),
+        ("#" * (TOML_BYTES + 1), ("at "
+                                 "most")), ("[" + ".".join("a" * 5000) + "]", "nested too deeply"),
     ],
 )  # fmt: skip
 def test_toml_that_is_broken_or_deep_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -150,7 +172,8 @@ def test_toml_is_read() -> None:
         parse_toml(b"\xff", "here", SettingsError)
 
 
-# --- tensors ----------------------------------------------------------------------------------------
+# --- tensors
+# ----------------------------------------------------------------------------------------
 
 
 def packed(header: Any, data: bytes = b"") -> bytes:
@@ -176,14 +199,26 @@ ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"1234567", struct.pack("<Q", 2**63), struct.pack("<Q", 100) + b"{}", packed(b"["), packed(b"[" * 10**5),
-        packed([]), packed({"a": 5}), packed({"a": ENTRY}), packed({"a": ENTRY | {"dtype": "BF16"}}, bytes(4)),
-        packed({"a": ENTRY | {"dtype": "F8_E4M3"}}, bytes(4)), packed({"a": ENTRY | {"dtype": ["F32"]}}, bytes(4)),
-        packed({"a": ENTRY | {"shape": [2**62, 2**62]}}, bytes(4)), packed({"a": ENTRY | {"shape": [-1]}}, bytes(4)),
-        packed({"a": ENTRY, "__metadata__": {"x": 5}}, bytes(4)), packed({"a": ENTRY, "__metadata__": []}, bytes(5)),
-        packed({"a": ENTRY | {"data_offsets": [4, 0]}}, bytes(4)), packed({"a": ENTRY}, bytes(8)),
+        b"",
+        b"1234567",
+        struct.pack("<Q", 2**63),
+        struct.pack("<Q", 100) + b"{}",
+        packed(b"["),
+        packed(b"[" * 10**5),
+        packed([]),
+        packed({"a": 5}),
+        packed({"a": ENTRY}),
+        packed({"a": ENTRY | {"dtype": "BF16"}}, bytes(4)),
+        packed({"a": ENTRY | {"dtype": "F8_E4M3"}}, bytes(4)),
+        packed({"a": ENTRY | {"dtype": ["F32"]}}, bytes(4)),
+        packed({"a": ENTRY | {"shape": [2**62, 2**62]}}, bytes(4)),
+        packed({"a": ENTRY | {"shape": [-1]}}, bytes(4)),
+        packed({"a": ENTRY, "__metadata__": {"x": 5}}, bytes(4)),
+        packed({"a": ENTRY, "__metadata__": []}, bytes(5)),
+        packed({"a": ENTRY | {"data_offsets": [4, 0]}}, bytes(4)),
+        packed({"a": ENTRY}, bytes(8)),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_tensor_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.safetensors"
     path.write_bytes(content)

@@ -29,7 +29,11 @@ def test_every_contract_is_kept() -> None:
 def test_every_part_of_the_package_has_a_layer() -> None:
     (layers,) = [contract["layers"] for contract in contracts() if contract["type"] == "layers"]
     assert isinstance(layers, list)
-    named = {part.strip().removeprefix("flatout.") for layer in layers for part in layer.replace(":", "|").split("|")}
+    named = {
+        part.strip().removeprefix("flatout.")
+        for layer in layers
+        for part in layer.replace(":", "|").split("|")
+    }
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
     assert named == folders | files
@@ -42,7 +46,10 @@ def test_an_import_upward_would_be_found(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     (package / "upper.py").write_text("")
     (package / "lower.py").write_text("import house.upper\n")
-    rules = "[importlinter]\nroot_package = house\n[importlinter:contract:1]\nname = down\ntype = layers\nlayers =\n"
+    rules = (
+        "[importlinter]\nroot_package = house\n[importlinter:contract:1]\nname = down\ntype = "
+        "layers\nlayers =\n"
+    )
     (tmp_path / ".importlinter").write_text(f"{rules}  house.upper\n  house.lower\n")
     run = lint(tmp_path)
     assert run.returncode == 1

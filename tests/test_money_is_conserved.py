@@ -72,7 +72,9 @@ def test_equity_changes_by_profit_minus_costs(case: Case) -> None:
         cash_before_borrow = before.cash + sum(np.sum(trade.cash, axis=0) for trade in trades)
         borrow = costs.borrow * (shorts + np.maximum(-cash_before_borrow, 0))
         change = equity(after, bar.close, np) - equity(before, mark, np)
-        assert_close(change, profit - paid - borrow, roundings=1000, size=10.0)  # orders are up to 5 capitals
+        assert_close(
+            change, profit - paid - borrow, roundings=1000, size=10.0
+        )  # orders are up to 5 capitals
         parts = before.units, trades[0].units, trades[1].units
         assert_close(after.units, sum(parts), roundings=8, size=np.sum(np.abs(parts), axis=0))
 
@@ -104,7 +106,8 @@ def test_limits_hold_when_orders_fill(case: Case) -> None:
         room = limits.participation * bar.volume
         assert np.all(np.abs(trade.units) + np.abs(stop.units) <= room * (1 + 1e-12))
         if case.fill == "next_close":
-            continue  # stops come first there, so the account at the fill is not the one before the bar
+            # stops come first there, so the account at the fill is not the one before the bar
+            continue
         price = bar.open if case.fill == "next_open" else mark
         filled = before.units + trade.units
         worth = before.cash + np.sum(before.units * price, axis=0)
@@ -133,17 +136,26 @@ def test_permuting_assets_permutes_the_result(case: Case) -> None:
         for rules, names in zip((costs, limits), asset_wise, strict=True)
     )
     for one, other in zip(
-        walk(path, costs, limits, case.fill), walk(shuffled, costs_, limits_, case.fill), strict=True
+        walk(path, costs, limits, case.fill),
+        walk(shuffled, costs_, limits_, case.fill),
+        strict=True,
     ):
         assert_close(one[1].cash, other[1].cash, roundings=15 * 1000, size=1.0)  # 15 bars
-        assert_close(one[1].units[order] * one[4][order], other[1].units * other[4], roundings=15 * 1000, size=1.0)
+        assert_close(
+            one[1].units[order] * one[4][order],
+            other[1].units * other[4],
+            roundings=15 * 1000,
+            size=1.0,
+        )
 
 
 def test_zero_order_changes_nothing() -> None:
     path = random_path(np.random.default_rng(0), 10, 4, 3)
     costs, limits = all_rules(3, path.mark[0].mean(axis=1))
     fresh = open_account(path.mark[0], np)
-    after, _ = execute(fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np)
+    after, _ = execute(
+        fresh, np.zeros((3, 4)), path.mark[0], Bar(*path.bars[0]), costs, limits, "next_open", np
+    )
     np.testing.assert_array_equal(after.cash, fresh.cash)
     np.testing.assert_array_equal(after.units, fresh.units)
 
@@ -160,14 +172,18 @@ def test_round_trip_at_a_constant_price_loses_exactly_the_costs() -> None:
     costs = costs._replace(taker_fee=np.array([fee]), half_spread=np.array([[spread]]))
     account, bar, mark = open_account(np.ones((1, 1)), np), flat_bar(price), np.full((1, 1), price)
     for order in (money, -money):
-        account, _ = execute(account, np.full((1, 1), order), mark, bar, costs, limits, "next_open", np)
+        account, _ = execute(
+            account, np.full((1, 1), order), mark, bar, costs, limits, "next_open", np
+        )
     paid = 2 * money * (spread + fee)
     assert account.units[0, 0] == 0
     assert_close(1 - account.cash[0], paid, roundings=32, size=1.0)
 
 
 def test_buy_and_hold_in_closed_form() -> None:
-    """All money into assets at the first open: equity is the mean price relative over one plus the costs of buying."""
+    """All money into assets at the first open: equity is the mean price relative over one plus the
+    costs of buying.
+    """
     rng = np.random.default_rng(3)
     path = random_path(rng, 200, 1, 4)
     bars = path.bars.copy()
@@ -178,8 +194,11 @@ def test_buy_and_hold_in_closed_form() -> None:
     limits = limits._replace(gross_limit=np.asarray(1.0))
     account = open_account(path.mark[0], np)
     for k in range(200):
-        order = np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]  # equal money at the open
-        account, _ = execute(account, order, path.mark[k], Bar(*bars[k]), costs, limits, "next_open", np)
+        # equal money at the open
+        order = np.full((4, 1), 10.0 if k == 0 else 0.0) * path.mark[0] / bars[0, 0]
+        account, _ = execute(
+            account, order, path.mark[k], Bar(*bars[k]), costs, limits, "next_open", np
+        )
         relative = bars[k, 3] / bars[0, 0]
         expected = np.mean(relative) / (1 + spread + fee)
         np.testing.assert_allclose(equity(account, bars[k, 3], np)[0], expected, rtol=1e-12)
@@ -191,7 +210,9 @@ def test_orders_are_scaled_together() -> None:
     limits = limits._replace(gross_limit=np.asarray(1.0))
     mark = np.linspace(1, 1000, 7)[:, None]
     bar = Bar(mark, mark, mark, mark, np.full((7, 1), 1e12), np.zeros((7, 1)))
-    after, _ = execute(open_account(mark, np), np.ones((7, 1)), mark, bar, costs, limits, "next_open", np)
+    after, _ = execute(
+        open_account(mark, np), np.ones((7, 1)), mark, bar, costs, limits, "next_open", np
+    )
     np.testing.assert_allclose(after.units * mark, 1 / 7, rtol=1e-12)
     assert 0 <= after.cash[0] < 1e-12
 
@@ -200,7 +221,8 @@ def test_orders_are_scaled_together() -> None:
 def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
     """Eight accounts rebalance at every bar for 100,000 bars in single and in double precision.
 
-    Roundings of a bar go either way: after so many bars an account is off by about 2e-5, and five times that is a lot.
+    Roundings of a bar go either way: after so many bars an account is off by about 2e-5, and five
+    times that is a lot.
     """
     rng = np.random.default_rng(5)
     bars, accounts, assets = 100_000, 8, 3
@@ -208,12 +230,16 @@ def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
     costs = costs._replace(taker_fee=np.array([1e-6]), half_spread=np.full((assets, 1), 1e-6))
     limits = limits._replace(gross_limit=np.asarray(1.0))
     close = np.exp(np.cumsum(rng.normal(0, 0.001, (bars + 1, assets)), axis=0)).astype(np.float32)
-    wanted = np.moveaxis(rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2).astype(np.float32)
+    wanted = np.moveaxis(
+        rng.dirichlet(np.ones(assets + 1), (bars, accounts))[..., :-1], 1, 2
+    ).astype(np.float32)
     worth = {}
     with jax.enable_x64(True):
         for precision in (np.float32, np.float64):
             rules = cast(costs, precision), cast(limits, precision)
-            worth[precision] = np.asarray(rebalance(close.astype(precision), wanted.astype(precision), *rules))
+            worth[precision] = np.asarray(
+                rebalance(close.astype(precision), wanted.astype(precision), *rules)
+            )
             assert worth[precision].dtype == precision
     drift = np.abs(worth[np.float32] / worth[np.float64] - 1)
     assert 0 < drift.max() < 1e-4
@@ -221,14 +247,18 @@ def test_float32_drifts_less_than_one_basis_point_over_100_000_bars() -> None:
 
 @jax.jit
 def rebalance(close: Any, wanted: Any, costs: Costs, limits: Limits) -> Any:
-    """Equity of (account,) accounts that go to `wanted` (bar, asset, account) weights at every open."""
+    """Equity of (account,) accounts that go to `wanted` (bar, asset, account) weights at every
+    open.
+    """
 
     def body(account: Account, inputs: Any) -> Any:
         weights, mark, later = inputs
         mark, later = mark[:, None], later[:, None]
         order = weights * equity(account, mark, jnp)[None] - account.units * mark
         bar = Bar(mark, later, mark, later, jnp.full_like(mark, 1e9), jnp.zeros_like(mark))
-        return execute(account, order, mark + 0 * order, bar, costs, limits, "next_open", jnp)[0], None
+        return execute(account, order, mark + 0 * order, bar, costs, limits, "next_open", jnp)[
+            0
+        ], None
 
     start = open_account(jnp.ones(wanted.shape[1:], close.dtype), jnp)
     account, _ = jax.lax.scan(body, start, (wanted, close[:-1], close[1:]))

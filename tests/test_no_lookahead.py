@@ -1,8 +1,8 @@
-"""The future must not reach the past: poison it, and nothing earlier changes by a bit; cut it off, and nothing earlier
-changes by more than the rounding of arrays of another length.
+"""The future must not reach the past: poison it, and nothing earlier changes by a bit; cut it off,
+and nothing earlier changes by more than the rounding of arrays of another length.
 
-Features: indicators of the first t bars are those of the whole history, and what the scaler learns depends on
-the training rows alone.
+Features: indicators of the first t bars are those of the whole history, and what the scaler learns
+depends on the training rows alone.
 
 Market: observations, rewards and accounts up to bar t do not depend on bars after t; an order made
 at t meets bar t + 1.
@@ -30,7 +30,9 @@ COLUMNS = (*PRICES, "volume")
 
 
 def market(seed: int) -> Panel:
-    """Three assets: one plain, one with a gap in its bars, one that is listed late; and a further column."""
+    """Three assets: one plain, one with a gap in its bars, one that is listed late; and a further
+    column.
+    """
     rng = np.random.default_rng(seed)
     shape = (BARS, 3)
     close = 20 * np.exp(np.cumsum(rng.standard_t(4, shape) * 0.01, axis=0))
@@ -115,7 +117,9 @@ def test_poisoned_test_rows_leave_the_scaler_and_the_scaled_features_alone(scale
 
 @pytest.mark.parametrize("scaler", SCALERS)
 def test_rows_between_training_rows_do_not_teach_the_scaler(scaler):
-    """A test block inside the training range: its funding, an indicator without memory, is poisoned."""
+    """A test block inside the training range: its funding, an indicator without memory, is
+    poisoned.
+    """
     panel = market(3)
     train = np.r_[190:250, 300:350]
     funding = panel.extras["funding"].copy()
@@ -125,21 +129,37 @@ def test_rows_between_training_rows_do_not_teach_the_scaler(scaler):
     assert same_bits(clean.scaler.statistics, dirty.scaler.statistics)
 
 
-# --- market -------------------------------------------------------------------------------------------------------
+# --- market
+# --------------------------------------------------------------------------------------------------
 
 FIRST_DECISION = 200
 RULES = {
     "capital": 1e4,
     "action": "trade",
     "costs": {"borrow_bps_per_year": 0.0},  # else the next close would rightly reach the cash
-    "limits": {"max_short_weight": 0.4, "trailing_stop": 0.03, "cooldown_bars": 2, "max_held_bars": 9},
-    "reward": {"excess": 1.0, "differential_sharpe": 0.1, "drawdown": 0.1, "turnover": 0.1, "concentration": 0.1},
+    "limits": {
+        "max_short_weight": 0.4,
+        "trailing_stop": 0.03,
+        "cooldown_bars": 2,
+        "max_held_bars": 9,
+    },
+    "reward": {
+        "excess": 1.0,
+        "differential_sharpe": 0.1,
+        "drawdown": 0.1,
+        "turnover": 0.1,
+        "concentration": 0.1,
+    },
 }
 
 
 def life(panel: Panel, fill: str, until: int) -> dict[int, list[np.ndarray]]:
     """What four accounts that trade at random see, earn and own at every bar up to `until`."""
-    fitted = fit(Recipe(("return_1", "volatility", "extra:funding"), lookback=2), panel, np.arange(100, FIRST_DECISION))
+    fitted = fit(
+        Recipe(("return_1", "volatility", "extra:funding"), lookback=2),
+        panel,
+        np.arange(100, FIRST_DECISION),
+    )
     made = build_market(panel, Settings.model_validate({"market": RULES | {"fill": fill}}), fitted)
     made = made.between(FIRST_DECISION, BARS)
     rng, (tape, shape, rules) = np.random.default_rng(0), (made.tape, made.shape, made.rules)
@@ -147,7 +167,11 @@ def life(panel: Panel, fill: str, until: int) -> dict[int, list[np.ndarray]]:
     seen = {FIRST_DECISION: [episode.observe(state, tape, shape, rules, np)]}
     for bar in range(FIRST_DECISION + 1, until + 1):
         state, outcome = episode.step(state, rng.uniform(-1, 1, (3, 4)), tape, shape, rules, np)
-        seen[bar] = [episode.observe(state, tape, shape, rules, np), outcome.reward, outcome.terminated]
+        seen[bar] = [
+            episode.observe(state, tape, shape, rules, np),
+            outcome.reward,
+            outcome.terminated,
+        ]
         seen[bar] += [*state.account, *state.marks, *outcome.terms, state.close]
     return seen
 
@@ -156,7 +180,8 @@ def life(panel: Panel, fill: str, until: int) -> dict[int, list[np.ndarray]]:
 @pytest.mark.parametrize("poison", ["huge", "tiny", "shuffled"])
 @pytest.mark.parametrize("t", [FIRST_DECISION, 251, 340])
 def test_poisoned_future_reaches_the_market_at_its_own_bar(t: int, poison: str, fill: str) -> None:
-    """All bars after t are another history: what happens up to t is the same to the bit, and bar t + 1 is not.
+    """All bars after t are another history: what happens up to t is the same to the bit, and bar t
+    + 1 is not.
 
     So the order made at t, the same in both, met nothing later than bar t + 1, and nothing earlier.
     """
@@ -171,24 +196,32 @@ def test_poisoned_future_reaches_the_market_at_its_own_bar(t: int, poison: str, 
 
 @pytest.mark.parametrize(("fill", "column"), [("next_open", "open"), ("next_close", "close")])
 def test_order_fills_at_a_price_of_the_next_bar(fill: str, column: str) -> None:
-    """Only the fill price of bar t + 1 changes; the accounts that arrive there paid another price."""
+    """Only the fill price of bar t + 1 changes; the accounts that arrive there paid another
+    price.
+    """
     panel, t = market(4), 300
     values = getattr(panel, column).copy()
     values[t + 1] *= 1.0001
     clean, dirty = (life(x, fill, t + 1) for x in (panel, replace(panel, **{column: values})))
     assert all(
-        same_bits(a, b) for bar in range(FIRST_DECISION, t + 1) for a, b in zip(clean[bar], dirty[bar], strict=True)
+        same_bits(a, b)
+        for bar in range(FIRST_DECISION, t + 1)
+        for a, b in zip(clean[bar], dirty[bar], strict=True)
     )
     cash = 3
     assert (clean[t + 1][cash] != dirty[t + 1][cash]).all()
 
 
 def test_costs_of_an_order_do_not_know_the_close_of_its_bar() -> None:
-    """Filled at the open of bar t + 1: its close marks the positions, but no fee, spread or impact depends on it."""
+    """Filled at the open of bar t + 1: its close marks the positions, but no fee, spread or impact
+    depends on it.
+    """
     panel, t = market(4), 300
     close = panel.close.copy()
     close[t + 1] *= 1.0001
-    clean, dirty = (life(x, "next_open", t + 1)[t + 1] for x in (panel, replace(panel, close=close)))
+    clean, dirty = (
+        life(x, "next_open", t + 1)[t + 1] for x in (panel, replace(panel, close=close))
+    )
     cash, units = 3, 4
     assert same_bits(clean[cash], dirty[cash])
     assert same_bits(clean[units], dirty[units])

@@ -1,4 +1,6 @@
-"""Numbers are data: other rules, other prices, other segments run in the program that is already compiled."""
+"""Numbers are data: other rules, other prices, other segments run in the program that is already
+compiled.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -39,16 +41,31 @@ class Counted:
         tape, rules = jax_market.upload(market)
         state = jax_market.reset(jnp.asarray(NOISE), rules, market.shape)
         for _ in range(steps):
-            state, _, _ = self.run(state, jnp.zeros((ACCOUNTS, market.action_size)), tape, rules, market.shape)
+            state, _, _ = self.run(
+                state, jnp.zeros((ACCOUNTS, market.action_size)), tape, rules, market.shape
+            )
 
 
 @pytest.mark.long
 def test_only_another_shape_recompiles_and_other_numbers_do_not() -> None:
-    """Every rule, the prices and the segment differ; the state of one step is the input of the next."""
+    """Every rule, the prices and the segment differ; the state of one step is the input of the
+    next.
+    """
     counted, first = Counted(), market()
     counted.play(first)
-    changes = {"max_weight": 0.3, "max_short_weight": 0.2, "trailing_stop": 0.1, "cooldown_bars": 3, "max_held_bars": 9}
-    for other in (market(seed=1), market(**changes), market().between(5, 30), market().between(5, 30, episode_bars=4)):
+    changes = {
+        "max_weight": 0.3,
+        "max_short_weight": 0.2,
+        "trailing_stop": 0.1,
+        "cooldown_bars": 3,
+        "max_held_bars": 9,
+    }
+    for other in (
+        market(seed=1),
+        market(**changes),
+        market().between(5, 30),
+        market().between(5, 30, episode_bars=4),
+    ):
         counted.play(other)
     assert counted.traces == counted.run._cache_size() == 1
     counted.play(replace(first, shape=first.shape._replace(fill="next_close")), steps=1)
@@ -59,7 +76,9 @@ def constants(jaxpr: Any) -> list[Any]:
     """Array constants of a jaxpr and of those inside it."""
     found = list(jaxpr.consts)
     for equation in jaxpr.jaxpr.eqns:
-        found += [c for x in equation.params.values() if isinstance(x, ClosedJaxpr) for c in constants(x)]
+        found += [
+            c for x in equation.params.values() if isinstance(x, ClosedJaxpr) for c in constants(x)
+        ]
     return found
 
 
@@ -73,4 +92,5 @@ def test_nothing_large_is_baked_into_the_program() -> None:
         return sum(int(np.size(x)) for x in constants(jax.make_jaxpr(function)(*inputs)))
 
     assert size(lambda *x: Counted()._run(*x, first.shape), state, action, tape, rules) < 100
-    assert size(lambda *x: Counted()._run(*x, tape, rules, first.shape), state, action) > 1000  # so it would be seen
+    # so it would be seen
+    assert size(lambda *x: Counted()._run(*x, tape, rules, first.shape), state, action) > 1000

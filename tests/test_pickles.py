@@ -23,8 +23,19 @@ PIPES = {
     "slow_envs/process_parent.py",
     "slow_envs/process_worker.py",
 }
-SPACE: dict[str, Any] = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(1e-5, 1e-1, log=True)}
-NAMES = ("cma:optimizer:0", "cma:optimizer:1", "cma:attr", "cma:n_restarts", "tpe:x", "nsga2:generation", "anything")
+SPACE: dict[str, Any] = {
+    "x": FloatDistribution(0.0, 1.0),
+    "y": FloatDistribution(1e-5, 1e-1, log=True),
+}
+NAMES = (
+    "cma:optimizer:0",
+    "cma:optimizer:1",
+    "cma:attr",
+    "cma:n_restarts",
+    "tpe:x",
+    "nsga2:generation",
+    "anything",
+)
 
 
 class Trap:
@@ -46,7 +57,9 @@ def test_only_pipes_between_own_processes_carry_pickles() -> None:
     found = {
         path.relative_to(SOURCE / "flatout").as_posix()
         for path in SOURCE.rglob("*.py")
-        if any(reads_pickles(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        if any(
+            reads_pickles(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
     }
     assert found == PIPES
 
@@ -54,7 +67,9 @@ def test_only_pipes_between_own_processes_carry_pickles() -> None:
 def reads_pickles(node: ast.AST) -> bool:
     """Whether a piece of a program unpickles something."""
     if isinstance(node, ast.keyword):
-        return node.arg == "allow_pickle" and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+        return node.arg == "allow_pickle" and not (
+            isinstance(node.value, ast.Constant) and node.value.value is False
+        )
     if isinstance(node, ast.ImportFrom):
         return node.module in LIBRARIES and any(name.name in READING for name in node.names)
     return (
@@ -67,10 +82,14 @@ def reads_pickles(node: ast.AST) -> bool:
 
 @pytest.mark.parametrize("sampler", get_args(SamplerName))
 @pytest.mark.parametrize("kind", ["journal", "database"])
-def test_attributes_of_studies_and_trials_are_not_unpickled(tmp_path: Path, kind: str, sampler: SamplerName) -> None:
+def test_attributes_of_studies_and_trials_are_not_unpickled(
+    tmp_path: Path, kind: str, sampler: SamplerName
+) -> None:
     """Under every name by which Optuna keeps a sampler's state, and under another."""
     url = None if kind == "journal" else f"sqlite:///{tmp_path / 'study.db'}"
-    planted = dict.fromkeys(NAMES, pickle.dumps(Trap(tmp_path / "ran")).hex()) | {"cma:generation": 0}
+    planted = dict.fromkeys(NAMES, pickle.dumps(Trap(tmp_path / "ran")).hex()) | {
+        "cma:generation": 0
+    }
     storage = open_storage(tmp_path, url)
     study = open_study(storage, "s", "wilcoxon")
     for name, text in planted.items():
@@ -80,7 +99,11 @@ def test_attributes_of_studies_and_trials_are_not_unpickled(tmp_path: Path, kind
         params = {"x": (n + 0.5) / 30, "y": 1e-3}
         study.add_trial(
             optuna.trial.create_trial(
-                params=params, distributions=SPACE, value=n / 30, user_attrs=planted, system_attrs=planted
+                params=params,
+                distributions=SPACE,
+                value=n / 30,
+                user_attrs=planted,
+                system_attrs=planted,
             )
         )
     close_storage(storage)
@@ -100,7 +123,10 @@ def test_optunas_own_sampler_would_have_run_it(tmp_path: Path) -> None:
     for n in range(30):
         study.add_trial(
             optuna.trial.create_trial(
-                params={"x": n / 30, "y": 1e-3}, distributions=SPACE, value=0.0, system_attrs=planted
+                params={"x": n / 30, "y": 1e-3},
+                distributions=SPACE,
+                value=0.0,
+                system_attrs=planted,
             )
         )
     study.sampler = optuna.samplers.CmaEsSampler(seed=0, n_startup_trials=10)

@@ -1,12 +1,15 @@
-"""The learner finds the best policy where the best policy is known, and finds nothing where there is nothing.
+"""The learner finds the best policy where the best policy is known, and finds nothing where there
+is nothing.
 
-Fees are the only cost, as in the optimum. Policies are trained on the first bars of a panel and judged, without noise,
-on the rest: many accounts, each on a stretch as long as a training episode. What an agent sees of its own account
-(log equity, volume) grows with the stretch; on one of thousands of bars it sees what training never showed it.
+Fees are the only cost, as in the optimum. Policies are trained on the first bars of a panel and
+judged, without noise, on the rest: many accounts, each on a stretch as long as a training episode.
+What an agent sees of its own account (log equity, volume) grows with the stretch; on one of
+thousands of bars it sees what training never showed it.
 
-The share of the optimum is not what was earned over the optimum's long-run growth: the luck of the held-out bars would
-be in it. The best policy trades the same stretches in the same kernel, and the share is 1 - (what it earned more than
-the learned policy) / optimum. On the sine the best growth of each stretch is exact.
+The share of the optimum is not what was earned over the optimum's long-run growth: the luck of the
+held-out bars would be in it. The best policy trades the same stretches in the same kernel, and the
+share is 1 - (what it earned more than the learned policy) / optimum. On the sine the best growth of
+each stretch is exact.
 """
 
 from collections.abc import Callable
@@ -50,20 +53,25 @@ BARS = 256  # of an episode
 N_ENVS, JUDGES = 128, 256  # accounts that learn, and that judge
 SEEDS, JUDGE_SEED = (0, 1, 2), 7
 TRAIN = {
-    "n_steps": 64, "minibatches": 4, "epochs": 4, "hidden": (32, 32), "log_std": -0.5, "learning_rate": 1e-3,
+    "n_steps": 64, "minibatches": 4, "epochs": 4, "hidden": (32, 32), "log_std": -0.5,
+    "learning_rate": 1e-3,
     "final_rate_share": 0.1, "gamma": 0.95, "gae_lambda": 0.9,
 }  # fmt: skip
 
 
 class Probe(NamedTuple):
-    """A market and what it takes to learn it. Probes of one asset see two features each: they share one program."""
+    """A market and what it takes to learn it. Probes of one asset see two features each: they share
+    one program.
+    """
 
     process: SyntheticMarket
     indicators: tuple[str, ...]
     updates: int
 
 
-SINE = Probe(Sine(n_bars=N_BARS, period_bars=15 * np.pi), ("return_1", "return_20"), 25)  # no bar ever comes again
+SINE = Probe(
+    Sine(n_bars=N_BARS, period_bars=15 * np.pi), ("return_1", "return_20"), 25
+)  # no bar ever comes again
 ORACLE = Probe(OracleFeature(n_bars=N_BARS, seed=3), ("extra:oracle", "return_1"), 25)
 SIGNAL = Probe(PlantedSignal(n_bars=N_BARS, seed=3), ("extra:signal", "return_1"), 100)
 PAIR = Probe(MeanRevertingPair(n_bars=N_BARS, seed=3), ("extra:spread",), 120)
@@ -86,14 +94,16 @@ class Outcome(NamedTuple):
     last_turnover: Floats
 
 
-# --- the market -----------------------------------------------------------------------------------------------------
+# --- the market
+# --------------------------------------------------------------------------------------------------
 
 
 def settings_of(probe: Probe) -> Settings:
     """Proportional costs and no other limits, as the optimum has it."""
     fees = {"maker_bps": COST * 1e4, "taker_bps": COST * 1e4}
     market = {
-        "action": "trade", "capital": 1.0, "costs": {"tiers": [fees], "half_spread_bps": 0, "impact": 0},
+        "action": "trade", "capital": 1.0,
+        "costs": {"tiers": [fees], "half_spread_bps": 0, "impact": 0},
         "limits": {"min_notional": 0, "participation": 1},
     }  # fmt: skip
     features = {"indicators": probe.indicators, "scaler": "zscore"}
@@ -119,7 +129,9 @@ def starts_of(market: Market) -> Starts:
 
 
 def independent_bars(starts: Starts) -> float:
-    """How many bars that no two accounts share would say as much as these stretches, which overlap."""
+    """How many bars that no two accounts share would say as much as these stretches, which
+    overlap.
+    """
     counts = np.bincount((starts[:, None] + np.arange(BARS)).ravel())
     return float(counts.sum() ** 2 / np.sum(counts**2))
 
@@ -129,7 +141,8 @@ def standard_error(growth: Floats, starts: Starts) -> Floats:
     return growth.std(axis=-1) * np.sqrt(BARS / independent_bars(starts))
 
 
-# --- the learner ----------------------------------------------------------------------------------------------------
+# --- the learner
+# --------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -155,12 +168,16 @@ def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
         jax.tree.map(jnp.asarray, stack_trees([rates_of(train, probe.updates, rules)] * len(SEEDS)))
         for rules in (teaching, judging)
     )
-    rates = rates._replace(**{name: jnp.full_like(getattr(rates, name), value) for name, value in changes.items()})
+    rates = rates._replace(
+        **{name: jnp.full_like(getattr(rates, name), value) for name, value in changes.items()}
+    )
     networks = [new_network(program.sizes, seed, train.log_std) for seed in SEEDS]
     state = population.init(program, data, rates, networks, SEEDS)
     turnovers = []
     for until in (1, probe.updates - 1, probe.updates):
-        state, metrics = runner(program)(data, rates._replace(until=jnp.full_like(rates.until, until)), state)
+        state, metrics = runner(program)(
+            data, rates._replace(until=jnp.full_like(rates.until, until)), state
+        )
         turnovers.append(-np.asarray(metrics)[:, metric_names(program).index("terms/turnover")])
     evaluation = judge(program)(data, judged, state.network, JUDGE_SEED)
     return Outcome(per_bar(program, evaluation), turnovers[0], turnovers[-1])
@@ -174,7 +191,8 @@ def per_bar(program: Program, evaluation: evaluate.Evaluation) -> Judged:
     return Judged(terms["log_return"], -terms["turnover"], -terms["concentration"])
 
 
-# --- the best -------------------------------------------------------------------------------------------------------
+# --- the best
+# --------------------------------------------------------------------------------------------------
 
 
 solved = cache(optimum)
@@ -190,7 +208,10 @@ def best_of(process: SyntheticMarket, market: Market, starts: Starts) -> tuple[O
     best = solved(process, COST)
     assert isinstance(best.policy, ChainPolicy)
     realised = best_in_kernel(best.policy, market, starts)
-    assert abs(realised.mean() - best.value_per_bar) < 4 * standard_error(realised, starts) + best.tolerance
+    assert (
+        abs(realised.mean() - best.value_per_bar)
+        < 4 * standard_error(realised, starts) + best.tolerance
+    )
     return best, realised
 
 
@@ -198,16 +219,22 @@ def best_in_kernel(policy: ChainPolicy, market: Market, starts: Starts) -> Float
     """(account,): what the best policy of a chain earns per bar on each stretch."""
     tape, rules = held_out(market).arrays(np.float64)
     (seen,) = market.panel.extras.values()
-    state = episode.reset(np.zeros(len(starts)), market.shape, rules, np)._replace(t=starts, last=starts + BARS)
+    state = episode.reset(np.zeros(len(starts)), market.shape, rules, np)._replace(
+        t=starts, last=starts + BARS
+    )
     for _ in range(BARS):
         weights = (state.account.units * state.close / state.marks.equity).T
         order = best_order(policy, seen[state.t, 0], weights) * state.marks.equity[:, None]
-        state, _ = episode.trade(state, order.T, meet(tape, state.t, np), market.shape.fill, rules, np)
+        state, _ = episode.trade(
+            state, order.T, meet(tape, state.t, np), market.shape.fill, rules, np
+        )
     return np.log(state.marks.equity) / BARS
 
 
 def best_order(policy: ChainPolicy, seen: Floats, weights: Floats) -> Floats:
-    """(account, asset) shares of equity: from the nearest point to its target, nothing where that is the same point."""
+    """(account, asset) shares of equity: from the nearest point to its target, nothing where that
+    is the same point.
+    """
     nearest_state = np.argmin(np.abs(policy.states[:, 0] - seen[:, None]), axis=1)
     point = np.argmin(np.sum((policy.points - weights[:, None]) ** 2, axis=-1), axis=1)
     target = policy.target[nearest_state, point]
@@ -219,12 +246,16 @@ def shares(probe: Probe, market: Market, judged: Judged) -> tuple[Floats, Floats
     starts = starts_of(market)
     best, realised = best_of(probe.process, market, starts)
     missed = realised - judged.growth
-    reached = [share_of_optimum(best.value_per_bar - float(loss), best) for loss in missed.mean(axis=1)]
+    reached = [
+        share_of_optimum(best.value_per_bar - float(loss), best) for loss in missed.mean(axis=1)
+    ]
     return np.array(reached), standard_error(missed, starts) / best.value_per_bar
 
 
 def check_share(probe: Probe, least: float, record: Record) -> None:
-    """Every seed reaches this share of the optimum on bars that it has not learned from, and not by luck."""
+    """Every seed reaches this share of the optimum on bars that it has not learned from, and not by
+    luck.
+    """
     market = market_of(probe)
     reached, error = shares(probe, market, learn(probe, market).judged)
     record("share_of_optimum", reached.round(3).tolist())
@@ -232,7 +263,8 @@ def check_share(probe: Probe, least: float, record: Record) -> None:
     assert np.all(reached - 3 * error >= least)
 
 
-# --- the proofs -----------------------------------------------------------------------------------------------------
+# --- the proofs
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -262,13 +294,20 @@ def test_an_edge_is_found_in_noise(probe: Probe, record_property: Record) -> Non
 
 @pytest.mark.slow
 def test_on_a_random_walk_trading_stops_and_nothing_is_earned(record_property: Record) -> None:
-    """What the policy earns is what its costs and half its variance take, within the luck of its exposure."""
+    """What the policy earns is what its costs and half its variance take, within the luck of its
+    exposure.
+    """
     market = market_of(WALK)
     outcome = learn(WALK, market)
     growth, turnover, squared_weight = (figure.mean(axis=1) for figure in outcome.judged)
     record_property("growth_per_bar", growth.tolist())
-    record_property("turnover_with_noise", [outcome.first_turnover.tolist(), outcome.last_turnover.tolist()])
-    print(f"growth {growth}, turnover {turnover}, explored {outcome.first_turnover} → {outcome.last_turnover}")
+    record_property(
+        "turnover_with_noise", [outcome.first_turnover.tolist(), outcome.last_turnover.tolist()]
+    )
+    print(
+        f"growth {growth}, turnover {turnover}, explored {outcome.first_turnover} → "
+        f"{outcome.last_turnover}"
+    )
     assert isinstance(WALK.process, RandomWalk)
     luck = WALK.process.sigma * np.sqrt(squared_weight / independent_bars(starts_of(market)))
     explained = WALK.process.drift * squared_weight - COST * turnover

@@ -33,8 +33,10 @@ def test_there_are_about_a_dozen() -> None:
 def test_the_list_is_this() -> None:
     """A name that goes or comes is a decision: it is made here too."""
     assert set(flatout.__all__) == {
-        "AsyncioVectorEnv", "FittedRecipe", "FlatoutError", "Market", "MarketEnv", "MarketVectorEnv", "Overlap", "PPO",
-        "Panel", "Recipe", "Settings", "TorchMarket", "backtest", "build_market", "load_settings", "read_bars",
+        "AsyncioVectorEnv", "FittedRecipe", "FlatoutError", "Market", "MarketEnv",
+        "MarketVectorEnv", "Overlap", "PPO",
+        "Panel", "Recipe", "Settings", "TorchMarket", "backtest", "build_market", "load_settings",
+        "read_bars",
     }  # fmt: skip
 
 
@@ -47,7 +49,9 @@ def test_every_name_is_that_of_its_home(name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(AttributeError, match=r"no public name 'Markt'; there are AsyncioVectorEnv, .*read_bars"):
+    with pytest.raises(
+        AttributeError, match=r"no public name 'Markt'; there are AsyncioVectorEnv, .*read_bars"
+    ):
         flatout.Markt  # noqa: B018
 
 

@@ -29,7 +29,9 @@ def test_a_small_difference_of_large_numbers_is_compared_by_their_size() -> None
         assert_close(found, expected, roundings=4)
 
 
-@pytest.mark.parametrize("wrong", [[1.0, 2.0 + 12 * EPS32], [1.0, np.nan], [1.0, np.inf], [1.0, -2.0]])
+@pytest.mark.parametrize(
+    "wrong", [[1.0, 2.0 + 12 * EPS32], [1.0, np.nan], [1.0, np.inf], [1.0, -2.0]]
+)
 def test_what_is_further_off_is_told(wrong: list[float]) -> None:
     expected = np.array([1.0, 2.0], np.float32)
     assert_close(np.array([1.0, 2.0 + 8 * EPS32], np.float32), expected, roundings=4)
@@ -58,7 +60,11 @@ def test_what_allows_anything_allows_nothing(roundings: float, size: float) -> N
 
 
 def test_what_is_infinite_on_one_side_only_is_told() -> None:
-    for found, expected in (([np.nan, 1.0], [2.0, 1.0]), ([2.0, 1.0], [np.nan, 1.0]), ([np.inf, 1.0], [2.0, 1.0])):
+    for found, expected in (
+        ([np.nan, 1.0], [2.0, 1.0]),
+        ([2.0, 1.0], [np.nan, 1.0]),
+        ([np.inf, 1.0], [2.0, 1.0]),
+    ):
         with pytest.raises(AssertionError):
             assert_close(found, expected, roundings=10)
 

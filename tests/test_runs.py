@@ -64,7 +64,9 @@ def test_everybody_may_read_what_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_the_old_file_stays_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_the_old_file_stays_when_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     path = tmp_path / "metrics.bin"
     write_bytes(path, b"old")
     monkeypatch.setattr(*((os, "fsync") if step == "fsync" else (Path, "replace")), fail)
@@ -74,7 +76,9 @@ def test_the_old_file_stays_when_writing_fails(tmp_path: Path, monkeypatch: pyte
     assert names(tmp_path) == ["metrics.bin"]
 
 
-def test_a_new_file_is_absent_when_writing_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_is_absent_when_writing_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
@@ -84,11 +88,15 @@ def test_a_new_file_is_absent_when_writing_is_interrupted(tmp_path: Path, monkey
     assert names(tmp_path) == []
 
 
-def test_the_content_is_on_disk_before_it_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_content_is_on_disk_before_it_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = []
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (order.append("flushed"), fsync(handle)))
-    monkeypatch.setattr(Path, "replace", lambda path, target: (order.append("moved"), replace(path, target)))
+    monkeypatch.setattr(
+        Path, "replace", lambda path, target: (order.append("moved"), replace(path, target))
+    )
     write_bytes(tmp_path / "file", b"x")
     assert order == ["flushed", "moved"]
 
@@ -112,7 +120,9 @@ def test_json_that_others_cannot_read_is_not_written(tmp_path: Path) -> None:
 def test_a_run_holds_its_settings_and_what_made_it(tmp_path: Path, resolved: Resolved) -> None:
     run = create_run(tmp_path / "deep" / "runs", "backtest-cash", resolved, {"seed": 7})
     assert run.parent == tmp_path / "deep" / "runs"
-    settings, about = (json.loads((run / name).read_text()) for name in ("settings.json", "about.json"))
+    settings, about = (
+        json.loads((run / name).read_text()) for name in ("settings.json", "about.json")
+    )
     assert settings["settings"]["market"]["capital"] == 5000
     assert settings["origin"] == {"market.capital": "--set market.capital=5000"}
     assert about["seed"] == 7
@@ -150,7 +160,9 @@ def test_more_runs_than_a_second_can_name_are_refused(
         create_run(tmp_path, "demo", resolved, {})
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused_by_name(tmp_path: Path, resolved: Resolved) -> None:
+def test_a_file_in_the_place_of_the_folder_is_refused_by_name(
+    tmp_path: Path, resolved: Resolved
+) -> None:
     place = tmp_path / "runs"
     place.write_text("I am a file")
     with pytest.raises(RunError, match=re.escape(str(place))):
@@ -171,7 +183,9 @@ def test_an_absent_package_has_no_version() -> None:
 def test_leftovers_of_killed_writers_are_swept_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer that is killed leaves its temporary file; other files that are hidden are not ours."""
+    """A writer that is killed leaves its temporary file; other files that are hidden are not
+    ours.
+    """
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", lambda *_, **__: None)  # as if it had been killed before
         patched.setattr(Path, "replace", fail)
@@ -185,7 +199,8 @@ def test_leftovers_of_killed_writers_are_swept_and_nothing_else(
     assert names(tmp_path) == [".bashrc", ".env.local", ".git", "worker-0.safetensors"]
 
 
-# --- folders that somebody else made -----------------------------------------------------------------
+# --- folders that somebody else made
+# -----------------------------------------------------------------
 
 
 def test_a_folder_has_one_driver_at_a_time(tmp_path: Path) -> None:
@@ -200,8 +215,12 @@ def test_a_folder_has_one_driver_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("place", ["lock", "checkpoints", "scratch", "logs/worker-0.log", "deep/er/link"])
-def test_a_folder_with_a_link_in_it_is_refused_and_nothing_outside_is_touched(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    "place", ["lock", "checkpoints", "scratch", "logs/worker-0.log", "deep/er/link"]
+)
+def test_a_folder_with_a_link_in_it_is_refused_and_nothing_outside_is_touched(
+    tmp_path: Path, place: str
+) -> None:
     outside, run = tmp_path / "outside", tmp_path / "run"
     outside.mkdir()
     (outside / ".bashrc").write_text("precious")
@@ -245,12 +264,21 @@ def test_a_pipe_in_the_place_of_the_lock_does_not_wait(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/flatout"), tmp_path / ("x" * 300)):
-        with pytest.raises(RunError, match=r"cannot be used for runs: .*; give --out another folder"):
+    for folder in (
+        tmp_path / "file",
+        tmp_path / "file" / "below",
+        Path("/proc/flatout"),
+        tmp_path / ("x" * 300),
+    ):
+        with pytest.raises(
+            RunError, match=r"cannot be used for runs: .*; give --out another folder"
+        ):
             runs_folder(folder)
 
 
-@pytest.mark.parametrize("name", ["train-../../up", "train-BTC/USDT", "x" * 500, "/" * 500, "贵" * 500, "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["train-../../up", "train-BTC/USDT", "x" * 500, "/" * 500, "贵" * 500, "a\nb"]
+)
 def test_a_run_of_any_name_lies_in_its_root(tmp_path: Path, resolved: Resolved, name: str) -> None:
     run = create_run(tmp_path / "runs", name, resolved, {})
     assert run.parent == tmp_path / "runs"
@@ -272,7 +300,9 @@ def test_a_file_to_be_appended_to_with_a_second_name_is_refused(tmp_path: Path) 
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_a_folder_that_cannot_be_looked_through_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_looked_through_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may hold links, and may be written to all the same."""
     (tmp_path / "scratch").mkdir()
     look = os.scandir
@@ -283,5 +313,8 @@ def test_a_folder_that_cannot_be_looked_through_is_refused(tmp_path: Path, monke
         return look(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(RunError, match="scratch: cannot be looked through: Permission denied"), alone(tmp_path):
+    with (
+        pytest.raises(RunError, match="scratch: cannot be looked through: Permission denied"),
+        alone(tmp_path),
+    ):
         pass

@@ -1,4 +1,6 @@
-"""One market: NumPy = PyTorch = JAX = a scalar ledger in plain Python, with every rule switched on."""
+"""One market: NumPy = PyTorch = JAX = a scalar ledger in plain Python, with every rule
+switched on.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +27,8 @@ from scenarios import BAR_ROUNDINGS, Path, all_rules, cast, random_path
 
 FILLS: tuple[Fill, ...] = ("next_open", "next_close", "same_close")
 STEPS, ACCOUNTS, ASSETS = 250, 40, 7  # ten thousand steps of an account
-FLOAT32_FLIPS = 0.01  # share of steps in which a comparison falls the other way within float32's resolution
+# share of steps in which a comparison falls the other way within float32's resolution
+FLOAT32_FLIPS = 0.01
 StepFunction = Callable[[Account, np.ndarray, np.ndarray, Bar], Account]
 
 
@@ -40,7 +43,9 @@ def long_ledger(fill: Fill) -> tuple[list[Account], Counter[str]]:
     return ledger_path(*long_path(), fill)
 
 
-def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[list[Account], Counter[str]]:
+def ledger_path(
+    path: Path, costs: Costs, limits: Limits, fill: Fill
+) -> tuple[list[Account], Counter[str]]:
     """The accounts after every step by the ledger, and how often each rule took effect."""
     steps, assets, accounts = path.orders.shape
     rules = plain(costs, limits)
@@ -57,7 +62,9 @@ def ledger_path(path: Path, costs: Costs, limits: Limits, fill: Fill) -> tuple[l
     return history, events
 
 
-def count_events(events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray) -> None:
+def count_events(
+    events: Counter[str], ledger: Ledger, before: list[float], tier: float, order: np.ndarray
+) -> None:
     events["fee tier changed"] += ledger.fee() != tier
     for old, position, asked, cooldown in zip(
         before, ledger.positions, order, ledger.rules["cooldown_bars"], strict=True
@@ -78,20 +85,29 @@ def account_of(ledgers: list[Ledger]) -> Account:
         np.array([[getattr(p, name) for p in x.positions] for x in ledgers]).T
         for name in ("units", "best", "held", "cooldown")
     ]
-    return Account(np.array([x.cash for x in ledgers]), *columns, np.array([x.volume for x in ledgers]))
+    return Account(
+        np.array([x.cash for x in ledgers]), *columns, np.array([x.volume for x in ledgers])
+    )
 
 
 def numpy_step(costs: Costs, limits: Limits, fill: Fill) -> StepFunction:
-    return lambda account, order, mark, bar: execute(account, order, mark, bar, costs, limits, fill, np)[0]
+    return lambda account, order, mark, bar: execute(
+        account, order, mark, bar, costs, limits, fill, np
+    )[0]
 
 
 def torch_step(costs: Costs, limits: Limits, fill: Fill) -> StepFunction:
-    tensor_costs, tensor_limits = map_leaves(torch.asarray, costs), map_leaves(torch.asarray, limits)
+    tensor_costs, tensor_limits = (
+        map_leaves(torch.asarray, costs),
+        map_leaves(torch.asarray, limits),
+    )
 
     def run(account: Account, order: np.ndarray, mark: np.ndarray, bar: Bar) -> Account:
         account, bar = map_leaves(torch.asarray, account), map_leaves(torch.asarray, bar)
         order, mark = torch.asarray(order), torch.asarray(mark)
-        after, _ = execute(account, order, mark, bar, tensor_costs, tensor_limits, fill, torch_namespace)
+        after, _ = execute(
+            account, order, mark, bar, tensor_costs, tensor_limits, fill, torch_namespace
+        )
         return map_leaves(to_numpy, after)
 
     return run
@@ -99,9 +115,13 @@ def torch_step(costs: Costs, limits: Limits, fill: Fill) -> StepFunction:
 
 @cache
 def compiled(fill: Fill) -> Any:
-    """The JAX step; costs and limits are arguments, so one compilation serves all markets of a shape."""
+    """The JAX step; costs and limits are arguments, so one compilation serves all markets of a
+    shape.
+    """
 
-    def one(account: Account, order: Any, mark: Any, bar: Bar, costs: Costs, limits: Limits) -> Account:
+    def one(
+        account: Account, order: Any, mark: Any, bar: Bar, costs: Costs, limits: Limits
+    ) -> Account:
         return execute(account, order, mark, bar, costs, limits, fill, jnp)[0]
 
     return jax.jit(one)
@@ -125,7 +145,9 @@ def engine_path(make: Any, path: Path, costs: Costs, limits: Limits, fill: Fill)
 
 
 def largest_difference(found: list[Account], expected: list[Account], path: Path) -> float:
-    """In roundings: of money to the capital of 1 or what it has become, of prices and counts to themselves."""
+    """In roundings: of money to the capital of 1 or what it has become, of prices and counts to
+    themselves.
+    """
     gaps = []
     for one, other, mark in zip(found, expected, path.mark, strict=True):
         for name in Account._fields:
@@ -168,7 +190,9 @@ OFF_VALUES = {
 
 
 class Market(NamedTuple):
-    """What hypothesis draws; `build` makes the arrays, so that a failing example prints in one line."""
+    """What hypothesis draws; `build` makes the arrays, so that a failing example prints in one
+    line.
+    """
 
     seed: int
     assets: int
@@ -181,7 +205,9 @@ class Market(NamedTuple):
     def build(self) -> tuple[Path, Costs, Limits, Fill]:
         path = random_path(np.random.default_rng(self.seed), 12, 8, self.assets, self.order_size)
         costs, limits = all_rules(self.assets, path.mark[0].mean(axis=1), self.shorts)
-        without = {name: np.full_like(getattr(limits, name), OFF_VALUES[name]) for name in self.limits_off}
+        without = {
+            name: np.full_like(getattr(limits, name), OFF_VALUES[name]) for name in self.limits_off
+        }
         free = {name: np.zeros_like(getattr(costs, name)) for name in self.costs_off}
         return path, costs._replace(**free), limits._replace(**without), self.fill
 
@@ -193,7 +219,9 @@ MARKETS = st.builds(
     order_size=st.sampled_from([0.01, 0.3, 3.0]),
     shorts=st.sampled_from([0.0, 0.4]),
     limits_off=st.frozensets(st.sampled_from(sorted(OFF_VALUES))),
-    costs_off=st.frozensets(st.sampled_from(["maker_fee", "taker_fee", "half_spread", "impact", "borrow"])),
+    costs_off=st.frozensets(
+        st.sampled_from(["maker_fee", "taker_fee", "half_spread", "impact", "borrow"])
+    ),
     fill=st.sampled_from(FILLS),
 )
 
@@ -207,7 +235,8 @@ def test_engines_agree_on_any_market(market: Market) -> None:
     with jax.enable_x64(True):
         for make in ENGINES.values():
             found = engine_path(make, path, costs, limits, fill)
-            assert largest_difference(found, expected, path) < 10 * len(path.mark) * BAR_ROUNDINGS  # it draws the worst
+            # it draws the worst
+            assert largest_difference(found, expected, path) < 10 * len(path.mark) * BAR_ROUNDINGS
 
 
 def side_by_side(steps: np.ndarray) -> np.ndarray:
@@ -217,10 +246,14 @@ def side_by_side(steps: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_float32_stays_close(engine: str) -> None:
-    """Each float32 step starts from the ledger's account, so the bound is per step; comparisons may flip, rarely."""
+    """Each float32 step starts from the ledger's account, so the bound is per step; comparisons may
+    flip, rarely.
+    """
     path, costs, limits = long_path()
     expected, _ = long_ledger("next_open")
-    start, after = (Account(*map(side_by_side, zip(*x, strict=True))) for x in (expected[:-1:5], expected[1::5]))
+    start, after = (
+        Account(*map(side_by_side, zip(*x, strict=True))) for x in (expected[:-1:5], expected[1::5])
+    )
     orders, mark, bars = (side_by_side(x[1::5]) for x in (path.orders, path.mark, path.bars))
     run = ENGINES[engine](cast(costs, np.float32), cast(limits, np.float32), "next_open")
     found = run(*cast((start, orders, mark, Bar(*bars)), np.float32))

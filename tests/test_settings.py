@@ -56,7 +56,9 @@ def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPa
 
 
 def test_origin_names_the_source_of_every_value_that_is_no_default(tmp_path: Path) -> None:
-    path = toml(tmp_path, "[market]\ncapital = 2.0\nfill = 'next_close'\n[features]\nlookback = 3\n")
+    path = toml(
+        tmp_path, "[market]\ncapital = 2.0\nfill = 'next_close'\n[features]\nlookback = 3\n"
+    )
     resolved = load_settings(path, ["features.lookback=4"], {CAPITAL: "3"})
     assert resolved.origin == {
         "market.capital": CAPITAL,
@@ -98,11 +100,18 @@ def test_settings_are_frozen() -> None:
 
 def test_known_keys_are_dotted_and_reach_every_level() -> None:
     keys = known_keys(Settings)
-    assert {"market", "market.capital", "market.costs.impact", "market.limits.ruin", "features.lookback"} <= set(keys)
+    assert {
+        "market",
+        "market.capital",
+        "market.costs.impact",
+        "market.limits.ruin",
+        "features.lookback",
+    } <= set(keys)
     assert len(set(keys)) == len(keys)
 
 
-# --- what is said about bad settings ----------------------------------------------------------------
+# --- what is said about bad settings
+# ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,7 +126,10 @@ def test_known_keys_are_dotted_and_reach_every_level() -> None:
 )
 def test_an_unknown_key_names_the_nearest(override: str, unknown: str, nearest: str) -> None:
     said = refused(None, override)
-    assert said == f"{unknown} (from --set {override}): there is no such setting; did you mean {nearest}?"
+    assert (
+        said
+        == f"{unknown} (from --set {override}): there is no such setting; did you mean {nearest}?"
+    )
 
 
 def test_a_key_like_no_other_gets_no_suggestion() -> None:
@@ -127,7 +139,9 @@ def test_a_key_like_no_other_gets_no_suggestion() -> None:
 def test_an_unknown_key_names_file_or_variable(tmp_path: Path) -> None:
     path = toml(tmp_path, "[market]\ncaptial = 2.0\n")
     assert refused(path).startswith(f"market.captial (from {path}): ")
-    assert refused(FLATOUT__MARKET__FILLS="x").startswith("market.fills (from FLATOUT__MARKET__FILLS): ")
+    assert refused(FLATOUT__MARKET__FILLS="x").startswith(
+        "market.fills (from FLATOUT__MARKET__FILLS): "
+    )
 
 
 def test_an_empty_unknown_table_names_its_file(tmp_path: Path) -> None:
@@ -157,7 +171,9 @@ def test_an_unknown_key_of_a_fee_tier_names_the_tiers_keys() -> None:
         ("features.scaler=minmax", "'zscore', 'robust', 'quantile' or 'quantile_uniform'"),
     ],
 )
-def test_a_bad_value_names_key_source_value_and_what_is_allowed(override: str, allowed: str) -> None:
+def test_a_bad_value_names_key_source_value_and_what_is_allowed(
+    override: str, allowed: str
+) -> None:
     said = refused(None, override)
     key, _, given = override.partition("=")
     assert said.startswith(f"{key} (from --set {override}): ")
@@ -183,7 +199,9 @@ def test_a_value_in_place_of_a_table_is_explained_without_class_names() -> None:
 
 @pytest.mark.parametrize("value", ["[1]", "{BTC = -1}", "-1"])
 def test_a_bad_lot_step_is_named_by_its_key(value: str) -> None:
-    """The step is a number or a table; the message must not speak of the type checker's branches."""
+    """The step is a number or a table; the message must not speak of the type checker's
+    branches.
+    """
     said = refused(None, f"market.limits.lot_step={value}")
     assert all(line.startswith("market.limits.lot_step") for line in said.splitlines())
     assert f"(from --set market.limits.lot_step={value})" in said
@@ -199,7 +217,11 @@ def test_true_is_no_number(value: str) -> None:
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     path = toml(tmp_path, "[market]\ncapital = -2.0\nfils = 1\n[features]\nlookback = 0\n")
     lines = refused(path).splitlines()
-    assert [line.split()[0] for line in lines] == ["market.capital", "market.fils", "features.lookback"]
+    assert [line.split()[0] for line in lines] == [
+        "market.capital",
+        "market.fils",
+        "features.lookback",
+    ]
 
 
 @pytest.mark.parametrize("volumes", [(), (5.0,), (0.0, 10.0, 10.0), (0.0, 10.0, 5.0)])
@@ -265,23 +287,34 @@ def test_of_many_unknown_keys_ten_are_named_and_the_others_counted(tmp_path: Pat
     ],
     ids=["dotted", "table", "lists", "tables", "digits", "inline"],
 )
-def test_deep_nesting_and_endless_numbers_are_refused_with_the_file(tmp_path: Path, text: str) -> None:
+def test_deep_nesting_and_endless_numbers_are_refused_with_the_file(
+    tmp_path: Path, text: str
+) -> None:
     path = toml(tmp_path, text)
     told = refused(path)
     assert told.startswith(f"{path}: not valid TOML: ")
     assert len(told) < 500
 
 
-@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5000, "0x" + "f" * 100_000, "x" * 3_000_000, "{a." * 10_000])
+@pytest.mark.parametrize(
+    "value", ["[" * 100_000, "9" * 5000, "0x" + "f" * 100_000, "x" * 3_000_000, "{a." * 10_000]
+)
 @pytest.mark.parametrize("by_environment", [True, False])
-def test_values_of_any_length_and_depth_are_refused_in_a_few_words(value: str, by_environment: bool) -> None:
-    told = refused(**{CAPITAL: value}) if by_environment else refused(None, f"market.capital={value}")
+def test_values_of_any_length_and_depth_are_refused_in_a_few_words(
+    value: str, by_environment: bool
+) -> None:
+    told = (
+        refused(**{CAPITAL: value}) if by_environment else refused(None, f"market.capital={value}")
+    )
     assert told.startswith("market.capital (from ")
     assert len(told) < 1000
 
 
 def test_a_name_of_ten_thousand_parts_is_refused() -> None:
-    for told in (refused(None, "a." * 10_000 + "a=1"), refused(**{"FLATOUT__" + "A__" * 10_000 + "A": "1"})):
+    for told in (
+        refused(None, "a." * 10_000 + "a=1"),
+        refused(**{"FLATOUT__" + "A__" * 10_000 + "A": "1"}),
+    ):
         assert "a name of 10,001 parts; no setting has more than four" in told
         assert len(told) < 500
 
@@ -291,7 +324,12 @@ def test_a_text_of_several_lines_does_not_smuggle_keys_in() -> None:
 
 
 @pytest.mark.parametrize(
-    "override", ["market.episode_bars=100000000000000000000", "train.epochs=99999999999999", "search.seeds=2147483648"]
+    "override",
+    [
+        "market.episode_bars=100000000000000000000",
+        "train.epochs=99999999999999",
+        "search.seeds=2147483648",
+    ],
 )
 def test_whole_numbers_end_where_the_programs_counters_end(override: str) -> None:
     assert "Input should be less than or equal to 2147483647; given " in refused(None, override)
@@ -299,7 +337,9 @@ def test_whole_numbers_end_where_the_programs_counters_end(override: str) -> Non
 
 @pytest.mark.parametrize("value", ["1e39", "-1e39", "nan", "inf", "-inf"])
 def test_numbers_end_where_single_precision_ends(value: str) -> None:
-    assert refused(None, f"market.reward.excess={value}").startswith("market.reward.excess (from --set ")
+    assert refused(None, f"market.reward.excess={value}").startswith(
+        "market.reward.excess (from --set "
+    )
 
 
 def test_a_quoted_key_with_dots_in_it_is_no_other_key(tmp_path: Path) -> None:
@@ -309,4 +349,6 @@ def test_a_quoted_key_with_dots_in_it_is_no_other_key(tmp_path: Path) -> None:
 
 def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "flatout.toml")
-    assert "is a pipe, a socket or a device, where a file is wanted" in refused(tmp_path / "flatout.toml")
+    assert "is a pipe, a socket or a device, where a file is wanted" in refused(
+        tmp_path / "flatout.toml"
+    )

@@ -1,4 +1,6 @@
-"""Trainings in real worker processes that take seconds: an environment of a few lines, tiny networks."""
+"""Trainings in real worker processes that take seconds: an environment of a few lines, tiny
+networks.
+"""
 
 import os
 from collections.abc import Callable
@@ -13,7 +15,9 @@ from flatout.training.training import Lane, Result, Training, train
 from flatout.workers.slots import ONE_THREAD, Slot
 from small_learners import ClockEnvironment, biting_settings, clock
 
-PATHS = os.pathsep.join(str(folder) for folder in Path(__file__).parents[:2])  # where processes find these modules
+PATHS = os.pathsep.join(
+    str(folder) for folder in Path(__file__).parents[:2]
+)  # where processes find these modules
 SETTINGS = biting_settings(hidden=(8, 8), n_steps=8, minibatches=2)
 N_ENVS = 4
 
@@ -46,15 +50,34 @@ class FailingEnvironment(TinyEnvironment):
 
 
 def tiny_training(
-    updates: int = 1200, chunk: int = 200, lanes: int = 2, environment: Any = None, n_envs: int = N_ENVS
+    updates: int = 1200,
+    chunk: int = 200,
+    lanes: int = 2,
+    environment: Any = None,
+    n_envs: int = N_ENVS,
 ) -> Training:
     """Lanes that differ in their seeds and rules."""
     program = program_of(SETTINGS, environment or TinyEnvironment(), n_envs)
     made = tuple(
-        Lane(f"lane{k}", k, rates_of(SETTINGS, updates, clock(5 + k)), clock(6), SETTINGS.hidden, SETTINGS.log_std)
+        Lane(
+            f"lane{k}",
+            k,
+            rates_of(SETTINGS, updates, clock(5 + k)),
+            clock(6),
+            SETTINGS.hidden,
+            SETTINGS.log_std,
+        )
         for k in range(lanes)
     )
-    return Training(program, Shared(np.array([1.0, 2.0], np.float32)), made, updates, chunk, eval_envs=2, eval_steps=8)
+    return Training(
+        program,
+        Shared(np.array([1.0, 2.0], np.float32)),
+        made,
+        updates,
+        chunk,
+        eval_envs=2,
+        eval_steps=8,
+    )
 
 
 def tiny_slots(cache: Path, count: int = 1) -> list[Slot]:
@@ -71,7 +94,11 @@ def tiny_slots(cache: Path, count: int = 1) -> list[Slot]:
 
 
 def run_tiny(
-    folder: Path, cache: Path, workers: int = 1, heard: Callable[[list[Row]], None] = lambda rows: None, **changes: Any
+    folder: Path,
+    cache: Path,
+    workers: int = 1,
+    heard: Callable[[list[Row]], None] = lambda rows: None,
+    **changes: Any,
 ) -> list[Result]:
     """Train, or go on, in this folder."""
     folder.mkdir(exist_ok=True)

@@ -1,7 +1,8 @@
-"""flatout trains reinforcement-learning agents flat out: the environment never makes the learner wait.
+"""flatout trains reinforcement-learning agents flat out: the environment never makes the learner
+wait.
 
-The names below are the public ones. They are loaded when first used, so that `import flatout` stays light: neither
-jax nor torch nor optuna is imported. Its one side effect is Gymnasium's convention:
+The names below are the public ones. They are loaded when first used, so that `import flatout` stays
+light: neither jax nor torch nor optuna is imported. Its one side effect is Gymnasium's convention:
 `gymnasium.make("flatout/Market-v0")` works after the import.
 """
 

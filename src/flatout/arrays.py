@@ -1,7 +1,7 @@
 """Which array namespace is this, and the few things the array API standard lacks.
 
-The kernel is written against the standard and takes its namespace as `xp`; this file is the only one that asks which
-library the arrays belong to. It knows nothing about markets.
+The kernel is written against the standard and takes its namespace as `xp`; this file is the only
+one that asks which library the arrays belong to. It knows nothing about markets.
 """
 
 from typing import Any, TypeVar
@@ -24,13 +24,17 @@ def to_numpy(array: Array) -> NDArray[Any]:
 
 def take_rows(table: Array, index: Array, xp: Namespace) -> Array:
     """Rows of a (row, column) table at an index of any shape: (*index, column)."""
-    return xp.reshape(xp.take(table, xp.reshape(index, (-1,)), axis=0), (*index.shape, table.shape[-1]))
+    return xp.reshape(
+        xp.take(table, xp.reshape(index, (-1,)), axis=0), (*index.shape, table.shape[-1])
+    )
 
 
 def first_axis_last(array: Array, xp: Namespace) -> Array:
     """(a, ...) to (..., a), for finite values."""
     if array.ndim == 2 and isinstance(array, np.ndarray):
-        return array.T @ np.eye(array.shape[0], dtype=array.dtype)  # exact, and twice as fast as NumPy's strided copy
+        return array.T @ np.eye(
+            array.shape[0], dtype=array.dtype
+        )  # exact, and twice as fast as NumPy's strided copy
     return contiguous(xp.moveaxis(array, 0, -1))
 
 
@@ -40,31 +44,43 @@ def last_axis_first(array: Array, xp: Namespace) -> Array:
 
 
 def contiguous(array: Array) -> Array:
-    """The same values in memory order, where the library lets one choose: what follows reads them faster."""
+    """The same values in memory order, where the library lets one choose: what follows reads them
+    faster.
+    """
     if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array)
-    return array.contiguous() if hasattr(array, "contiguous") else array  # PyTorch has it, JAX does not
+    # PyTorch has it, JAX does not
+    return array.contiguous() if hasattr(array, "contiguous") else array
 
 
 def map_leaves(function: Any, tree: T) -> T:
-    """Apply a function to every leaf of nested tuples, named or not, returning the same structure."""
-    leaves = [map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree]
+    """Apply a function to every leaf of nested tuples, named or not, returning the same
+    structure.
+    """
+    leaves = [
+        map_leaves(function, leaf) if isinstance(leaf, tuple) else function(leaf) for leaf in tree
+    ]
     return type(tree)(*leaves) if hasattr(tree, "_fields") else type(tree)(leaves)
 
 
 def leaves_of(tree: Any) -> list[Any]:
     """The leaves of nested tuples, in order."""
-    return [leaf for part in tree for leaf in leaves_of(part)] if isinstance(tree, tuple) else [tree]
+    return (
+        [leaf for part in tree for leaf in leaves_of(part)] if isinstance(tree, tuple) else [tree]
+    )
 
 
 def select(mask: Array, chosen: T, other: T, xp: Namespace) -> T:
-    """Leaf by leaf `chosen` where the mask holds, else `other`, for nested NamedTuples; leaves may have axes before
-    the mask's.
+    """Leaf by leaf `chosen` where the mask holds, else `other`, for nested NamedTuples; leaves may
+    have axes before the mask's.
     """
 
     def pick(a: Array, b: Array) -> Array:
         return xp.where(xp.reshape(mask, (1,) * (a.ndim - mask.ndim) + tuple(mask.shape)), a, b)
 
     return type(chosen)(
-        *(select(mask, a, b, xp) if isinstance(a, tuple) else pick(a, b) for a, b in zip(chosen, other, strict=True))
+        *(
+            select(mask, a, b, xp) if isinstance(a, tuple) else pick(a, b)
+            for a, b in zip(chosen, other, strict=True)
+        )
     )

@@ -3,13 +3,14 @@
 FlatoutError (ValueError)
 ├── BarsError        a file or table of bars was refused: file, symbol, row, reason
 ├── RecipeError      features that cannot be computed, fitted, saved or loaded as asked
-├── BundleError      a saved policy that is damaged, or made for other bars, features, actions or fills
+├── BundleError      a saved policy that is damaged, or made for other bars, features, actions or
+                     fills
 ├── RulesError       costs, limits, rewards or episodes that contradict each other
 ├── SettingsError    an unknown key or a bad value in flatout.toml, the environment or --set
 └── RunError         a run that cannot begin, go on, or be written or read
 
-Some are defined where they arise: `slow_envs` has WorkerDied, EnvFailedError and StillBusyError, `crawl` has
-SiteUnreachable, ActionRefused and ForbiddenAddressError.
+Some are defined where they arise: `slow_envs` has WorkerDied, EnvFailedError and StillBusyError,
+`crawl` has SiteUnreachable, ActionRefused and ForbiddenAddressError.
 """
 
 

@@ -1,4 +1,6 @@
-"""File names from texts that people choose, such as symbols and names of studies: safe, readable, and reversible."""
+"""File names from texts that people choose, such as symbols and names of studies: safe, readable,
+and reversible.
+"""
 
 import re
 import unicodedata
@@ -12,7 +14,9 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  #
 
 
 def file_name(text: str) -> str:
-    """A name for one file or folder: whatever could mean a path, a hidden file or an option is written as %2F."""
+    """A name for one file or folder: whatever could mean a path, a hidden file or an option is
+    written as %2F.
+    """
     if not text:
         raise RunError("an empty name cannot be a file's: give at least one character")
     name = "".join(letter if is_plain(letter) else encoded(letter) for letter in text)
@@ -22,13 +26,15 @@ def file_name(text: str) -> str:
         name = name[:-1] + encoded(name[-1])
     size = len(name.encode())
     if size > LONGEST:
-        raise RunError(f"the name {text[:40]!r}… is too long for a file's: {size} bytes; {LONGEST} are allowed")
+        raise RunError(
+            f"the name {text[:40]!r}… is too long for a file's: {size} bytes; {LONGEST} are allowed"
+        )
     return name
 
 
 def is_plain(letter: str) -> bool:
-    """Whether a letter is left as it is. One that Unicode also writes as several is not: some systems change the one
-    into the other.
+    """Whether a letter is left as it is. One that Unicode also writes as several is not: some
+    systems change the one into the other.
     """
     return letter in PLAIN or (letter.isalnum() and not unicodedata.decomposition(letter))
 

@@ -1,8 +1,10 @@
-"""Files that others may have made: read with limits, into the shape that is wanted, or refused with a sentence.
+"""Files that others may have made: read with limits, into the shape that is wanted, or refused with
+a sentence.
 
-Every JSON, TOML and safetensors file that flatout reads comes through here. A refusal says which file, where in it,
-what is wrong and what to do, as the error class of whoever asked. JSON deeper than 200 levels and numbers of more than
-4300 digits are refused by the parser. Nothing here writes, and no pickle is read anywhere.
+Every JSON, TOML and safetensors file that flatout reads comes through here. A refusal says which
+file, where in it, what is wrong and what to do, as the error class of whoever asked. JSON deeper
+than 200 levels and numbers of more than 4300 digits are refused by the parser. Nothing here writes,
+and no pickle is read anywhere.
 """
 
 import math
@@ -29,14 +31,18 @@ from flatout.errors import FlatoutError, RunError
 
 T = TypeVar("T")
 Refuse = Callable[[str], FlatoutError]  # an error class
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]  # nothing that could lead elsewhere as a name
+Sha256 = Annotated[
+    str, StringConstraints(pattern=r"^[0-9a-f]{64}$")
+]  # nothing that could lead elsewhere as a name
 JSON_BYTES = 256 << 20
 TOML_BYTES = 1 << 20
 HEADER_BYTES = 32 << 20  # of a safetensors file
 SHOWN = 80  # characters of a wrong value
 DEPTH = 100  # of a TOML file's tables and lists
 MAYBE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
-MANY_DOTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}""")  # in one key
+MANY_DOTS = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}"""
+)  # in one key
 RESTORE = "restore it from a copy, or make it anew"
 # What NumPy can hold; a file may have others, such as BF16.
 KINDS = {"BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64"}
@@ -52,8 +58,8 @@ class Tensors(NamedTuple):
 
 
 def read_file(path: Path, limit: int, refuse: Refuse = RunError, cure: str = RESTORE) -> bytes:
-    """The content of an ordinary file that is not larger than the limit. Pipes and devices, which may never end, are
-    not even opened for waiting.
+    """The content of an ordinary file that is not larger than the limit. Pipes and devices, which
+    may never end, are not even opened for waiting.
     """
     try:
         with opened(path, limit, refuse, cure) as file:
@@ -63,7 +69,9 @@ def read_file(path: Path, limit: int, refuse: Refuse = RunError, cure: str = RES
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         if isinstance(error, FlatoutError):
             raise
-        raise refuse(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; {cure}") from None
+        raise refuse(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; {cure}"
+        ) from None
     if len(content) > limit:
         raise refuse(f"{path}: grows while it is read; {cure}")
     return content
@@ -81,30 +89,48 @@ def opened(path: Path, limit: int, refuse: Refuse, cure: str) -> Iterator[IO[byt
         os.close(handle)
 
 
-def check_file(path: Path, status: os.stat_result, limit: int, refuse: Refuse = RunError, cure: str = RESTORE) -> None:
+def check_file(
+    path: Path, status: os.stat_result, limit: int, refuse: Refuse = RunError, cure: str = RESTORE
+) -> None:
     """Refuse folders, pipes, devices, and files that are too large."""
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
         raise refuse(f"{path}: is {kind}, where a file is wanted; {cure}")
     if status.st_size > limit:
-        raise refuse(f"{path}: has {status.st_size:,} bytes, and at most {limit:,} are read; {cure}")
+        raise refuse(
+            f"{path}: has {status.st_size:,} bytes, and at most {limit:,} are read; {cure}"
+        )
 
 
-def read_json(path: Path, shape: type[T], refuse: Refuse = RunError, cure: str = RESTORE, limit: int = JSON_BYTES) -> T:
-    """A JSON file in the shape of a type: a pydantic model, a dataclass, `dict[str, int]` and the like."""
+def read_json(
+    path: Path,
+    shape: type[T],
+    refuse: Refuse = RunError,
+    cure: str = RESTORE,
+    limit: int = JSON_BYTES,
+) -> T:
+    """A JSON file in the shape of a type: a pydantic model, a dataclass, `dict[str, int]` and the
+    like.
+    """
     return parse_json(read_file(path, limit, refuse, cure), shape, str(path), refuse, cure)
 
 
-def read_json_if_there(path: Path, shape: type[T], refuse: Refuse = RunError, cure: str = RESTORE) -> T | None:
+def read_json_if_there(
+    path: Path, shape: type[T], refuse: Refuse = RunError, cure: str = RESTORE
+) -> T | None:
     """The same; None where there is no such file."""
     return read_json(path, shape, refuse, cure) if os.path.lexists(path) else None
 
 
-def parse_json(content: bytes | str, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE) -> T:
+def parse_json(
+    content: bytes | str, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
+) -> T:
     """JSON text in the shape of a type; `where` names it in a refusal."""
     try:
         tree = pydantic_core.from_json(content, allow_inf_nan=False)
-        if MAYBE_INFINITE.search(content if isinstance(content, bytes) else content.encode(errors="replace")):
+        if MAYBE_INFINITE.search(
+            content if isinstance(content, bytes) else content.encode(errors="replace")
+        ):
             check_finite(tree)  # the parser makes infinity of 1e999
         return adapter(cast(Any, shape)).validate_json(content, strict=True)
     except ValidationError as error:
@@ -124,7 +150,9 @@ def check_finite(tree: Any) -> None:
             raise ValueError("a number is larger than any that can be held")
 
 
-def shaped(value: Any, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE) -> T:
+def shaped(
+    value: Any, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
+) -> T:
     """A value that came out of a foreign file or database in the shape of a type."""
     try:
         return adapter(cast(Any, shape)).validate_python(value, strict=True)
@@ -163,10 +191,14 @@ def read_toml(path: Path, refuse: Refuse, cure: str = "give a TOML file") -> dic
     return parse_toml(read_file(path, TOML_BYTES, refuse, cure), str(path), refuse, cure)
 
 
-def parse_toml(content: bytes | str, where: str, refuse: Refuse, cure: str = "give a TOML file") -> dict[str, Any]:
+def parse_toml(
+    content: bytes | str, where: str, refuse: Refuse, cure: str = "give a TOML file"
+) -> dict[str, Any]:
     """The table in TOML text; `where` names it in a refusal."""
     if len(content) > TOML_BYTES:
-        raise refuse(f"{where}: has {len(content):,} bytes, and at most {TOML_BYTES:,} are read; {cure}")
+        raise refuse(
+            f"{where}: has {len(content):,} bytes, and at most {TOML_BYTES:,} are read; {cure}"
+        )
     try:
         text = content if isinstance(content, str) else content.decode()
         if MANY_DOTS.search(text):  # the parser's time grows with their square
@@ -196,7 +228,9 @@ def check_depth(tree: Any) -> None:
 
 
 def read_tensors(path: Path, refuse: Refuse = RunError, cure: str = RESTORE) -> Tensors:
-    """The arrays of a safetensors file and the notes in its header. It is mapped, not read at once."""
+    """The arrays of a safetensors file and the notes in its header. It is mapped, not read at
+    once.
+    """
     try:
         with opened(path, sys.maxsize, refuse, cure) as file:
             head = file.read(8)
@@ -208,30 +242,46 @@ def read_tensors(path: Path, refuse: Refuse = RunError, cure: str = RESTORE) -> 
     except FileNotFoundError:
         raise refuse(f"{path}: there is no such file; {cure}") from None
     except (OSError, safetensors.SafetensorError) as error:
-        raise refuse(f"{path}: is not a whole safetensors file: {str(error)[:SHOWN]}; {cure}") from None
+        raise refuse(
+            f"{path}: is not a whole safetensors file: {str(error)[:SHOWN]}; {cure}"
+        ) from None
 
 
-def parse_tensors(content: bytes, where: str, refuse: Refuse = RunError, cure: str = RESTORE) -> Tensors:
+def parse_tensors(
+    content: bytes, where: str, refuse: Refuse = RunError, cure: str = RESTORE
+) -> Tensors:
     """The same of bytes."""
     notes = check_header(content[: 8 + HEADER_BYTES], where, refuse, cure)
     try:
         return Tensors(safetensors.numpy.load(content), notes)
     except safetensors.SafetensorError as error:
-        raise refuse(f"{where}: is not a whole safetensors file: {str(error)[:SHOWN]}; {cure}") from None
+        raise refuse(
+            f"{where}: is not a whole safetensors file: {str(error)[:SHOWN]}; {cure}"
+        ) from None
 
 
 def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str, str]:
-    """Refuse a header that no safetensors file has, and arrays of a kind that NumPy does not know; the notes."""
+    """Refuse a header that no safetensors file has, and arrays of a kind that NumPy does not know;
+    the notes.
+    """
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or length > len(head) - 8:
-        raise refuse(f"{where}: is not a whole safetensors file: its header is cut off or too long; {cure}")
+        raise refuse(
+            f"{where}: is not a whole safetensors file: its header is cut off or too long; {cure}"
+        )
     header = parse_json(head[8 : 8 + length], dict[str, Any], where, refuse, cure)
-    notes = shaped(header.pop("__metadata__", {}) or {}, dict[str, str], f"{where}: __metadata__", refuse, cure)
+    notes = shaped(
+        header.pop("__metadata__", {}) or {}, dict[str, str], f"{where}: __metadata__", refuse, cure
+    )
     for name, entry in header.items():
         kind = entry.get("dtype") if isinstance(entry, dict) else None
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(sorted(KINDS))
-            raise refuse(f"{where}: {shortened(name)} is of kind {shortened(kind)}; NumPy knows {known}; {cure}")
+            raise refuse(
+                f"{where}: {shortened(name)} is of kind {shortened(kind)}; NumPy knows "
+                f"{known}; "
+                f"{cure}"
+            )
     return notes
 
 

@@ -1,7 +1,8 @@
 """One folder per run: what was asked, with which versions, and what came out.
 
-Writes are atomic: a file is whole or absent. A run's folder may come from somebody else: it is held by one process, and
-refused while there are links in it, through which something outside would be written.
+Writes are atomic: a file is whole or absent. A run's folder may come from somebody else: it is held
+by one process, and refused while there are links in it, through which something outside would be
+written.
 """
 
 import fcntl
@@ -22,11 +23,23 @@ from flatout.file_names import file_name
 from flatout.settings.loading import Resolved
 
 LOCK = "lock"
-SHOWN = 40  # letters of a run's name in that of its folder, so that it is never too long; `about.json` has the rest
+# letters of a run's name in that of its folder, so that it is never too long; `about.json` has the
+# rest
+SHOWN = 40
 # What `write_bytes` calls a file that is not whole yet; other hidden files are not ours.
 TEMPORARY = re.compile(r"\..+\.(json|jsonl|safetensors|csv|html)\.[a-z0-9_]{8}")
 APPENDED = (".journal", ".jsonl", ".log")  # written in place, not replaced
-PACKAGES = ("flatout", "numpy", "jax", "jaxlib", "torch", "polars", "TA-Lib", "gymnasium", "array-api-compat")
+PACKAGES = (
+    "flatout",
+    "numpy",
+    "jax",
+    "jaxlib",
+    "torch",
+    "polars",
+    "TA-Lib",
+    "gymnasium",
+    "array-api-compat",
+)
 
 
 def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any]) -> Path:
@@ -40,18 +53,26 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
             run.mkdir()
         except FileExistsError:
             continue
-        write_json(run / "settings.json", {"settings": resolved.settings.model_dump(), "origin": resolved.origin})
+        write_json(
+            run / "settings.json",
+            {"settings": resolved.settings.model_dump(), "origin": resolved.origin},
+        )
         write_json(
             run / "about.json",
-            {**about, "started": stamp, "versions": versions(), "python": platform.python_version()},
+            {
+                **about,
+                "started": stamp,
+                "versions": versions(),
+                "python": platform.python_version(),
+            },
         )
         return run
     raise RunError(f"{root}: a hundred runs were started in one second; give --out a fresh folder")
 
 
 def runs_folder(root: Path) -> Path:
-    """The folder for runs, made if need be, and tried by writing to it: asked for before long work, so that a bad path
-    or a full disk does not cost its result.
+    """The folder for runs, made if need be, and tried by writing to it: asked for before long work,
+    so that a bad path or a full disk does not cost its result.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -59,7 +80,9 @@ def runs_folder(root: Path) -> Path:
             trial.write(bytes(1 << 16))
             trial.flush()
     except OSError as error:
-        raise RunError(f"{root}: cannot be used for runs: {error.strerror}; give --out another folder") from None
+        raise RunError(
+            f"{root}: cannot be used for runs: {error.strerror}; give --out another folder"
+        ) from None
     return root
 
 
@@ -96,8 +119,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def sweep(folder: Path, deep: bool = False) -> None:
-    """Remove what writers killed in the middle of a file left in a folder that nobody writes to now; with `deep` also
-    in the folders within.
+    """Remove what writers killed in the middle of a file left in a folder that nobody writes to
+    now; with `deep` also in the folders within.
     """
     for path in folder.rglob(".*") if deep else folder.glob(".*"):
         if TEMPORARY.fullmatch(path.name):
@@ -106,7 +129,9 @@ def sweep(folder: Path, deep: bool = False) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with the process."""
+    """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with
+    the process.
+    """
     check_links(folder)
     try:
         lock = open_lock(folder / LOCK)
@@ -115,7 +140,9 @@ def alone(folder: Path) -> Iterator[None]:
         lock.close()
         raise RunError(f"{folder} is used by another process: wait for it, or end it") from None
     except OSError as error:
-        raise RunError(f"{folder / LOCK} cannot be held: {error.strerror}; give a folder that can be written") from None
+        raise RunError(
+            f"{folder / LOCK} cannot be held: {error.strerror}; give a folder that can be written"
+        ) from None
     with lock:
         yield
 
@@ -133,28 +160,38 @@ def is_held(folder: Path) -> bool:
 
 
 def open_lock(path: Path, create: bool = True) -> IO[bytes]:
-    """A file to be locked. Whatever lies there stays as it is, and a link is not followed: it may lead anywhere."""
+    """A file to be locked. Whatever lies there stays as it is, and a link is not followed: it may
+    lead anywhere.
+    """
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     handle = os.open(path, flags | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY), 0o644)
     return os.fdopen(handle, "rb")
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a run's folder with a symbolic link in it, or with a file to be appended to that has another name
-    elsewhere: flatout makes none, and writing would reach outside. The folder's own path may be a link.
+    """Refuse a run's folder with a symbolic link in it, or with a file to be appended to that has
+    another name elsewhere: flatout makes none, and writing would reach outside. The folder's own
+    path may be a link.
     """
     for place, folders, files in os.walk(folder, onerror=refuse_place):
         for name in (*folders, *files):
             path = Path(place, name)
             if path.is_symlink():
                 raise RunError(
-                    f"{path} is a symbolic link to {path.readlink()}: nothing is written to a run's folder through "
+                    f"{path} is a symbolic link to {path.readlink()}: nothing is written to a "
+                    f"run's folder through "
                     "links; put what it leads to in its place, or remove it"
                 )
             if path.suffix in APPENDED and path.is_file() and path.stat().st_nlink > 1:
-                raise RunError(f"{path} is one file with another, elsewhere (a hard link): put a copy in its place")
+                raise RunError(
+                    f"{path} is one file with another, elsewhere (a hard link): put a copy in "
+                    f"its place"
+                )
 
 
 def refuse_place(error: OSError) -> None:
     """A folder that cannot be looked through may hold links."""
-    raise RunError(f"{error.filename}: cannot be looked through: {error.strerror}; make it readable, or remove it")
+    raise RunError(
+        f"{error.filename}: cannot be looked through: {error.strerror}; make it readable, or "
+        f"remove it"
+    )

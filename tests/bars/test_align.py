@@ -1,4 +1,6 @@
-"""Alignment against a plain loop: carried forward, never backward, not tradable where nothing was traded."""
+"""Alignment against a plain loop: carried forward, never backward, not tradable where nothing was
+traded.
+"""
 
 import math
 
@@ -14,7 +16,11 @@ BAR = 3600
 Bar = tuple[float, float, float, float, float]  # open, high, low, close, volume
 
 bars = st.tuples(
-    st.floats(1, 2), st.floats(3, 4), st.floats(0.1, 0.9), st.floats(1, 2), st.sampled_from([0.0, 1.0, 7.5])
+    st.floats(1, 2),
+    st.floats(3, 4),
+    st.floats(0.1, 0.9),
+    st.floats(1, 2),
+    st.sampled_from([0.0, 1.0, 7.5]),
 )
 history = st.lists(st.none() | bars, min_size=1, max_size=12)
 
@@ -46,11 +52,15 @@ def test_alignment_is_what_a_loop_says(histories: list[list[Bar | None]]) -> Non
             bar = history[row] if row < len(history) else None
             close = bar[3] if bar else close
             expected = bar or (close, close, close, close, 0.0)
-            got = [getattr(panel, n)[row, asset] for n in ("open", "high", "low", "close", "volume")]
+            got = [
+                getattr(panel, n)[row, asset] for n in ("open", "high", "low", "close", "volume")
+            ]
             np.testing.assert_array_equal(got, expected)
             assert panel.tradable[row, asset] == (bar is not None and bar[4] > 0)
             assert panel.exists[row, asset] == (bar is not None)
-            np.testing.assert_equal(panel.extras["signal"][row, asset], bar[3] * 2 if bar else math.nan)
+            np.testing.assert_equal(
+                panel.extras["signal"][row, asset], bar[3] * 2 if bar else math.nan
+            )
 
 
 @given(st.lists(history, min_size=1, max_size=3), st.integers(1, 11))

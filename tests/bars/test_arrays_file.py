@@ -53,7 +53,9 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path) -> None:
         "pickle.pkl": "it is a pickle",
         "pickle.npy": "it holds pickled objects",
     }.items():
-        with pytest.raises(BarsError, match=rf"{said}\. flatout reads no pickles.*numpy\.save\('price_array\.npy'"):
+        with pytest.raises(
+            BarsError, match=rf"{said}\. flatout reads no pickles.*numpy\.save\('price_array\.npy'"
+        ):
             load_array(tmp_path / name, "price_array")
     assert not trace.exists()
 
@@ -62,9 +64,17 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("a.npy", b"", "the file cannot be read"),
-        ("a.npy", b"nonsense", "pickled objects"),  # anything without NumPy's mark may be a pickle to NumPy
+        (
+            "a.npy",
+            b"nonsense",
+            "pickled objects",
+        ),  # anything without NumPy's mark may be a pickle to NumPy
         ("a.npz", b"PK\x03\x04nonsense", "the file cannot be read"),
-        ("a.csv", b"1,2", "the extension '.csv' is not supported. Arrays are read from .npy and .npz"),
+        (
+            "a.csv",
+            b"1,2",
+            "the extension '.csv' is not supported. Arrays are read from .npy and .npz",
+        ),
     ],
 )
 def test_what_is_no_array_is_refused(name: str, content: bytes, said: str, tmp_path: Path) -> None:
@@ -86,7 +96,9 @@ def test_a_missing_file_and_a_missing_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BarsError, match="there is no such file"):
         load_array(tmp_path / "nowhere.npy", "price_array")
     np.savez(tmp_path / "a.npz", first=PRICES, second=PRICES)
-    with pytest.raises(BarsError, match=r"no array 'price_array' among first, second\. Call it price_array"):
+    with pytest.raises(
+        BarsError, match=r"no array 'price_array' among first, second\. Call it price_array"
+    ):
         load_array(tmp_path / "a.npz", "price_array")
 
 
@@ -107,12 +119,21 @@ def test_times_are_one_per_row(tmp_path: Path) -> None:
 
 def header(shape: object, descr: object = "<f8", version: bytes = b"\x01\x00") -> bytes:
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}\n".encode()
-    return b"\x93NUMPY" + version + struct.pack("<H" if version == b"\x01\x00" else "<I", len(text)) + text
+    return (
+        b"\x93NUMPY"
+        + version
+        + struct.pack("<H" if version == b"\x01\x00" else "<I", len(text))
+        + text
+    )
 
 
-@pytest.mark.parametrize("shape", [(10**12,), (2**62, 4), (-3, -2), (0, 2), (7,), (10**30, 2), (3, 2.0), "x"])
+@pytest.mark.parametrize(
+    "shape", [(10**12,), (2**62, 4), (-3, -2), (0, 2), (7,), (10**30, 2), (3, 2.0), "x"]
+)
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
-def test_nothing_is_allocated_for_what_a_header_promises(tmp_path: Path, shape: object, name: str) -> None:
+def test_nothing_is_allocated_for_what_a_header_promises(
+    tmp_path: Path, shape: object, name: str
+) -> None:
     content = header(shape) + PRICES.tobytes()
     if name == "a.npy":
         (tmp_path / name).write_bytes(content)
@@ -127,14 +148,19 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_with_the_limit(tmp_path:
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("price_array.npy", header((6 << 20,)) + bytes(48 << 20))
     assert (tmp_path / "a.npz").stat().st_size < 100_000
-    with pytest.raises(BarsError, match=r"a\.npz: its [\d,]+ bytes unpack to 50,[\d,]+, and 3[\d,]+ are allowed"):
+    with pytest.raises(
+        BarsError, match=r"a\.npz: its [\d,]+ bytes unpack to 50,[\d,]+, and 3[\d,]+ are allowed"
+    ):
         load_array(tmp_path / "a.npz", "price_array")
 
 
 def test_an_archive_that_lies_about_its_sizes_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("price_array.npy", header((6 << 20,)) + bytes(48 << 20))
-    content, size = (tmp_path / "a.npz").read_bytes(), struct.pack("<I", len(header((6 << 20,))) + (48 << 20))
+    content, size = (
+        (tmp_path / "a.npz").read_bytes(),
+        struct.pack("<I", len(header((6 << 20,))) + (48 << 20)),
+    )
     assert content.count(size) == 2
     (tmp_path / "a.npz").write_bytes(content.replace(size, struct.pack("<I", 1000)))
     with pytest.raises(BarsError, match=r"a\.npz: the file cannot be read: "):
@@ -182,7 +208,9 @@ def test_an_array_may_lie_in_columns_and_in_another_order_of_bytes(tmp_path: Pat
         (np.array([1], "datetime64[as]"), r"it holds datetime64\[as\], whose unit no bar has"),
     ],
 )
-def test_times_that_microseconds_cannot_hold_are_refused(tmp_path: Path, times: np.ndarray, said: str) -> None:
+def test_times_that_microseconds_cannot_hold_are_refused(
+    tmp_path: Path, times: np.ndarray, said: str
+) -> None:
     np.save(tmp_path / "a.npy", times)
     with pytest.raises(BarsError, match=said):
         load_times(tmp_path / "a.npy", "time_array")

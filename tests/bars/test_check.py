@@ -15,7 +15,9 @@ from flatout.bars.read import read_bars
 def test_gaps_and_empty_bars(tmp_path: Path) -> None:
     dates = times(30)
     kept = dates[2:5] + dates[6:10] + dates[13:25]
-    rows = [line(t) for t in dates] + [line(t, "BBB", volume=0 if t == dates[7] else 1) for t in kept]
+    rows = [line(t) for t in dates] + [
+        line(t, "BBB", volume=0 if t == dates[7] else 1) for t in kept
+    ]
     whole, holes = check_bars(read_bars(save(tmp_path / "x.csv", rows)))
     assert (whole.symbol, whole.rows, whole.missing_bars, whole.gaps, whole.longest_gap_bars) == (
         "AAA",
@@ -42,7 +44,9 @@ def test_gaps_and_empty_bars(tmp_path: Path) -> None:
 
 def priced(close: np.ndarray) -> Panel:
     close = close[:, None]
-    time = np.datetime64("2024-01-01", "us") + (np.arange(len(close)) * 3600).astype("timedelta64[s]")
+    time = np.datetime64("2024-01-01", "us") + (np.arange(len(close)) * 3600).astype(
+        "timedelta64[s]"
+    )
     return Panel(("A",), time, 3600, close, close, close, close, np.ones_like(close), close > 0)
 
 

@@ -41,7 +41,9 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_an_unsupported_extension(tmp_path: Path) -> None:
     (tmp_path / "bars.xlsx").write_bytes(b"x")
-    with pytest.raises(BarsError, match=r"bars\.xlsx: the extension '\.xlsx' is not supported.*\.csv, \.parquet"):
+    with pytest.raises(
+        BarsError, match=r"bars\.xlsx: the extension '\.xlsx' is not supported.*\.csv, \.parquet"
+    ):
         read_bars(tmp_path / "bars.xlsx")
 
 
@@ -87,18 +89,25 @@ def test_damaged_csv(tmp_path: Path) -> None:
 
 def test_no_header(tmp_path: Path) -> None:
     with pytest.raises(
-        BarsError, match=r"AAA\.csv: there is no header and 6 columns, not the 12 of klines.*Add a first"
+        BarsError,
+        match=r"AAA\.csv: there is no header and 6 columns, not the 12 of klines.*Add a first",
     ):
         read_bars(save(tmp_path / "AAA.csv", ["1704067200,1,1,1,1,1"], None))
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
-    path = save(tmp_path / "AAA.csv", [line(t, "1") for t in times(2)], "date,open,high,low,close,volume,close")
+    path = save(
+        tmp_path / "AAA.csv",
+        [line(t, "1") for t in times(2)],
+        "date,open,high,low,close,volume,close",
+    )
     with pytest.raises(BarsError, match=r"AAA\.csv: several columns are called close"):
         read_bars(path)
 
 
-def test_blank_lines_and_a_byte_order_mark_do_no_harm_and_rows_keep_their_numbers(tmp_path: Path) -> None:
+def test_blank_lines_and_a_byte_order_mark_do_no_harm_and_rows_keep_their_numbers(
+    tmp_path: Path,
+) -> None:
     first, second, third = times(3)
     path = tmp_path / "x.csv"
     path.write_bytes(f"\ufeff{HEADER}\r\n{line(first)}\r\n\r\n{line(second)}\r\n\r\n".encode())
@@ -128,39 +137,54 @@ def test_a_folder_called_like_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_that_no_system_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BarsError, match=r"x\.csv: (it cannot be opened: File name too long|there is no such file)"):
+    with pytest.raises(
+        BarsError, match=r"x\.csv: (it cannot be opened: File name too long|there is no such file)"
+    ):
         read_bars(tmp_path / ("x" * 300 + ".csv"))
 
 
 def test_a_file_that_is_all_hole_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "AAA.csv").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(BarsError, match=r"AAA\.csv: its 1,099,511,627,776 bytes are nearly all a hole"):
+    with pytest.raises(
+        BarsError, match=r"AAA\.csv: its 1,099,511,627,776 bytes are nearly all a hole"
+    ):
         read_bars(tmp_path / "AAA.csv")
 
 
 def test_a_hundred_thousand_columns_are_refused_in_a_short_sentence(tmp_path: Path) -> None:
     path = save(tmp_path / "AAA.csv", ["1"], ",".join(f"c{k}" for k in range(100_000)))
-    with pytest.raises(BarsError, match=r"AAA\.csv: it has 100,000 columns, and at most 10,000 are read") as refused:
+    with pytest.raises(
+        BarsError, match=r"AAA\.csv: it has 100,000 columns, and at most 10,000 are read"
+    ) as refused:
         read_bars(path)
     assert len(str(refused.value)) < 300
-    with pytest.raises(BarsError, match=r"no column for date, open.* among c0, c1, .*, 4,980 others") as refused:
+    with pytest.raises(
+        BarsError, match=r"no column for date, open.* among c0, c1, .*, 4,980 others"
+    ) as refused:
         read_bars(save(path, ["1"], ",".join(f"c{k}" for k in range(5000))))
     assert len(str(refused.value)) < 1000
 
 
 def test_blank_lines_of_a_wide_file_take_no_memory(tmp_path: Path) -> None:
     path = save(tmp_path / "AAA.csv", [""] * 100_000, ",".join(f"c{k}" for k in range(5000)))
-    with pytest.raises(BarsError, match=r"AAA\.csv: its .* bytes are 100,001 lines of 5,000 columns: most are blank"):
+    with pytest.raises(
+        BarsError,
+        match=r"AAA\.csv: its .* bytes are 100,001 lines of 5,000 columns: most are blank",
+    ):
         read_bars(path)
 
 
 def test_a_first_line_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "AAA.csv").write_bytes(b"\0" * 2_000_000)
-    with pytest.raises(BarsError, match=r"AAA\.csv: a line before the bars has more than 1,048,576 bytes"):
+    with pytest.raises(
+        BarsError, match=r"AAA\.csv: a line before the bars has more than 1,048,576 bytes"
+    ):
         read_bars(tmp_path / "AAA.csv")
     (tmp_path / "AAA.csv").write_bytes(b"x" * 200_000)
-    with pytest.raises(BarsError, match=r"AAA\.csv: the file cannot be read: field larger than field limit"):
+    with pytest.raises(
+        BarsError, match=r"AAA\.csv: the file cannot be read: field larger than field limit"
+    ):
         read_bars(tmp_path / "AAA.csv")
 
 
@@ -172,7 +196,9 @@ def test_a_million_quotes_are_refused_in_a_short_sentence(tmp_path: Path, count:
     assert len(str(refused.value)) < 500
 
 
-def test_a_file_cut_while_it_is_read_is_read_as_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_cut_while_it_is_read_is_read_as_it_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = pl.DataFrame({name: [1.0] for name in HEADER.split(",")})
     frame.write_parquet(tmp_path / "AAA.parquet")
 

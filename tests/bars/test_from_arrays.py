@@ -28,7 +28,9 @@ def save(folder: Path, **arrays: np.ndarray) -> ArrayFiles:
     for name, array in ({"prices": WALK.close} | arrays).items():
         np.save(folder / f"{name}.npy", array)
     given = {name: folder / f"{name}.npy" for name in ("prices", *arrays)}
-    return ArrayFiles(symbols=SYMBOLS, bar="5m", start=None if "times" in arrays else "2024-01-05", **given)
+    return ArrayFiles(
+        symbols=SYMBOLS, bar="5m", start=None if "times" in arrays else "2024-01-05", **given
+    )
 
 
 def refused(files: ArrayFiles, said: str, **changes: Any) -> None:
@@ -92,13 +94,17 @@ def test_bars_without_volume_are_not_tradable(tmp_path: Path) -> None:
 def test_times_in_all_spellings(unit: str, tmp_path: Path) -> None:
     days = np.datetime64("2024-01-01") + np.arange(WALK.n_bars)
     seconds = days.astype("datetime64[s]").astype(np.int64)
-    times = {"seconds": seconds, "milliseconds": 1000.0 * seconds, "text": days.astype(str)}.get(unit, days)
+    times = {"seconds": seconds, "milliseconds": 1000.0 * seconds, "text": days.astype(str)}.get(
+        unit, days
+    )
     panel, _ = read_arrays(replace(save(tmp_path, times=times), bar="1d"))
     np.testing.assert_array_equal(panel.time, days.astype("datetime64[us]"))
 
 
 def test_gaps_in_the_times_are_missing_bars(tmp_path: Path) -> None:
-    panel, _ = read_arrays(save(tmp_path, times=np.delete(WALK.time, 7), prices=np.delete(WALK.close, 7, axis=0)))
+    panel, _ = read_arrays(
+        save(tmp_path, times=np.delete(WALK.time, 7), prices=np.delete(WALK.close, 7, axis=0))
+    )
     assert panel.n_bars == WALK.n_bars
     assert not panel.exists[7].any()
     assert not panel.tradable[7].any()
@@ -125,7 +131,10 @@ def test_indicators_without_a_value_stay_so(tmp_path: Path) -> None:
         (WALK.close.T, r"its shape is \(3, 60\), not \(time, 3\) .*Save its transpose"),
         (
             WALK.close[:, :2],
-            r"its shape is \(60, 2\), not \(time, 3\) for the symbols BTC, ETH, AAVE.*name the columns",
+            (
+                r"its shape is \(60, 2\), not \(time, 3\) for the symbols BTC, ETH, AAVE.*name the "
+                r"columns"
+            ),
         ),
         (WALK.close[:, 0], r"its shape is \(60,\)"),
         (WALK.close[None], r"its shape is \(1, 60, 3\)"),
@@ -137,22 +146,31 @@ def test_prices_of_another_shape_are_refused(prices: np.ndarray, said: str, tmp_
     refused(save(tmp_path, prices=prices), said)
 
 
-@pytest.mark.parametrize(("value", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (0.0, "0"), (-2.5, "-2.5")])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (0.0, "0"), (-2.5, "-2.5")]
+)
 def test_impossible_prices_are_refused_by_place(value: float, shown: str, tmp_path: Path) -> None:
     prices = WALK.close.copy()
     prices[[8, 9], 1] = value
-    refused(save(tmp_path, prices=prices), rf"symbol ETH, row 8: the price is {shown} \(2 such rows\)")
+    refused(
+        save(tmp_path, prices=prices), rf"symbol ETH, row 8: the price is {shown} \(2 such rows\)"
+    )
 
 
 @pytest.mark.parametrize(("name", "value", "said"), [
-    ("volume", np.nan, "volume is nan"), ("volume", -1.0, "volume is -1.0, below zero"), ("rsi", np.inf, "rsi is inf"),
+    ("volume", np.nan, "volume is nan"), ("volume", -1.0, ("volume is -1.0, below "
+                                                          "zero")), ("rsi", np.inf, "rsi is inf"),
     ("low", 1e6, "high .* is below low"), ("open", np.nan, "open is nan"),
 ])  # fmt: skip
-def test_impossible_columns_are_refused_by_place(name: str, value: float, said: str, tmp_path: Path) -> None:
+def test_impossible_columns_are_refused_by_place(
+    name: str, value: float, said: str, tmp_path: Path
+) -> None:
     columns = {name: getattr(WALK, name).copy() for name in OHLCV} | {"rsi": RSI.copy()}
     columns[name][8, 1] = value
     files = save(tmp_path, tech=stacked(**columns))
-    refused(files, rf"prices\.npy \+ .*tech\.npy: symbol ETH, row 8: {said}", indicators=tuple(columns))
+    refused(
+        files, rf"prices\.npy \+ .*tech\.npy: symbol ETH, row 8: {said}", indicators=tuple(columns)
+    )
 
 
 def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
@@ -162,7 +180,11 @@ def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
     refused(files, "--tech.* and their names .--indicators. are needed together")
     refused(save(tmp_path), "are needed together", indicators=("rsi",))
     refused(save(tmp_path, tech=RSI[1:]), "it has 59 rows, the prices have 60", indicators=("rsi",))
-    refused(save(tmp_path, tech=RSI.reshape(60, 3, 1)), r"its shape is \(60, 3, 1\)", indicators=("rsi",))
+    refused(
+        save(tmp_path, tech=RSI.reshape(60, 3, 1)),
+        r"its shape is \(60, 3, 1\)",
+        indicators=("rsi",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,13 +197,18 @@ def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
         (("ticker", "rsi"), "would be read as the symbol"),
     ],
 )
-def test_names_that_mean_something_else_are_refused(names: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_names_that_mean_something_else_are_refused(
+    names: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
     refused(save(tmp_path, tech=stacked(one=RSI, two=RSI)), said, indicators=names)
 
 
 def test_closes_show_a_wrong_order(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked("indicator", close=WALK.close, rsi=RSI))
-    said = r"symbol ETH, row 0: its close is .*, the price is .*whether columns lie by asset \(--tech-order\)"
+    said = (
+        r"symbol ETH, row 0: its close is .*, the price is .*whether columns lie by asset "
+        r"\(--tech-order\)"
+    )
     refused(files, said, indicators=("close", "rsi"))
     panel, _ = read_arrays(replace(files, indicators=("close", "rsi"), tech_order="indicator"))
     assert list(panel.extras) == ["rsi"]
@@ -194,9 +221,14 @@ def test_times_are_given_once_and_fit(tmp_path: Path) -> None:
     refused(save(tmp_path), "'yesterday' is not a time", start="yesterday")
     refused(save(tmp_path, times=WALK.time[:-1]), "it has 59 rows, the prices have 60")
     refused(save(tmp_path, times=WALK.time[::-1]), "symbol BTC, row 1: the time .* is before")
-    refused(save(tmp_path, times=np.repeat(WALK.time[::2], 2)), "symbol BTC, row 1: the time .* is already in row 0")
     refused(
-        save(tmp_path, times=WALK.time), r"prices\.npy \+ .*times\.npy: symbol AAVE, row 1: .*smaller than", bar="1h"
+        save(tmp_path, times=np.repeat(WALK.time[::2], 2)),
+        "symbol BTC, row 1: the time .* is already in row 0",
+    )
+    refused(
+        save(tmp_path, times=WALK.time),
+        r"prices\.npy \+ .*times\.npy: symbol AAVE, row 1: .*smaller than",
+        bar="1h",
     )
     refused(save(tmp_path), "is not a bar size", bar="week")
 
@@ -214,11 +246,18 @@ def test_symbols_are_named_once(tmp_path: Path) -> None:
 def test_volume_is_given_once(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked(volume=WALK.volume), volume=WALK.volume)
     refused(files, "the indicators name a volume too", indicators=("volume",))
-    refused(save(tmp_path, volume=WALK.volume[:, :2]), r"its shape is \(60, 2\), not \(time, 3\) as the prices")
+    refused(
+        save(tmp_path, volume=WALK.volume[:, :2]),
+        r"its shape is \(60, 2\), not \(time, 3\) as the prices",
+    )
 
 
-@pytest.mark.parametrize("start", ["0001-01-01T00:00+05:00", "9999-12-31T23:00-05:00", "x" * 100_000])
-def test_a_start_that_no_calendar_has_is_refused_in_a_short_sentence(tmp_path: Path, start: str) -> None:
+@pytest.mark.parametrize(
+    "start", ["0001-01-01T00:00+05:00", "9999-12-31T23:00-05:00", "x" * 100_000]
+)
+def test_a_start_that_no_calendar_has_is_refused_in_a_short_sentence(
+    tmp_path: Path, start: str
+) -> None:
     with pytest.raises(BarsError, match=r"the start '.* is not a time") as failed:
         read_arrays(replace(save(tmp_path), start=start))
     assert len(str(failed.value)) < 300
@@ -233,7 +272,10 @@ def test_a_start_outside_of_all_markets_is_refused(tmp_path: Path, start: str) -
 def test_prices_whose_products_overflow_are_refused(tmp_path: Path, price: float) -> None:
     prices = WALK.close.copy()
     prices[0, 1] = price
-    refused(save(tmp_path, prices=prices), r"symbol ETH, row 0: the price is .*Prices lie between 1e-15 and 1e\+15")
+    refused(
+        save(tmp_path, prices=prices),
+        r"symbol ETH, row 0: the price is .*Prices lie between 1e-15 and 1e\+15",
+    )
 
 
 @pytest.mark.parametrize("symbol", ["x" * 101, "a\nb", "a\udcff"])

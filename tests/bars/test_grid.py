@@ -52,7 +52,9 @@ def test_one_bar_needs_a_stated_size(tmp_path: Path) -> None:
 
 
 def test_an_inferred_size_must_divide_a_day(tmp_path: Path) -> None:
-    with pytest.raises(BarsError, match=r"x\.csv: the bars are 420 s apart, which does not divide a day"):
+    with pytest.raises(
+        BarsError, match=r"x\.csv: the bars are 420 s apart, which does not divide a day"
+    ):
         read_bars(written(tmp_path, {"AAA": times(5, 7)}))
     with pytest.raises(BarsError, match=r"259200 s apart"):
         read_bars(written(tmp_path, {"AAA": ["2024-01-05", "2024-01-08"]}))
@@ -60,30 +62,41 @@ def test_an_inferred_size_must_divide_a_day(tmp_path: Path) -> None:
 
 def test_smaller_steps_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"BBB": minutes(0, 60, 120, 150, 180)})
-    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 30m .* smaller than the bar of 1h"):
+    with pytest.raises(
+        BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 30m .* smaller than the bar of 1h"
+    ):
         read_bars(path, bar="1h")
 
 
 def test_steps_that_are_no_multiple_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"BBB": minutes(0, 60, 120, 210, 270)})
-    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 90m .* no multiple of the bar of 1h"):
+    with pytest.raises(
+        BarsError,
+        match=r"x\.csv: symbol BBB, row 5: the step of 90m .* no multiple of the bar of 1h",
+    ):
         read_bars(path)
 
 
 def test_a_symbol_with_another_bar_size_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"AAA": times(50, 5), "BBB": times(5, 60)})
-    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 53: from here on the bars are 1h apart, not 5m"):
+    with pytest.raises(
+        BarsError, match=r"x\.csv: symbol BBB, row 53: from here on the bars are 1h apart, not 5m"
+    ):
         read_bars(path)
 
 
 def test_a_symbol_with_another_bar_size_and_gaps_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"AAA": times(80, 5), "BBB": minutes(0, 60, 180, 240, 360)})
-    with pytest.raises(BarsError, match=r"symbol BBB, row 83: from here on the bars are 1h apart, not 5m"):
+    with pytest.raises(
+        BarsError, match=r"symbol BBB, row 83: from here on the bars are 1h apart, not 5m"
+    ):
         read_bars(path)
 
 
 def test_a_stated_bar_smaller_than_the_file_s_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BarsError, match=r"symbol AAA, row 3: from here on the bars are 1h apart, not 5m"):
+    with pytest.raises(
+        BarsError, match=r"symbol AAA, row 3: from here on the bars are 1h apart, not 5m"
+    ):
         read_bars(written(tmp_path, {"AAA": times(10)}), bar="5m")
 
 
@@ -93,7 +106,9 @@ def test_a_stretch_with_another_bar_size_is_refused(tmp_path: Path, small: int, 
     path = written(tmp_path, {"AAA": times(small, 5) + minutes(*ends)})
     with pytest.raises(BarsError) as refused:
         read_bars(path)
-    assert f"x.csv: symbol AAA, row {small + 2}: from here on the bars are 1h apart, not 5m" in str(refused.value)
+    assert f"x.csv: symbol AAA, row {small + 2}: from here on the bars are 1h apart, not 5m" in str(
+        refused.value
+    )
     assert f"({large} such rows)" in str(refused.value)
 
 
@@ -106,8 +121,13 @@ def test_bars_missing_at_random_are_not_taken_for_another_size(tmp_path: Path) -
 
 
 def test_symbols_out_of_step_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, {"AAA": times(5), "BBB": times(4, start=MONDAY + timedelta(minutes=30))})
-    with pytest.raises(BarsError, match=r"x\.csv: symbol BBB, row 7: bars of 1h open between those of other symbols"):
+    path = written(
+        tmp_path, {"AAA": times(5), "BBB": times(4, start=MONDAY + timedelta(minutes=30))}
+    )
+    with pytest.raises(
+        BarsError,
+        match=r"x\.csv: symbol BBB, row 7: bars of 1h open between those of other symbols",
+    ):
         read_bars(path)
     path = written(tmp_path, {"AAA": weekdays(10), "BBB": weekdays(9, "05:00")})
     with pytest.raises(BarsError, match=r"symbol BBB, row 12: bars of 1d open between those"):
@@ -116,7 +136,9 @@ def test_symbols_out_of_step_are_refused(tmp_path: Path) -> None:
 
 def test_always_open_markets_have_a_regular_grid(tmp_path: Path) -> None:
     dates = times(24 * 9)
-    panel = read_bars(written(tmp_path, {"AAA": dates[:50] + dates[60:], "BBB": dates[:50] + dates[60:]}))
+    panel = read_bars(
+        written(tmp_path, {"AAA": dates[:50] + dates[60:], "BBB": dates[:50] + dates[60:]})
+    )
     assert panel.always_open
     assert set(steps(panel)) == {3600}
     assert panel.n_bars == 24 * 9
@@ -140,7 +162,9 @@ def test_nights_are_not_missing_bars(tmp_path: Path) -> None:
 
 
 def test_less_than_a_week_counts_as_always_open_unless_stated(tmp_path: Path) -> None:
-    path = written(tmp_path, {"AAA": [f"2024-01-0{day} {hour}:00" for day in (2, 3) for hour in range(14, 21)]})
+    path = written(
+        tmp_path, {"AAA": [f"2024-01-0{day} {hour}:00" for day in (2, 3) for hour in range(14, 21)]}
+    )
     assert read_bars(path).n_bars == 31
     stated = read_bars(path, calendar="exchange")
     assert (stated.n_bars, stated.always_open) == (14, False)
@@ -177,7 +201,10 @@ SATURDAY = MONDAY + timedelta(days=5)
 def test_one_wrong_date_does_not_fill_the_memory_and_its_row_is_named(
     tmp_path: Path, dates: list[str], row: int
 ) -> None:
-    said = rf"x\.csv: symbol AAA, row {row}: [\d,]+ hours without any bar lie beside it, and {len(dates):,} rows"
+    said = (
+        rf"x\.csv: symbol AAA, row {row}: [\d,]+ hours without any bar lie beside it, and "
+        rf"{len(dates):,} rows"
+    )
     with pytest.raises(BarsError, match=said):
         read_bars(written(tmp_path, {"AAA": dates}))
 
@@ -185,7 +212,9 @@ def test_one_wrong_date_does_not_fill_the_memory_and_its_row_is_named(
 def test_symbols_that_share_no_times_do_not_fill_the_memory(tmp_path: Path) -> None:
     hours = times(2500)
     path = written(tmp_path, {f"S{k}": [t] for k, t in enumerate(hours)})
-    with pytest.raises(BarsError, match=r"2,500 rows nowhere near fill 2,500 bars of 2,500 symbols"):
+    with pytest.raises(
+        BarsError, match=r"2,500 rows nowhere near fill 2,500 bars of 2,500 symbols"
+    ):
         read_bars(path, bar="1h")
     with pytest.raises(BarsError, match=r"nowhere near fill"):
         read_bars(path, bar="1h", calendar="exchange")

@@ -11,7 +11,9 @@ from flatout.bars.panel import Panel
 def panel_of(start: str, steps: list[int], bar_seconds: int = 3600) -> Panel:
     time = np.datetime64(start, "us") + np.cumsum([0, *steps]).astype("timedelta64[s]")
     ones = np.ones((len(time), 2))
-    return Panel(("A", "B"), time, bar_seconds, ones, ones, ones, ones, ones, ones > 0, {"signal": ones})
+    return Panel(
+        ("A", "B"), time, bar_seconds, ones, ones, ones, ones, ones, ones > 0, {"signal": ones}
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,4 +61,8 @@ def test_without_knowledge_every_priced_bar_exists() -> None:
     panel = panel_of("2024-01-01", [3600] * 2)
     close = panel.close.copy()
     close[0, 0] = np.nan
-    assert replace(panel, close=close).exists.tolist() == [[False, True], [True, True], [True, True]]
+    assert replace(panel, close=close).exists.tolist() == [
+        [False, True],
+        [True, True],
+        [True, True],
+    ]

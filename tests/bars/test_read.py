@@ -24,7 +24,11 @@ def test_a_folder_of_one_file_per_symbol(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("notes are left alone")
     panel = read_bars(tmp_path)
     assert panel.symbols == ("ADA", "BTC_USDT", "ETH_USDT")
-    assert panel.tradable.T.tolist() == [[True, True, False, False], [False, True, True, True], [True] * 4]
+    assert panel.tradable.T.tolist() == [
+        [True, True, False, False],
+        [False, True, True, True],
+        [True] * 4,
+    ]
     np.testing.assert_array_equal(panel.close[:, 1], [np.nan, 11, 11, 11])
     assert panel.close[:, 0].tolist() == [11.0] * 4
 
@@ -43,21 +47,27 @@ def test_symbols_are_chosen_in_the_order_given(tmp_path: Path) -> None:
 
 
 def test_bad_rows_of_symbols_that_are_not_wanted_do_not_matter(tmp_path: Path) -> None:
-    path = save(tmp_path / "x.csv", [*[line(t) for t in times(3)], line(times(1)[0], "BBB", volume=-1)])
+    path = save(
+        tmp_path / "x.csv", [*[line(t) for t in times(3)], line(times(1)[0], "BBB", volume=-1)]
+    )
     assert read_bars(path, symbols=("AAA",)).n_bars == 3
     with pytest.raises(BarsError, match=r"symbol BBB, row 5: volume"):
         read_bars(path)
 
 
 def test_rows_keep_their_number_when_symbols_are_chosen(tmp_path: Path) -> None:
-    path = save(tmp_path / "x.csv", [*[line(t) for t in times(3)], line(times(1)[0], "BBB", volume=-1)])
+    path = save(
+        tmp_path / "x.csv", [*[line(t) for t in times(3)], line(times(1)[0], "BBB", volume=-1)]
+    )
     with pytest.raises(BarsError, match=r"symbol BBB, row 5: volume"):
         read_bars(path, symbols=("BBB",), bar="1h")
 
 
 def test_unknown_symbols_are_refused_with_the_nearest_names(tmp_path: Path) -> None:
     path = save(tmp_path / "x.csv", [line(t, s) for s in ("BTCUSDT", "ETHUSDT") for t in times(3)])
-    with pytest.raises(BarsError, match=r"x\.csv: symbol BTCUSD: there are no bars of it\. Nearest: BTCUSDT"):
+    with pytest.raises(
+        BarsError, match=r"x\.csv: symbol BTCUSD: there are no bars of it\. Nearest: BTCUSDT"
+    ):
         read_bars(path, symbols=("BTCUSD",))
 
 
@@ -76,7 +86,8 @@ def test_a_symbol_in_two_files_is_refused(tmp_path: Path) -> None:
 
 def test_file_names_state_the_bar(tmp_path: Path) -> None:
     with pytest.raises(
-        BarsError, match=r"AAA-1h\.csv: symbol AAA, row 3: the step of 5m .* smaller than the bar of 1h"
+        BarsError,
+        match=r"AAA-1h\.csv: symbol AAA, row 3: the step of 5m .* smaller than the bar of 1h",
     ):
         read_bars(one_symbol(tmp_path / "AAA-1h.csv", times(10, 5)))
     one_symbol(tmp_path / "BBB-5m.csv", times(10, 5))
@@ -95,7 +106,9 @@ REAL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "assets", "bar", "rows", "missing"), REAL, ids=[name for name, *_ in REAL])
+@pytest.mark.parametrize(
+    ("name", "assets", "bar", "rows", "missing"), REAL, ids=[name for name, *_ in REAL]
+)
 def test_real_candles(name: str, assets: int, bar: int, rows: int, missing: int) -> None:
     panel = read_bars(real_data(name))
     assert (panel.n_assets, panel.bar_seconds) == (assets, bar)
@@ -107,14 +120,18 @@ def test_real_candles(name: str, assets: int, bar: int, rows: int, missing: int)
 
 @pytest.mark.parametrize("symbol", ["", "a\udcff", "a\nb", "x" * 10_000])
 def test_a_wish_that_is_no_name_is_refused(tmp_path: Path, symbol: str) -> None:
-    with pytest.raises(BarsError, match=r"x\.csv: .* is no symbol\. A symbol has 1 to 100 characters") as refused:
+    with pytest.raises(
+        BarsError, match=r"x\.csv: .* is no symbol\. A symbol has 1 to 100 characters"
+    ) as refused:
         read_bars(save(tmp_path / "x.csv", [line(t) for t in times(3)]), symbols=(symbol,))
     assert len(str(refused.value)) < 500
 
 
 def test_a_folder_of_many_odd_files_is_refused_by_the_first_that_is_damaged(tmp_path: Path) -> None:
     for k in range(300):
-        (tmp_path / f"{k:03}.{('txt', 'json', 'xlsx', 'md')[k % 4]}").write_bytes(bytes([k % 256]) * 20)
+        (tmp_path / f"{k:03}.{('txt', 'json', 'xlsx', 'md')[k % 4]}").write_bytes(
+            bytes([k % 256]) * 20
+        )
     one_symbol(tmp_path / "AAA.csv", times(3))
     assert read_bars(tmp_path).symbols == ("AAA",)
     (tmp_path / "BBB.feather").write_bytes(b"nonsense")

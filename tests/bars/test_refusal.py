@@ -29,5 +29,11 @@ def test_a_refusal_is_one_line() -> None:
 def test_a_cell_of_ten_megabytes_is_not_quoted_whole() -> None:
     rows = pl.DataFrame({"symbol": ["AAA"], "row": [2], "date": ["x" * 10_000_000]})
     with pytest.raises(BarsError) as refused:
-        refuse_rows(Path("x.csv"), rows, pl.Series([True]), "the time {date!r} is not understood", "Write it.")
+        refuse_rows(
+            Path("x.csv"),
+            rows,
+            pl.Series([True]),
+            "the time {date!r} is not understood",
+            "Write it.",
+        )
     assert len(str(refused.value)) < 200

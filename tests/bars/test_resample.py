@@ -15,12 +15,16 @@ from flatout.errors import BarsError
 COLUMNS = ("open", "high", "low", "close", "volume")
 
 
-def random_panel(n_bars: int, seed: int, start: str = "2024-01-01", bar: int = 300, traded: float = 0.5) -> Panel:
+def random_panel(
+    n_bars: int, seed: int, start: str = "2024-01-01", bar: int = 300, traded: float = 0.5
+) -> Panel:
     """Bars that are missing, empty or traded at random, carried as a reader carries them."""
     rng = np.random.default_rng(seed)
     shape = n_bars, 2
     present = rng.random(shape) < 0.8
-    volume = np.where(present & (rng.random(shape) < traded), rng.integers(1, 9, shape), 0).astype(float)
+    volume = np.where(present & (rng.random(shape) < traded), rng.integers(1, 9, shape), 0).astype(
+        float
+    )
     close, low = rng.uniform(5, 6, shape), rng.uniform(1, 5, shape)
     open_, high = rng.uniform(5, 6, shape), rng.uniform(6, 9, shape)
     signal = np.where(present, rng.uniform(size=shape), np.nan)
@@ -33,10 +37,14 @@ def random_panel(n_bars: int, seed: int, start: str = "2024-01-01", bar: int = 3
             last = close[row, asset]
     time = np.datetime64(start, "us") + (np.arange(n_bars) * bar).astype("timedelta64[s]")
     extras = {"signal": signal}
-    return Panel(("A", "B"), time, bar, open_, high, low, close, volume, volume > 0, extras, present)
+    return Panel(
+        ("A", "B"), time, bar, open_, high, low, close, volume, volume > 0, extras, present
+    )
 
 
-def oracle(panel: Panel, target: int, asset: int) -> list[tuple[int, list[float], bool, bool, float]]:
+def oracle(
+    panel: Panel, target: int, asset: int
+) -> list[tuple[int, list[float], bool, bool, float]]:
     """Time, five values, tradable, present and signal of each complete bucket, by looping."""
     seconds = panel.time.astype("datetime64[s]").astype(np.int64).tolist()
     result = []
@@ -68,7 +76,9 @@ def oracle(panel: Panel, target: int, asset: int) -> list[tuple[int, list[float]
     traded=st.sampled_from([0.1, 0.5, 1.0]),
 )
 @settings(max_examples=200, deadline=None)
-def test_resampling_is_what_a_loop_says(n_bars: int, seed: int, offset: int, bar: str, traded: float) -> None:
+def test_resampling_is_what_a_loop_says(
+    n_bars: int, seed: int, offset: int, bar: str, traded: float
+) -> None:
     start = str(np.datetime64("2024-01-01", "us") + np.timedelta64(300 * offset, "s"))
     panel = random_panel(n_bars, seed, start, traded=traded)
     target = {"10m": 600, "15m": 900, "30m": 1800, "1h": 3600}[bar]
@@ -84,7 +94,9 @@ def test_resampling_is_what_a_loop_says(n_bars: int, seed: int, offset: int, bar
         starts, values, tradable, present, signal = zip(*expected, strict=True)
         assert result.time.astype("datetime64[s]").astype(int).tolist() == list(starts)
         got = np.stack([getattr(result, name)[:, asset] for name in COLUMNS], axis=1)
-        np.testing.assert_array_equal(got, np.array(values))  # prices are copies, volumes sums of whole numbers
+        np.testing.assert_array_equal(
+            got, np.array(values)
+        )  # prices are copies, volumes sums of whole numbers
         assert result.tradable[:, asset].tolist() == list(tradable)
         assert result.exists[:, asset].tolist() == list(present)
         np.testing.assert_array_equal(result.extras["signal"][:, asset], signal)
@@ -93,7 +105,10 @@ def test_resampling_is_what_a_loop_says(n_bars: int, seed: int, offset: int, bar
 def test_partial_buckets_at_both_ends_are_dropped() -> None:
     panel = random_panel(12 + 12 + 12, 0, "2024-01-01T00:05")
     result = resample(panel, "1h")
-    assert result.time.tolist() == np.array(["2024-01-01T01", "2024-01-01T02"], "datetime64[us]").tolist()
+    assert (
+        result.time.tolist()
+        == np.array(["2024-01-01T01", "2024-01-01T02"], "datetime64[us]").tolist()
+    )
     whole = resample(random_panel(36, 0), "1h")
     assert whole.n_bars == 3
     assert resample(random_panel(35, 0), "1h").n_bars == 2
@@ -106,7 +121,9 @@ def test_a_bar_to_come_does_not_change_a_bar_that_is_over() -> None:
 
 
 def test_sessions_keep_their_days() -> None:
-    """Two sessions from 14:30 to 21:00: the half bucket inside the data stays, those at the ends go."""
+    """Two sessions from 14:30 to 21:00: the half bucket inside the data stays, those at the ends
+    go.
+    """
     day = np.datetime64("2024-01-01T14:30", "us") + (np.arange(13) * 1800).astype("timedelta64[s]")
     time = np.concatenate([day, day + np.timedelta64(1, "D"), day + np.timedelta64(7, "D")])
     panel = replace(random_panel(39, 0, bar=1800, traded=1.0), time=time)
@@ -133,6 +150,7 @@ def test_refusals() -> None:
         resample(panel, "1d")
     half_past = random_panel(24, 0, "2024-01-01T00:30", bar=3600)
     with pytest.raises(
-        BarsError, match=r"The bar of 1h at 2024-01-01T03:30.* is not over when its 4h bucket ends \(6 such"
+        BarsError,
+        match=r"The bar of 1h at 2024-01-01T03:30.* is not over when its 4h bucket ends \(6 such",
     ):
         resample(half_past, "4h")

@@ -1,4 +1,6 @@
-"""Synthetic markets: bars are well formed, the seed decides everything, each process is what it says."""
+"""Synthetic markets: bars are well formed, the seed decides everything, each process is what it
+says.
+"""
 
 from dataclasses import replace
 
@@ -101,7 +103,9 @@ def test_planted_signal_predicts_the_next_bar_and_only_that() -> None:
     signal, log_return = market.panel().extras["signal"][:-1, 0], next_log_return(market)[:, 0]
     slope = np.cov(signal, log_return)[0, 1] / np.var(signal)
     assert slope == pytest.approx(0.003, abs=4 * 0.01 / np.sqrt(100_000 * np.var(signal)))
-    assert np.corrcoef(signal, log_return)[0, 1] == pytest.approx(market.information_coefficient, abs=0.013)
+    assert np.corrcoef(signal, log_return)[0, 1] == pytest.approx(
+        market.information_coefficient, abs=0.013
+    )
     # What the signal does not explain is unrelated to the signal one bar earlier or later.
     noise = log_return - 0.003 * signal
     assert abs(np.corrcoef(signal[1:], noise[:-1])[0, 1]) < 0.013
@@ -148,12 +152,16 @@ def test_one_jump_jumps_once_and_is_announced(seed: int) -> None:
     change = panel.close[1:, 0] / panel.close[:-1, 0] - 1
     assert np.count_nonzero(np.abs(change) > 1e-12) == 1
     assert change[market.bar - 1] == pytest.approx(-0.2)
-    assert panel.extras["jump_next"][:, 0].tolist() == [float(t == market.bar - 1) for t in range(10)]
+    assert panel.extras["jump_next"][:, 0].tolist() == [
+        float(t == market.bar - 1) for t in range(10)
+    ]
 
 
 def test_oracle_shows_the_next_return() -> None:
     market = OracleFeature(n_bars=200)
-    np.testing.assert_allclose(next_log_return(market), market.panel().extras["oracle"][:-1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        next_log_return(market), market.panel().extras["oracle"][:-1], rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,6 +179,8 @@ def test_oracle_shows_the_next_return() -> None:
         (OracleFeature, {"sigma": 0.0}),
     ],
 )
-def test_impossible_markets_are_refused(market: type[SyntheticMarket], fields: dict[str, object]) -> None:
+def test_impossible_markets_are_refused(
+    market: type[SyntheticMarket], fields: dict[str, object]
+) -> None:
     with pytest.raises(BarsError, match=next(iter(fields))):
         market(**fields)  # type: ignore[arg-type]

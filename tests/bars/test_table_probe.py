@@ -37,7 +37,10 @@ def test_a_small_file_of_many_rows_is_not_unpacked(suffix: str) -> None:
     rows = FREE_ROWS + 1_000_000
     bomb = content(pl.DataFrame({"a": pl.repeat(1, rows, dtype=pl.Int8, eager=True)}), suffix)
     assert len(bomb) < 100_000
-    assert fault_of(bomb, suffix) == f"its {len(bomb):,} bytes claim {rows:,} rows: it would fill the memory"
+    assert (
+        fault_of(bomb, suffix)
+        == f"its {len(bomb):,} bytes claim {rows:,} rows: it would fill the memory"
+    )
 
 
 def test_too_many_columns_are_refused() -> None:

@@ -27,7 +27,10 @@ EPOCH = (1_704_067_200, 1_704_070_800)
         ("2024-01-01T00:00:00.000Z", "2024-01-01T01:00:00.000000000Z"),
         ("2024-01-01 05:30:00+05:30", "2024-01-01 06:30:00+0530"),
         ("2023-12-31 19:00:00-05", "2023-12-31 20:00:00-05:00"),
-        *((f"{EPOCH[0]}{zeros}", f"{EPOCH[1]}{zeros}") for zeros in ("", "000", "000000", "000000000", ".0")),
+        *(
+            (f"{EPOCH[0]}{zeros}", f"{EPOCH[1]}{zeros}")
+            for zeros in ("", "000", "000000", "000000000", ".0")
+        ),
     ],
 )
 def test_text_and_numbers_in_csv(tmp_path: Path, first: str, second: str) -> None:
@@ -37,7 +40,9 @@ def test_text_and_numbers_in_csv(tmp_path: Path, first: str, second: str) -> Non
 def parquet(tmp_path: Path, dates: pl.Series) -> Path:
     n = len(dates)
     prices = {name: [10.0] * n for name in ("open", "high", "low", "close", "volume")}
-    pl.DataFrame({"date": dates, **prices, "symbol": ["AAA"] * n}).write_parquet(tmp_path / "x.parquet")
+    pl.DataFrame({"date": dates, **prices, "symbol": ["AAA"] * n}).write_parquet(
+        tmp_path / "x.parquet"
+    )
     return tmp_path / "x.parquet"
 
 
@@ -52,7 +57,10 @@ def test_typed_times(tmp_path: Path, unit: str, zone: str | None) -> None:
 @pytest.mark.parametrize("scale", [1, 1000, 1_000_000, 1_000_000_000])
 @pytest.mark.parametrize("kind", [pl.Int64, pl.Float64])
 def test_typed_numbers(tmp_path: Path, scale: int, kind: type[pl.DataType]) -> None:
-    assert read_bars(parquet(tmp_path, pl.Series([t * scale for t in EPOCH]).cast(kind))).time.tolist() == HOURS
+    assert (
+        read_bars(parquet(tmp_path, pl.Series([t * scale for t in EPOCH]).cast(kind))).time.tolist()
+        == HOURS
+    )
 
 
 def test_typed_dates(tmp_path: Path) -> None:
@@ -63,7 +71,9 @@ def test_typed_dates(tmp_path: Path) -> None:
 def test_a_zone_with_summer_time_in_the_type_is_fine(tmp_path: Path) -> None:
     new_york = ZoneInfo("America/New_York")
     opens = [datetime(2024, 3, day, 0, tzinfo=new_york) for day in (4, 5, 6, 7, 8, 11, 12, 13)]
-    panel = read_bars(parquet(tmp_path, pl.Series(opens, dtype=pl.Datetime("us", "America/New_York"))))
+    panel = read_bars(
+        parquet(tmp_path, pl.Series(opens, dtype=pl.Datetime("us", "America/New_York")))
+    )
     assert panel.time.tolist() == [t.astimezone(UTC).replace(tzinfo=None) for t in opens]
     assert (panel.bar_seconds, panel.always_open) == (86_400, False)
 
@@ -73,7 +83,11 @@ def test_a_zone_with_summer_time_in_the_type_is_fine(tmp_path: Path) -> None:
     [
         (["2024-01-01 00:00", "2024-01-01 01:00Z"], 3, "has another UTC offset than the first"),
         (["2024-01-01 00:00Z", "2024-01-01 01:00"], 3, "has another UTC offset than the first"),
-        (["2024-03-10 01:00-05:00", "2024-03-10 03:00-04:00"], 3, "has another UTC offset than the first"),
+        (
+            ["2024-03-10 01:00-05:00", "2024-03-10 03:00-04:00"],
+            3,
+            "has another UTC offset than the first",
+        ),
         (["2024-01-01", "01/02/2024"], 3, "'01/02/2024' is not understood"),
         (["2024-01-01", "2024-13-01"], 3, "'2024-13-01' is not understood"),
         (["2024-01-01", ""], 3, "the time is missing"),
@@ -90,7 +104,9 @@ def test_refusals(tmp_path: Path, dates: list[str], row: int, reason: str) -> No
 @pytest.mark.parametrize("wrong", ["0001-01-01", "1799-12-31", "2262-01-02", "9999-12-31"])
 def test_years_that_no_market_has_are_refused_with_their_row(tmp_path: Path, wrong: str) -> None:
     path = save(tmp_path / "x.csv", [line("2024-01-01"), line(wrong)])
-    with pytest.raises(BarsError, match=rf"row 3: the time '{wrong}' is outside the years 1800 to 2261"):
+    with pytest.raises(
+        BarsError, match=rf"row 3: the time '{wrong}' is outside the years 1800 to 2261"
+    ):
         read_bars(path)
 
 
@@ -101,7 +117,9 @@ def test_numbers_that_are_no_times_are_refused(tmp_path: Path, wrong: str) -> No
         read_bars(path)
 
 
-@pytest.mark.parametrize("wrong", ["2024-01-01T01:00+99:99", "2024-01-01T01:00-15:00", "2024-01-01T24:00:00"])
+@pytest.mark.parametrize(
+    "wrong", ["2024-01-01T01:00+99:99", "2024-01-01T01:00-15:00", "2024-01-01T24:00:00"]
+)
 def test_offsets_and_hours_that_do_not_exist_are_refused(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(BarsError, match=r"row 2: the time '.*' is not understood"):
         read_bars(save(tmp_path / "x.csv", [line(wrong), line(wrong)]))
@@ -110,10 +128,22 @@ def test_offsets_and_hours_that_do_not_exist_are_refused(tmp_path: Path, wrong: 
 @pytest.mark.parametrize(
     ("dates", "said"),
     [
-        (pl.Series([0, 2**31 - 1], dtype=pl.Int32).cast(pl.Date), r"row 2: the time 2147483647 \(days since 1970\)"),
-        (pl.Series([0, 2**63 - 1]).cast(pl.Datetime("ms")), r"row 2: the time 9223372036854775807 \(ms since 1970\)"),
-        (pl.Series([0, -(2**63)]).cast(pl.Datetime("us", "UTC")), r"row 2: the time -9223372036854775808 \(us"),
-        (pl.Series([0, 2**63 - 1]).cast(pl.Datetime("ns")), r"row 2: the time 9223372036854775807 \(ns"),
+        (
+            pl.Series([0, 2**31 - 1], dtype=pl.Int32).cast(pl.Date),
+            r"row 2: the time 2147483647 \(days since 1970\)",
+        ),
+        (
+            pl.Series([0, 2**63 - 1]).cast(pl.Datetime("ms")),
+            r"row 2: the time 9223372036854775807 \(ms since 1970\)",
+        ),
+        (
+            pl.Series([0, -(2**63)]).cast(pl.Datetime("us", "UTC")),
+            r"row 2: the time -9223372036854775808 \(us",
+        ),
+        (
+            pl.Series([0, 2**63 - 1]).cast(pl.Datetime("ns")),
+            r"row 2: the time 9223372036854775807 \(ns",
+        ),
         (pl.Series([1, 2**64 - 1], dtype=pl.UInt64), "row 1: the time 1 is no time since 1970"),
     ],
 )
@@ -134,7 +164,11 @@ def test_typed_times_out_of_range_are_refused(tmp_path: Path, dates: pl.Series, 
     ],
     ids=lambda dates: str(dates.dtype)[:12],
 )
-def test_types_that_are_no_times_are_refused_in_a_short_sentence(tmp_path: Path, dates: pl.Series) -> None:
-    with pytest.raises(BarsError, match=r"row 1: the column for the date holds .*, not times") as refused:
+def test_types_that_are_no_times_are_refused_in_a_short_sentence(
+    tmp_path: Path, dates: pl.Series
+) -> None:
+    with pytest.raises(
+        BarsError, match=r"row 1: the column for the date holds .*, not times"
+    ) as refused:
         read_bars(parquet(tmp_path, dates))
     assert len(str(refused.value)) < 500

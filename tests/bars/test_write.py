@@ -25,7 +25,10 @@ def sample(tmp_path: Path) -> Panel:
     dates = times(40)
     rows = [f"{line(t)},{index}" for index, t in enumerate(dates)]
     rows += [f"{line(t, 'BBB')}," for t in dates[5:20]]
-    rows += [f"{line(dates[20], 'BBB', (11, 11, 11, 11), 0)},", *(f"{line(t, 'BBB')},1" for t in dates[25:])]
+    rows += [
+        f"{line(dates[20], 'BBB', (11, 11, 11, 11), 0)},",
+        *(f"{line(t, 'BBB')},1" for t in dates[25:]),
+    ]
     return read_bars(save(tmp_path / "x.csv", rows, f"{HEADER},signal"), extras=("signal",))
 
 
@@ -55,7 +58,10 @@ def test_manifest(tmp_path: Path) -> None:
     assert said["fingerprint"] == panel.fingerprint
     assert said["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (said["rows"], said["symbols"], said["bar"]) == (71, ["AAA", "BBB"], "1h")
-    assert (said["first"], said["last"]) == ("2024-01-01T00:00:00+00:00", "2024-01-02T15:00:00+00:00")
+    assert (said["first"], said["last"]) == (
+        "2024-01-01T00:00:00+00:00",
+        "2024-01-02T15:00:00+00:00",
+    )
     assert said["gaps"]["AAA"] == {"missing_bars": 0, "gaps": 0, "longest_gap_bars": 0}
     assert said["gaps"]["BBB"] == {"missing_bars": 4, "gaps": 1, "longest_gap_bars": 4}
 
@@ -75,7 +81,9 @@ def test_cut_panels_keep_their_grid(tmp_path: Path) -> None:
         holds()
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     panel = sample(tmp_path)
     path = tmp_path / "out" / "bars.parquet"
     write_bars(panel, path)
@@ -85,14 +93,19 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(BarsError, match=r"bars\.parquet: it cannot be written: disk full\. Choose another place"):
+    with pytest.raises(
+        BarsError, match=r"bars\.parquet: it cannot be written: disk full\. Choose another place"
+    ):
         write_bars(panel.rows(0, 10), path)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
 def test_what_was_assumed_stands_in_the_manifest(tmp_path: Path) -> None:
     panel = sample(tmp_path)
-    manifests = [write_bars(panel, tmp_path / f"{len(given)}.parquet", given) for given in ((), ("no gaps", "no fees"))]
+    manifests = [
+        write_bars(panel, tmp_path / f"{len(given)}.parquet", given)
+        for given in ((), ("no gaps", "no fees"))
+    ]
     said = [json.loads(manifest.read_text()).get("assumed") for manifest in manifests]
     assert said == [None, ["no gaps", "no fees"]]
 
@@ -102,7 +115,9 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(BarsError, match=r"bars\.csv: bars are written as \.parquet only"):
         write_bars(panel, tmp_path / "bars.csv")
     nothing = np.full((3, 1), np.nan)
-    empty = Panel(("A",), panel.time[:3], 3600, nothing, nothing, nothing, nothing, nothing * 0, nothing > 0)
+    empty = Panel(
+        ("A",), panel.time[:3], 3600, nothing, nothing, nothing, nothing, nothing * 0, nothing > 0
+    )
     with pytest.raises(BarsError, match=r"bars\.parquet: the panel has no bars"):
         write_bars(empty, tmp_path / "bars.parquet")
 

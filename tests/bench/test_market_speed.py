@@ -1,4 +1,6 @@
-"""The speed measurement: what it reports, and that its yardstick does the same work. No timing is judged here."""
+"""The speed measurement: what it reports, and that its yardstick does the same work. No timing is
+judged here.
+"""
 
 import sys
 from functools import cache
@@ -32,22 +34,29 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_every_engine_is_measured_at_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(market_speed, "jax_steps", lambda _, n_envs: lambda: n_envs)  # nothing is compiled here
+    monkeypatch.setattr(
+        market_speed, "jax_steps", lambda _, n_envs: lambda: n_envs
+    )  # nothing is compiled here
     said: list[str] = []
     result = market_speed.measure(rounds=1, sizes=(1, 2), progress=said.append)
     assert set(result) == {
-        "scalar", *ENGINES, "bound_steps_per_s", "times_scalar", "memory_bytes_per_s", "bytes_per_step", "workload",
+        "scalar", *ENGINES, "bound_steps_per_s", "times_scalar", "memory_bytes_per_s",
+        "bytes_per_step", "workload",
     }  # fmt: skip
     assert set(result["times_scalar"]) == set(ENGINES)
     for engine in ENGINES:
         assert list(result[engine]) == list(result["times_scalar"][engine]) == ["1", "2"]
         assert all(value > 0 for value in result[engine].values())
-        for size, value in result[engine].items():  # a rate is told to the step, so half a step of it is not known
+        for size, value in result[
+            engine
+        ].items():  # a rate is told to the step, so half a step of it is not known
             ratio = value / result["scalar"]
             unknown = 0.06 + ratio * 0.5 / (result["scalar"] - 0.5)
             assert result["times_scalar"][engine][size] == pytest.approx(ratio, rel=0, abs=unknown)
     assert result["scalar"] > 0
-    assert result["bound_steps_per_s"] == pytest.approx(result["memory_bytes_per_s"] / result["bytes_per_step"], abs=1)
+    assert result["bound_steps_per_s"] == pytest.approx(
+        result["memory_bytes_per_s"] / result["bytes_per_step"], abs=1
+    )
     assert {f"preparing {engine} {size}" for engine in ENGINES for size in (1, 2)} <= set(said)
 
 
@@ -78,10 +87,16 @@ def test_the_bench_market_has_every_rule_switched_on() -> None:
     limits, costs, shape = market().rules.limits, market().rules.costs, market().shape
     assert (shape.n_assets, shape.n_features, shape.action) == (7, 14, "trade")
     assert len(costs.tier_volume) == 4
-    assert min(limits.trailing_stop.max(), limits.cooldown_bars.min(), limits.max_short_weight.min()) > 0
+    assert (
+        min(limits.trailing_stop.max(), limits.cooldown_bars.min(), limits.max_short_weight.min())
+        > 0
+    )
     assert limits.trailing_stop.max() < 1
     assert limits.max_held_bars.max() < 100
-    assert all(getattr(market().rules.reward, name) != 0 for name in ("excess", "differential_sharpe", "drawdown"))
+    assert all(
+        getattr(market().rules.reward, name) != 0
+        for name in ("excess", "differential_sharpe", "drawdown")
+    )
 
 
 def test_the_scalar_yardstick_runs_the_account_through_as_many_bars_as_it_says(
@@ -89,7 +104,9 @@ def test_the_scalar_yardstick_runs_the_account_through_as_many_bars_as_it_says(
 ) -> None:
     calls: list[int] = []
     observation = ScalarAccount.observation
-    monkeypatch.setattr(ScalarAccount, "observation", lambda self: (calls.append(self.t), observation(self))[1])
+    monkeypatch.setattr(
+        ScalarAccount, "observation", lambda self: (calls.append(self.t), observation(self))[1]
+    )
     assert market_speed.scalar_steps(market())() == len(calls) == len(set(calls)) == 1000
 
 

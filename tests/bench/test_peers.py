@@ -1,4 +1,6 @@
-"""What flatout is compared with: the other trainers' environments are the same market, and they do what is counted."""
+"""What flatout is compared with: the other trainers' environments are the same market, and they do
+what is counted.
+"""
 
 from functools import cache
 
@@ -24,7 +26,8 @@ def market() -> Market:
 
 @pytest.mark.parametrize("lists", [False, True], ids=["arrays", "lists"])
 def test_the_scalar_environment_is_the_market(lists: bool) -> None:
-    """One episode by the same actions in both: rewards, observations and ends agree; only arithmetic is another.
+    """One episode by the same actions in both: rewards, observations and ends agree; only
+    arithmetic is another.
 
     Both in float64: in float32 a lot more or less would send the rest of the episode elsewhere.
     """
@@ -34,10 +37,18 @@ def test_the_scalar_environment_is_the_market(lists: bool) -> None:
     _, info = ours.reset(seed=3)
     first = int(info["bar"])
     ours.state = cast(ours.state, np.float64)
-    bound = {"roundings": 8, "size": OBSERVATION_LIMIT, "dtype": np.float32}  # theirs are told in float32
+    bound = {
+        "roundings": 8,
+        "size": OBSERVATION_LIMIT,
+        "dtype": np.float32,
+    }  # theirs are told in float32
     assert_close(theirs.start(first, first + theirs.length), ours._observe(ours.state), **bound)
     ends = 0
-    for action in np.random.default_rng(1).uniform(-1, 1, (theirs.length, market().action_size)).astype(np.float32):
+    for action in (
+        np.random.default_rng(1)
+        .uniform(-1, 1, (theirs.length, market().action_size))
+        .astype(np.float32)
+    ):
         seen, reward, terminated, truncated, _ = ours.step(action)
         found, earned, ruined, ended, _ = theirs.step(action)
         assert_close(found, seen, **bound)
@@ -65,20 +76,28 @@ def test_episodes_begin_anywhere_and_end_on_the_tape() -> None:
 
 @pytest.mark.long
 def test_an_update_is_a_whole_rollout() -> None:
-    run = peers.updates(peers.loop_model(market(), scalar_bars(market(), lists=False), 8, 120, 60, 1))
+    run = peers.updates(
+        peers.loop_model(market(), scalar_bars(market(), lists=False), 8, 120, 60, 1)
+    )
     assert run() == 120
 
 
 @pytest.mark.long
-def test_a_trial_learns_and_then_judges_every_bar_of_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_learns_and_then_judges_every_bar_of_its_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judged: list[int] = []
     started: list[tuple[int, int]] = []
     start, step = peers.LoopEnv.start, peers.LoopEnv.step
     monkeypatch.setattr(
-        peers.LoopEnv, "start", lambda self, first, last: (started.append((first, last)), start(self, first, last))[1]
+        peers.LoopEnv,
+        "start",
+        lambda self, first, last: (started.append((first, last)), start(self, first, last))[1],
     )
     monkeypatch.setattr(
-        peers.LoopEnv, "step", lambda self, action: (judged.append(self.account.t), step(self, action))[1]
+        peers.LoopEnv,
+        "step",
+        lambda self, action: (judged.append(self.account.t), step(self, action))[1],
     )
     blocks = [(100, 130), (200, 260)]
     assert peers.sb3_trial(market(), 8, 120, 60, 1, 240, blocks) == 240

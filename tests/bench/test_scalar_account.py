@@ -12,7 +12,9 @@ from rounding import assert_close, close_to
 
 @pytest.mark.parametrize("lists", [False, True], ids=["arrays", "lists"])
 def test_it_earns_and_sees_what_the_kernel_says(lists: bool) -> None:
-    """The same actions through both: after every bar rewards, observations and ends agree, with every rule on."""
+    """The same actions through both: after every bar rewards, observations and ends agree, with
+    every rule on.
+    """
     market = bench_market()
     tape, rules = market.arrays(np.float64)
     first = int(rules.segments.first[0])
@@ -27,9 +29,13 @@ def test_it_earns_and_sees_what_the_kernel_says(lists: bool) -> None:
         assert reward == close_to(outcome.reward.item(), roundings=500 * 1000, size=10.0)
         assert account.ruined == outcome.terminated.item()
         assert account.t == state.t.item()
-        assert_close(account.observation(), seen[-1], roundings=8, size=OBSERVATION_LIMIT, dtype=np.float32)
+        assert_close(
+            account.observation(), seen[-1], roundings=8, size=OBSERVATION_LIMIT, dtype=np.float32
+        )
     own = np.array(seen)[:, market.shape.n_assets * market.shape.n_features :]
-    assert (np.ptp(own, axis=0) > 0).all()  # fee tier, stops, cooldowns and holding times all took effect
+    assert (
+        np.ptp(own, axis=0) > 0
+    ).all()  # fee tier, stops, cooldowns and holding times all took effect
     assert (np.ptp(np.array(terms), axis=0) > 0).all()  # and so did every term of the reward
 
 

@@ -15,7 +15,8 @@ def test_operations_are_counted_by_hand() -> None:
     weights = 2 * (5 * 3 + 3 * 3) + 3 * (2 + 1)
     flop = flop_per_step(Sizes(5, (3, 3), 2, 2))
     assert flop.usual == 2 * weights * (1 + 4 * 3)
-    assert flop.executed == flop.usual - 2 * 4 * 2 * 5 * 3  # no gradient of the observations, in either network
+    # no gradient of the observations, in either network
+    assert flop.executed == flop.usual - 2 * 4 * 2 * 5 * 3
 
 
 def test_ratios_and_shares_follow_from_the_speeds() -> None:
@@ -34,7 +35,9 @@ def test_ratios_and_shares_follow_from_the_speeds() -> None:
     assert "flatout_single_over_sbx_fast64" not in found
 
 
-def test_the_peak_is_asked_of_every_library_that_multiplies_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak_is_asked_of_every_library_that_multiplies_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A share of a peak that leaves out the library which does the work can be more than one."""
     asked: list[str] = []
 

@@ -1,4 +1,6 @@
-"""`flatout audit`: sound bars pass, and every planted fault is found by the check that is there for it."""
+"""`flatout audit`: sound bars pass, and every planted fault is found by the check that is there for
+it.
+"""
 
 import importlib.util
 import json
@@ -44,7 +46,10 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def settings_with(*overrides: str) -> Settings:
-    given = ["features.indicators=['return_1', 'rsi', 'volatility', 'volume', 'extra:funding']", *overrides]
+    given = [
+        "features.indicators=['return_1', 'rsi', 'volatility', 'volume', 'extra:funding']",
+        *overrides,
+    ]
     return load_settings(overrides=given, environment={}).settings
 
 
@@ -61,10 +66,14 @@ def sound_bars(n_bars: int = 1200) -> Panel:
         columns["volume"][rows, asset] = 0
         tradable[rows, asset] = present[rows, asset] = False
     funding = np.random.default_rng(0).normal(size=panel.close.shape)
-    return replace(panel, **columns, tradable=tradable, present=present, extras={"funding": funding})
+    return replace(
+        panel, **columns, tradable=tradable, present=present, extras={"funding": funding}
+    )
 
 
-def crosses(settings: Settings | None = None, panel: Panel | None = None, until: str = BARS) -> dict[str, str]:
+def crosses(
+    settings: Settings | None = None, panel: Panel | None = None, until: str = BARS
+) -> dict[str, str]:
     """The names and sentences of the checks that failed; those after this one are not made."""
     found: dict[str, str] = {}
     for finding in audit.audit(panel or sound_bars(), settings or settings_with()):
@@ -80,8 +89,17 @@ def crosses(settings: Settings | None = None, panel: Panel | None = None, until:
     "overrides",
     [
         [],
-        ["folds.kind=kfold", "market.fill=next_close", "features.scaler=zscore", "folds.hold_out=0.0"],
-        ["folds.kind=walk_forward", "market.limits.trailing_stop=0.01", "market.limits.cooldown_bars=3"],
+        [
+            "folds.kind=kfold",
+            "market.fill=next_close",
+            "features.scaler=zscore",
+            "folds.hold_out=0.0",
+        ],
+        [
+            "folds.kind=walk_forward",
+            "market.limits.trailing_stop=0.01",
+            "market.limits.cooldown_bars=3",
+        ],
         ["folds.kind=anchored", "market.limits.max_short_weight=0.5", "market.limits.lot_step=0.5"],
         ["market.costs.maker_share=0.5", "market.limits.participation=0.001", "market.capital=1e6"],
     ],
@@ -94,17 +112,23 @@ def test_sound_bars_pass(overrides: list[str]) -> None:
 
 
 def test_the_folds_are_those_of_a_study() -> None:
-    panel, settings = sound_bars(), settings_with("train.n_envs=4", "train.hidden=[4]", "train.n_steps=8")
+    panel, settings = (
+        sound_bars(),
+        settings_with("train.n_envs=4", "train.hidden=[4]", "train.n_steps=8"),
+    )
     assert make_study_folds(panel, settings) == make_study(panel, settings, 1, 1).folds
 
 
-# --- planted faults --------------------------------------------------------------------------------
+# --- planted faults
+# --------------------------------------------------------------------------------
 
 
 def shifted_features(patch: pytest.MonkeyPatch) -> None:
     """All features are those of the next bar."""
     real = indicators.compute
-    patch.setattr(indicators, "compute", lambda panel, names: np.roll(real(panel, names), -1, axis=0))
+    patch.setattr(
+        indicators, "compute", lambda panel, names: np.roll(real(panel, names), -1, axis=0)
+    )
 
 
 def one_normalised_feature(patch: pytest.MonkeyPatch) -> None:
@@ -138,13 +162,21 @@ def bar_after_next(patch: pytest.MonkeyPatch) -> None:
 
 def scaler_of_all_rows(patch: pytest.MonkeyPatch) -> None:
     real = recipe.fit_scaler
-    patch.setattr(recipe, "fit_scaler", lambda name, values, rows: real(name, values, np.arange(300, len(values))))
+    patch.setattr(
+        recipe,
+        "fit_scaler",
+        lambda name, values, rows: real(name, values, np.arange(300, len(values))),
+    )
 
 
 def scaler_of_rows_between(patch: pytest.MonkeyPatch) -> None:
     """A test block between two training blocks teaches the scaler."""
     real = recipe.fit_scaler
-    patch.setattr(recipe, "fit_scaler", lambda name, values, rows: real(name, values, np.arange(rows[0], rows[-1] + 1)))
+    patch.setattr(
+        recipe,
+        "fit_scaler",
+        lambda name, values, rows: real(name, values, np.arange(rows[0], rows[-1] + 1)),
+    )
 
 
 def no_purge(patch: pytest.MonkeyPatch) -> None:
@@ -218,9 +250,15 @@ def endless_volume(patch: pytest.MonkeyPatch) -> None:
         (endless_volume, {FILLS}),
     ],
 )
-def test_a_planted_fault_is_found(plant: Patch, found: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_fault_is_found(
+    plant: Patch, found: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
-    settings = settings_with("market.limits.participation=0.0001") if plant is endless_volume else settings_with()
+    settings = (
+        settings_with("market.limits.participation=0.0001")
+        if plant is endless_volume
+        else settings_with()
+    )
     assert found <= set(crosses(settings, until=max(found, key=CHECKS.index)))
 
 
@@ -248,7 +286,8 @@ def test_other_splits_than_those_of_purgedcv_are_found(monkeypatch: pytest.Monke
     assert FOLDS not in crosses(until=FOLDS)
 
 
-# --- bars ------------------------------------------------------------------------------------------
+# --- bars
+# ------------------------------------------------------------------------------------------
 
 
 def quality(panel: Panel) -> Finding:
@@ -257,7 +296,10 @@ def quality(panel: Panel) -> Finding:
 
 def test_bars_with_a_few_jumps_and_gaps_are_usable() -> None:
     found = quality(sound_bars())
-    assert (found.passed, found.sentence) == (True, "3 symbols, 1,200 bars; 10 missing, 0 suspicious jumps")
+    assert (found.passed, found.sentence) == (
+        True,
+        "3 symbols, 1,200 bars; 10 missing, 0 suspicious jumps",
+    )
 
 
 def test_bars_that_are_missing_empty_or_jump_are_named() -> None:
@@ -296,7 +338,8 @@ def test_poison_is_made_of_valid_bars_and_keeps_what_does_not_exist() -> None:
     assert not np.any(spoilt.extras["funding"][400:] == panel.extras["funding"][400:])
 
 
-# --- the command -----------------------------------------------------------------------------------
+# --- the command
+# -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -307,7 +350,9 @@ def bars(tmp_path: Path) -> Path:
 
 
 def call(*words: str) -> Result:
-    return CliRunner().invoke(main, ["audit", *words, "--set", "features.indicators=['return_1', 'rsi']"])
+    return CliRunner().invoke(
+        main, ["audit", *words, "--set", "features.indicators=['return_1', 'rsi']"]
+    )
 
 
 def test_the_command_shows_a_tick_per_check_and_the_gaps(bars: Path) -> None:
@@ -317,7 +362,9 @@ def test_the_command_shows_a_tick_per_check_and_the_gaps(bars: Path) -> None:
     assert len([line for line in lines if line.startswith("✓ ")]) == 11
     assert any(line.startswith("    cpcv 0+1") and "150 embargoed" in line for line in lines)
     (folds,) = [line for line in lines if FOLDS in line]
-    assert folds.endswith("6 splits, purge 2, embargo 150 bars, no overlap; purgedcv draws the same bars")
+    assert folds.endswith(
+        "6 splits, purge 2, embargo 150 bars, no overlap; purgedcv draws the same bars"
+    )
     assert lines[-1] == f"{bars}: all 11 checks passed"
 
 

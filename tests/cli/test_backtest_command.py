@@ -32,7 +32,11 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     columns = ("open", "high", "low", "close", "volume")
     tables = [
         pl.DataFrame(
-            {"date": panel.time, **{name: getattr(panel, name)[:, i] for name in columns}, "symbol": symbol},
+            {
+                "date": panel.time,
+                **{name: getattr(panel, name)[:, i] for name in columns},
+                "symbol": symbol,
+            },
         ).with_columns(symbol=pl.lit(symbol))
         for i, symbol in enumerate(panel.symbols)
     ]
@@ -70,11 +74,20 @@ def test_json_tells_all_and_the_files_are_written(bars: Path, tmp_path: Path) ->
         "about.json", "equity.html", "ledger.csv", "metrics.json", "settings.json",
     ]  # fmt: skip
     assert json.loads((run / "metrics.json").read_text()) == said
-    assert (said["policy"], said["symbols"], said["bar"], said["bars"]) == ("equal_weight", ["AAA", "BBB"], "1h", 198)
+    assert (said["policy"], said["symbols"], said["bar"], said["bars"]) == (
+        "equal_weight",
+        ["AAA", "BBB"],
+        "1h",
+        198,
+    )
     assert said["fingerprint"] == read_bars(bars).fingerprint
     assert (said["from"][:16], said["to"][:16]) == ("2021-01-01T02:00", "2021-01-09T07:00")
     about = json.loads((run / "about.json").read_text())
-    assert (about["source"], about["fingerprint"], about["seed"]) == (str(bars), said["fingerprint"], 3)
+    assert (about["source"], about["fingerprint"], about["seed"]) == (
+        str(bars),
+        said["fingerprint"],
+        3,
+    )
     settings = json.loads((run / "settings.json").read_text())
     assert settings["settings"]["features"]["indicators"] == ["return_1"]
 
@@ -107,7 +120,13 @@ def test_every_policy_stands_beside_the_others(bars: Path, tmp_path: Path, name:
 def test_the_table_shows_every_figure_of_every_policy(bars: Path, tmp_path: Path) -> None:
     result = call(bars, tmp_path)
     assert result.exit_code == 0
-    for words in ("equal_weight", "cash", "buy_and_hold", "momentum", *(title for title, _ in SHOWN.values())):
+    for words in (
+        "equal_weight",
+        "cash",
+        "buy_and_hold",
+        "momentum",
+        *(title for title, _ in SHOWN.values()),
+    ):
         assert words in result.output
     assert "fills at the next open; fee 25 bps + half spread 2 bps" in result.output
     assert "100 random traders" in result.output
@@ -115,7 +134,9 @@ def test_the_table_shows_every_figure_of_every_policy(bars: Path, tmp_path: Path
     assert run.name in result.output.replace("\n", "")
 
 
-@pytest.mark.parametrize(("fill", "warned"), [("same_close", True), ("next_open", False), ("next_close", False)])
+@pytest.mark.parametrize(
+    ("fill", "warned"), [("same_close", True), ("next_open", False), ("next_close", False)]
+)
 def test_filling_at_the_decisions_own_close_is_warned_about(
     bars: Path, tmp_path: Path, fill: str, warned: bool
 ) -> None:
@@ -132,11 +153,16 @@ def test_costs_and_capital_come_from_the_settings(bars: Path, tmp_path: Path) ->
     assert "half spread 50 bps" in dear["assumptions"]
     assert "capital 777" in dear["assumptions"]
     cheap = report(bars, tmp_path / "runs")
-    assert dear["metrics"]["equal_weight"]["total_return"] < cheap["metrics"]["equal_weight"]["total_return"]
+    assert (
+        dear["metrics"]["equal_weight"]["total_return"]
+        < cheap["metrics"]["equal_weight"]["total_return"]
+    )
 
 
 def test_the_same_seed_gives_the_same_report(bars: Path, tmp_path: Path) -> None:
-    once, again, other = (report(bars, tmp_path, "--policy", "random", "--seed", seed) for seed in ("1", "1", "2"))
+    once, again, other = (
+        report(bars, tmp_path, "--policy", "random", "--seed", seed) for seed in ("1", "1", "2")
+    )
     assert once | {"run": ""} == again | {"run": ""}
     assert once["run"] != again["run"]
     assert other["metrics"]["random"] != once["metrics"]["random"]
@@ -150,7 +176,11 @@ def test_luck_follows_from_the_seed(bars: Path, tmp_path: Path) -> None:
 
 def test_since_and_until_bound_the_run(bars: Path, tmp_path: Path) -> None:
     said = report(bars, tmp_path, "--since", "2021-01-03", "--until", "2021-01-05T12:00")
-    assert (said["from"][:16], said["to"][:16], said["bars"]) == ("2021-01-03T01:00", "2021-01-05T11:00", 59)
+    assert (said["from"][:16], said["to"][:16], said["bars"]) == (
+        "2021-01-03T01:00",
+        "2021-01-05T11:00",
+        59,
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +200,10 @@ def test_times_become_rows(since: str | None, until: str | None, rows: tuple[int
 
 
 def test_a_time_may_say_that_it_is_utc() -> None:
-    assert rows_between(RandomWalk(n_bars=N_BARS).panel(), "2021-01-02T00:00Z", None, warm=10) == (24, 200)
+    assert rows_between(RandomWalk(n_bars=N_BARS).panel(), "2021-01-02T00:00Z", None, warm=10) == (
+        24,
+        200,
+    )
 
 
 @pytest.mark.parametrize("option", ["--since", "--until"])
@@ -182,7 +215,9 @@ def test_what_is_no_time_is_refused(bars: Path, tmp_path: Path, option: str, tex
 
 
 @pytest.mark.parametrize(("option", "text"), [("--since", "2031-01-01"), ("--until", "1999-01-01")])
-def test_a_time_beyond_the_bars_is_named(bars: Path, tmp_path: Path, option: str, text: str) -> None:
+def test_a_time_beyond_the_bars_is_named(
+    bars: Path, tmp_path: Path, option: str, text: str
+) -> None:
     """The user gave a time, so the message speaks of times, not of row numbers alone."""
     said = refusal(bars, tmp_path / "runs", option, text)
     assert option in said
@@ -233,7 +268,9 @@ def test_bad_settings_are_refused_before_anything_runs(bars: Path, tmp_path: Pat
 
 
 def test_too_few_bars_are_refused(bars: Path, tmp_path: Path) -> None:
-    said = refusal(bars, tmp_path / "runs", "--bar", "1d", "--set", "features.indicators=['volume']")
+    said = refusal(
+        bars, tmp_path / "runs", "--bar", "1d", "--set", "features.indicators=['volume']"
+    )
     assert "bars" in said
 
 
@@ -250,7 +287,8 @@ def test_the_built_in_market_follows_from_the_seed() -> None:
     assert not np.array_equal(panel.close, built_in_market(n_bars=50, seed=2).close)
 
 
-# --- saved policies ---------------------------------------------------------------------------------
+# --- saved policies
+# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -290,15 +328,19 @@ def test_a_saved_policy_stands_beside_the_baselines(bars: Path, best: Path, tmp_
     assert said["fills"] > 10
     policy = load_policy(best)
     history = backtest(policy.bundle.market(read_bars(bars)), policy)
-    # here alone, there beside others: another shape of array, in which every bar may round the equity differently
+    # here alone, there beside others: another shape of array, in which every bar may round the
+    # equity differently
     expected = close_to(history.equity[-1, 0] - 1, roundings=64 * N_BARS, size=1.0)
     assert said["metrics"]["best"]["total_return"] == expected
 
 
-def test_it_brings_its_features_and_its_market_along(bars: Path, best: Path, tmp_path: Path) -> None:
+def test_it_brings_its_features_and_its_market_along(
+    bars: Path, best: Path, tmp_path: Path
+) -> None:
     said = learned_report(bars, tmp_path, best)
     assert "capital 1e+06" in said["assumptions"]
-    assert said["bars"] == N_BARS - 11 - 1  # the policy's indicators are warm after eleven bars, not after one
+    # the policy's indicators are warm after eleven bars, not after one
+    assert said["bars"] == N_BARS - 11 - 1
     resolved = json.loads((Path(said["run"]) / "settings.json").read_text())
     own = load_policy(best).bundle
     assert resolved["settings"]["market"] == own.settings.model_dump(mode="json")
@@ -306,7 +348,9 @@ def test_it_brings_its_features_and_its_market_along(bars: Path, best: Path, tmp
     assert resolved["origin"]["market.capital"] == f"the policy {best}"
 
 
-def test_it_says_where_it_comes_from_and_which_bars_it_knows(bars: Path, best: Path, tmp_path: Path) -> None:
+def test_it_says_where_it_comes_from_and_which_bars_it_knows(
+    bars: Path, best: Path, tmp_path: Path
+) -> None:
     about = learned_report(bars, tmp_path, best)["bundle"]
     assert about["folder"] == str(best)
     assert about["notes"] == {"seed": 3, "timesteps": 1000}
@@ -316,17 +360,24 @@ def test_it_says_where_it_comes_from_and_which_bars_it_knows(bars: Path, best: P
     later = learned_report(bars, tmp_path, best, "--since", "2021-01-05T03:00")["bundle"]
     assert later["bars_of_training"] == 0
     shown = learned_line(bars, tmp_path, best).output
-    assert "trained on 2021-01-01T00:00 to 2021-01-05T03:00; 88 of the bars traded here lie between" in shown
+    assert (
+        "trained on 2021-01-01T00:00 to 2021-01-05T03:00; 88 of the bars traded here lie between"
+        in shown
+    )
     assert "best" in shown
 
 
-def test_the_name_of_a_folder_is_shown_whatever_is_in_it(bars: Path, best: Path, tmp_path: Path) -> None:
+def test_the_name_of_a_folder_is_shown_whatever_is_in_it(
+    bars: Path, best: Path, tmp_path: Path
+) -> None:
     odd = tmp_path / "best[red]"
     load_policy(best).bundle.save(odd)
     assert "best[red]" in learned_line(bars, tmp_path / "runs", odd).output
 
 
-def test_a_baseline_of_the_same_name_comes_first(bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_of_the_same_name_comes_first(
+    bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cash").mkdir()
     monkeypatch.chdir(tmp_path)
     assert find_policy("cash", 0) is BASELINES["cash"]
@@ -336,21 +387,33 @@ def test_settings_stand_over_those_of_the_policy(bars: Path, best: Path, tmp_pat
     config = tmp_path / "flatout.toml"
     config.write_text("[market.costs]\nhalf_spread_bps = 50\n")
     own = learned_report(bars, tmp_path / "runs", best)
-    dear = learned_report(bars, tmp_path / "runs", best, "--config", str(config), "--set", "market.capital=777")
+    dear = learned_report(
+        bars, tmp_path / "runs", best, "--config", str(config), "--set", "market.capital=777"
+    )
     assert "half spread 50 bps" in dear["assumptions"]
     assert "capital 777" in dear["assumptions"]
     assert "half spread 2 bps" in own["assumptions"]
     settings = json.loads((Path(dear["run"]) / "settings.json").read_text())
-    assert settings["settings"]["market"]["limits"]["trailing_stop"] == 0.03  # the policy's own still
+    # the policy's own still
+    assert settings["settings"]["market"]["limits"]["trailing_stop"] == 0.03
     assert settings["origin"]["market.costs.half_spread_bps"] == str(config)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "market.action=trade"], "market.action is 'trade', this policy was trained with 'weights'"),
-        (["--set", "market.fill=same_close"], "market.fill is 'same_close', this policy was trained with 'next_open'"),
-        (["--set", "features.lookback=5"], "features.lookback is 5, this policy was trained with 2"),
+        (
+            ["--set", "market.action=trade"],
+            "market.action is 'trade', this policy was trained with 'weights'",
+        ),
+        (
+            ["--set", "market.fill=same_close"],
+            "market.fill is 'same_close', this policy was trained with 'next_open'",
+        ),
+        (
+            ["--set", "features.lookback=5"],
+            "features.lookback is 5, this policy was trained with 2",
+        ),
         (["--set", "market.limits.max_short_weight=0"], "market.limits.max_short_weight is 0"),
         (["--symbols", "BBB,AAA"], "another order: fitted on AAA, BBB; given BBB, AAA"),
         (["--symbols", "BBB"], "missing AAA; unknown none"),
@@ -363,8 +426,17 @@ def test_what_the_policy_cannot_trade_is_refused(
     assert message in learned_refusal(bars, tmp_path / "runs", best, *words)
 
 
-def test_the_settings_it_was_trained_with_may_be_given_again(bars: Path, best: Path, tmp_path: Path) -> None:
-    words = ["--set", "market.action=weights", "--set", "market.fill=next_open", "--set", "features.lookback=2"]
+def test_the_settings_it_was_trained_with_may_be_given_again(
+    bars: Path, best: Path, tmp_path: Path
+) -> None:
+    words = [
+        "--set",
+        "market.action=weights",
+        "--set",
+        "market.fill=next_open",
+        "--set",
+        "features.lookback=2",
+    ]
     own, again = learned_report(bars, tmp_path, best), learned_report(bars, tmp_path, best, *words)
     assert own["metrics"] == again["metrics"]
 
@@ -372,7 +444,10 @@ def test_the_settings_it_was_trained_with_may_be_given_again(bars: Path, best: P
 def test_a_folder_without_a_policy_is_refused(bars: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     said = learned_refusal(bars, tmp_path / "runs", tmp_path / "empty")
-    assert "policy.json: there is no such file; give a folder that a training saved a policy in" in said
+    assert (
+        "policy.json: there is no such file; give a folder that a training saved a policy in"
+        in said
+    )
 
 
 def test_a_folder_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:
@@ -382,14 +457,18 @@ def test_a_folder_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> No
 
 
 def test_the_help_says_whose_settings_hold() -> None:
-    shown = " ".join(CliRunner().invoke(main, ["backtest", "--help"], env={"COLUMNS": "200"}).output.split())
+    shown = " ".join(
+        CliRunner().invoke(main, ["backtest", "--help"], env={"COLUMNS": "200"}).output.split()
+    )
     assert "the folder of a saved policy" in shown
 
 
 def test_a_disk_that_fills_up_costs_no_figures_and_no_ledger(
     bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The picture is written last; what is lost is said, and the figures are printed all the same."""
+    """The picture is written last; what is lost is said, and the figures are printed all the
+    same.
+    """
 
     def full(path: Path, _: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))

@@ -1,4 +1,6 @@
-"""`flatout bench env`: the table and the JSON; the measuring itself is tested with bench/market_speed.py."""
+"""`flatout bench env`: the table and the JSON; the measuring itself is tested with
+bench/market_speed.py.
+"""
 
 import json
 from collections.abc import Callable
@@ -17,7 +19,8 @@ RESULT: dict[str, Any] = {
     "jax": {"1": 90_000, "64": 1_234_567},
     "bound_steps_per_s": 5_000_000,
     "times_scalar": {
-        "numpy": {"1": 0.5, "64": 20.0}, "torch": {"1": 0.2, "64": 10.0}, "jax": {"1": 9.0, "64": 123.5},
+        "numpy": {"1": 0.5, "64": 20.0}, "torch": {"1": 0.2, "64": 10.0},
+        "jax": {"1": 9.0, "64": 123.5},
     },
     "memory_bytes_per_s": 10_000_000_000,
     "bytes_per_step": 2_000,
@@ -47,7 +50,9 @@ def test_json_is_what_was_measured(rounds: list[int]) -> None:
 
 def test_the_table_has_a_line_per_engine_and_size(rounds: list[int]) -> None:
     result = CliRunner().invoke(main, ["bench", "env"], env={"COLUMNS": "160"})
-    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in result.stdout.splitlines()]
+    cells = [
+        [cell.strip() for cell in line.strip("│").split("│")] for line in result.stdout.splitlines()
+    ]
     assert ["scalar ledger", "1", "10,000", "1.0", "0.20%"] in cells
     assert ["numpy", "64", "200,000", "20.0", "4.00%"] in cells
     assert ["torch", "1", "2,000", "0.2", "0.04%"] in cells

@@ -33,7 +33,9 @@ def test_every_setting_has_a_line() -> None:
     assert lines["market.limits.trailing_stop"] == "None"
 
 
-def test_origin_says_where_each_value_came_from(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origin_says_where_each_value_came_from(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FLATOUT__FEATURES__LOOKBACK", "3")
     result = show("--config", str(config), "--set", "market.capital=5", "--origin")
     lines = result.output.splitlines()

@@ -1,4 +1,6 @@
-"""`flatout demo`: works offline and without arguments, refuses its own winner, and says what to do next."""
+"""`flatout demo`: works offline and without arguments, refuses its own winner, and says what to do
+next.
+"""
 
 import json
 from collections.abc import Iterator
@@ -67,13 +69,22 @@ def ran(small: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> 
         patch.setattr(audit, "audit", audited)
         patch.setattr(run, "run_studies", searched)
         return Ran(
-            out, CliRunner().invoke(main, ["demo", "--out", str(out)], env={"COLUMNS": "160"}), findings, reports
+            out,
+            CliRunner().invoke(main, ["demo", "--out", str(out)], env={"COLUMNS": "160"}),
+            findings,
+            reports,
         )
 
 
 def test_people_see_the_verdict_and_the_next_step(ran: Ran) -> None:
     assert ran.shown.exit_code == 0, ran.shown.output
-    for words in ("✓", "VERDICT: NOT PROMOTABLE", "This is the right answer", "report.html", "next: flatout init"):
+    for words in (
+        "✓",
+        "VERDICT: NOT PROMOTABLE",
+        "This is the right answer",
+        "report.html",
+        "next: flatout init",
+    ):
         assert words in ran.shown.output
 
 

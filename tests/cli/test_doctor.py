@@ -16,7 +16,11 @@ from flatout.runs import PACKAGES
 from flatout.workers import devices
 
 FACTS = {
-    "python", "system", "cores", "memory", "free memory", "gpu drivers", "jax devices", "torch devices", "chosen",
+    "python", "system", "cores", "memory", ("free "
+                                           "memory"), ("gpu "
+                                                      "drivers"), ("jax "
+                                                                  "devices"), ("torch "
+                                                                              "devices"), "chosen",
     "missing",
 }  # fmt: skip
 

@@ -24,7 +24,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
     """The command in this process: exit code, output and errors."""
 
     def run(*words: str) -> tuple[int, str, str]:
@@ -37,7 +39,9 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_people_are_told_what_goes_in_and_out(folder: Path, tmp_path: Path) -> None:
-    result = runner.invoke(main, ["export", str(folder), "--to", "onnx", "--out", str(tmp_path / "p.onnx")])
+    result = runner.invoke(
+        main, ["export", str(folder), "--to", "onnx", "--out", str(tmp_path / "p.onnx")]
+    )
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0].startswith(f"{tmp_path / 'p.onnx'}: policy with its scaling as ONNX, ")
@@ -54,7 +58,9 @@ def test_people_are_told_what_goes_in_and_out(folder: Path, tmp_path: Path) -> N
 
 def test_json_alone(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "scaler.joblib"
-    result = runner.invoke(main, ["export", str(folder), "--to", "joblib", "--out", str(out), "--json"])
+    result = runner.invoke(
+        main, ["export", str(folder), "--to", "joblib", "--out", str(out), "--json"]
+    )
     said = json.loads(result.output)
     assert (said["file"], said["to"], said["scaler"]) == (str(out), "joblib", "zscore")
     assert said["columns"][:3] == ["S00 return_1", "S00 roc", "S01 return_1"]
@@ -63,11 +69,20 @@ def test_json_alone(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["best", "--to", "onx"], "there is no export to 'onx': choose one of sb3, onnx, joblib; did you mean onnx?"),
+        (
+            ["best", "--to", "onx"],
+            "there is no export to 'onx': choose one of sb3, onnx, joblib; did you mean onnx?",
+        ),
         (["nowhere", "--to", "onnx"], "give a folder that a training saved a policy in"),
         (["best", "--to", "onnx", "--out", "policy.zip"], "an export to onnx is a .onnx file"),
-        (["squashed", "--to", "sb3"], "the distribution 'squashed_gaussian' has no equal in Stable-Baselines3"),
-        (["best", "--to", "joblib", "--out", "best/policy.json/x.joblib"], "give --out another file"),
+        (
+            ["squashed", "--to", "sb3"],
+            "the distribution 'squashed_gaussian' has no equal in Stable-Baselines3",
+        ),
+        (
+            ["best", "--to", "joblib", "--out", "best/policy.json/x.joblib"],
+            "give --out another file",
+        ),
     ],
 )
 def test_refusals_are_one_sentence_and_exit_code_2(
@@ -88,5 +103,9 @@ def test_refusals_are_one_sentence_and_exit_code_2(
 
 def test_help_loads_none_of_the_packages() -> None:
     code = "import sys, flatout.cli.main; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"onnx", "onnxruntime", "sklearn", "joblib", "torch", "stable_baselines3"}.isdisjoint(found)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {"onnx", "onnxruntime", "sklearn", "joblib", "torch", "stable_baselines3"}.isdisjoint(
+        found
+    )

@@ -34,7 +34,9 @@ except KeyboardInterrupt:
 
 
 @pytest.fixture
-def fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
     """The command when its inside raises this: exit code, and what it says."""
 
     def call(error: BaseException, *words: str) -> tuple[int, str]:
@@ -51,7 +53,9 @@ def fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
     return call
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENAMETOOLONG, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENAMETOOLONG, errno.EMFILE, errno.EIO]
+)
 def test_what_the_system_refuses_is_said_with_the_file(fail: Run, code: int) -> None:
     exit_code, said = fail(OSError(code, os.strerror(code), "/some/file"))
     assert exit_code == 2
@@ -59,12 +63,18 @@ def test_what_the_system_refuses_is_said_with_the_file(fail: Run, code: int) -> 
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("error", [OSError("said by a library"), TimeoutError(), MemoryError(), MemoryError("12 GiB")])
+@pytest.mark.parametrize(
+    "error", [OSError("said by a library"), TimeoutError(), MemoryError(), MemoryError("12 GiB")]
+)
 def test_refusals_without_a_file_are_sentences_too(fail: Run, error: Exception) -> None:
     code, said = fail(error)
     assert code == 2
     assert said.startswith("error: ")
-    assert "out of memory" in said if isinstance(error, MemoryError) else (str(error) or "TimeoutError") in said
+    assert (
+        "out of memory" in said
+        if isinstance(error, MemoryError)
+        else (str(error) or "TimeoutError") in said
+    )
     assert str(error) in said
 
 
@@ -79,8 +89,12 @@ def test_a_surprise_is_one_sentence_and_its_traceback_is_kept(fail: Run, tmp_pat
     assert path.stat().st_mode & 0o077 == 0  # an argument may be a password
 
 
-def test_a_surprise_is_said_even_where_nothing_can_be_written(fail: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flatout.cli.failures.keep_traceback", lambda error: (_ for _ in ()).throw(OSError("full")))
+def test_a_surprise_is_said_even_where_nothing_can_be_written(
+    fail: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "flatout.cli.failures.keep_traceback", lambda error: (_ for _ in ()).throw(OSError("full"))
+    )
     code, said = fail(ZeroDivisionError("x"))
     assert code == 1
     assert "no file, as none could be written" in said
@@ -102,7 +116,9 @@ def start(*words: str, **environment: str) -> subprocess.Popen[str]:
     """A Python process; its output can be read."""
     command = [sys.executable, *words]
     pipe: Any = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **environment})
+    return subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **environment}
+    )
 
 
 def test_an_interrupt_while_libraries_load_is_one_word() -> None:
@@ -126,8 +142,13 @@ def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_letters_that_cannot_be_shown_are_replaced(encoding: str, tmp_path: Path) -> None:
     missing = tmp_path / "贵州 – 茅台.csv"
-    script = "import sys, flatout_command; sys.argv[1:] = ['data', 'check', sys.argv[1]]; flatout_command.run()"
+    script = (
+        "import sys, flatout_command; sys.argv[1:] = ['data', 'check', sys.argv[1]]; "
+        "flatout_command.run()"
+    )
     process = start("-c", script, str(missing), PYTHONIOENCODING=encoding)
     said = process.communicate()[1]
     assert process.returncode == 2
-    assert said == f"error: {tmp_path}/?? ? ??.csv: there is no such file or folder. Check the path.\n"
+    assert (
+        said == f"error: {tmp_path}/?? ? ??.csv: there is no such file or folder. Check the path.\n"
+    )

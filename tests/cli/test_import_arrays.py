@@ -22,7 +22,9 @@ COMMON = ["--symbols", "ETH", "BTC", "--bar", "5m", "--start", "2024-01-05"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tech = np.stack([WALK.open, WALK.high, WALK.low, WALK.volume, RSI], axis=2).reshape(WALK.n_bars, -1)
+    tech = np.stack([WALK.open, WALK.high, WALK.low, WALK.volume, RSI], axis=2).reshape(
+        WALK.n_bars, -1
+    )
     np.savez(tmp_path / "data.npz", price_array=WALK.close, tech_array=tech)
     np.save(tmp_path / "objects.npy", np.array([[None, 1.0]], dtype=object), allow_pickle=True)
     np.save(tmp_path / "hole.npy", np.where(WALK.close == WALK.close[3, 1], np.nan, WALK.close))
@@ -30,7 +32,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def invoke(folder: Path, *words: str) -> Any:
-    given = [str(folder / word) if word.endswith((".npz", ".npy", ".parquet")) else word for word in words]
+    given = [
+        str(folder / word) if word.endswith((".npz", ".npy", ".parquet")) else word
+        for word in words
+    ]
     return CliRunner().invoke(main, ["import-arrays", *given, *COMMON])
 
 
@@ -38,7 +43,10 @@ def test_people_are_told_what_was_assumed(folder: Path) -> None:
     result = invoke(folder, "--prices", "data.npz", "--out", "bars.parquet")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert "2 symbols, 400 bars of 5m (always open), 2024-01-05 00:00 to 2024-01-06 09:15 UTC" in lines[0]
+    assert (
+        "2 symbols, 400 bars of 5m (always open), 2024-01-05 00:00 to 2024-01-06 09:15 UTC"
+        in lines[0]
+    )
     assert lines[1] == "symbols are read in order of name; for this order give --symbols ETH,BTC"
     assert [line.startswith("assumed: ") for line in lines[2:]] == [True] * 4
     manifest = json.loads((folder / "bars.manifest.json").read_text())
@@ -46,7 +54,17 @@ def test_people_are_told_what_was_assumed(folder: Path) -> None:
 
 
 def test_the_bars_are_read_back_and_make_a_market(folder: Path) -> None:
-    words = ["--tech", "data.npz", "--indicators", "open", "high", "low", "volume", "rsi14", "--json"]
+    words = [
+        "--tech",
+        "data.npz",
+        "--indicators",
+        "open",
+        "high",
+        "low",
+        "volume",
+        "rsi14",
+        "--json",
+    ]
     result = invoke(folder, "--prices", "data.npz", "--out", "bars.parquet", *words)
     said = json.loads(result.output)
     assert (said["extras"], said["symbols"], len(said["assumed"])) == (["rsi14"], ["ETH", "BTC"], 1)
@@ -55,22 +73,37 @@ def test_the_bars_are_read_back_and_make_a_market(folder: Path) -> None:
     np.testing.assert_array_equal(panel.extras["rsi14"], RSI)
     np.testing.assert_array_equal(panel.high, WALK.high)
     features = {"indicators": ["extra:rsi14", "return_1"], "scaler": "quantile"}
-    assert build_market(panel, Settings.model_validate({"features": features})).shape.n_features == 2
+    assert (
+        build_market(panel, Settings.model_validate({"features": features})).shape.n_features == 2
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--prices", "objects.npy", "--out", "b.parquet"], "objects.npy: it holds pickled objects. flatout reads no"),
+        (
+            ["--prices", "objects.npy", "--out", "b.parquet"],
+            "objects.npy: it holds pickled objects. flatout reads no",
+        ),
         (["--prices", "hole.npy", "--out", "b.parquet"], "symbol BTC, row 3: the price is nan"),
-        (["--prices", "data.npz", "--tech", "data.npz", "--out", "b.parquet"], "are needed together"),
+        (
+            ["--prices", "data.npz", "--tech", "data.npz", "--out", "b.parquet"],
+            "are needed together",
+        ),
         (["--prices", "data.npz", "--out", "bars.csv"], "bars are written as .parquet only"),
-        (["--prices", "data.npz", "--out", "data.npz/b.parquet"], "b.parquet: it cannot be written: "),
+        (
+            ["--prices", "data.npz", "--out", "data.npz/b.parquet"],
+            "b.parquet: it cannot be written: ",
+        ),
         (["--prices", "nowhere.npy", "--out", "b.parquet"], "there is no such file"),
     ],
 )
 def test_refusals_are_one_sentence_and_exit_code_2(
-    words: list[str], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["flatout", "import-arrays", *words, *COMMON])

@@ -1,4 +1,6 @@
-"""`flatout init`: the written file is the defaults, complete, explained, and every example in it works."""
+"""`flatout init`: the written file is the defaults, complete, explained, and every example in it
+works.
+"""
 
 import json
 import re
@@ -60,7 +62,11 @@ def test_every_setting_is_in_it(written: Path) -> None:
     here = {*load_settings(written, environment={}).origin, *examples(written.read_text())}
     missing = [key for key in set_in(Settings()) if key not in here]
     assert [key for key in missing if not key.startswith("search.space.")] == []
-    knobs = {key.removeprefix("search.space.").rpartition(".")[0] for key in here if key.startswith("search.space.")}
+    knobs = {
+        key.removeprefix("search.space.").rpartition(".")[0]
+        for key in here
+        if key.startswith("search.space.")
+    }
     assert knobs == set(Settings().search.space)
 
 
@@ -78,7 +84,10 @@ def test_all_examples_work_together(written: Path) -> None:
     settings = load(written)
     assert settings.data.symbols == ("BTCUSDT", "ETHUSDT")
     assert recipe_of(settings.features).indicators == tuple(EXAMPLES["features.indicators"])
-    assert make_folds(settings.folds, 5000, 200, 1, 1, recipe_of(Settings().features).warmup).embargo == 240
+    assert (
+        make_folds(settings.folds, 5000, 200, 1, 1, recipe_of(Settings().features).warmup).embargo
+        == 240
+    )
 
 
 def test_examples_belong_to_settings_that_are_not_set() -> None:
@@ -86,7 +95,9 @@ def test_examples_belong_to_settings_that_are_not_set() -> None:
 
 
 def test_a_changed_line_changes_the_setting(written: Path) -> None:
-    text = written.read_text().replace("groups = 4 ", "groups = 6 ").replace("low = 0.88", "low = 0.5")
+    text = (
+        written.read_text().replace("groups = 4 ", "groups = 6 ").replace("low = 0.88", "low = 0.5")
+    )
     written.write_text(text)
     settings = load(written)
     assert settings.folds.groups == 6
@@ -107,9 +118,11 @@ def test_other_values_are_written_too(tmp_path: Path) -> None:
     """The text comes from the models, whatever they hold."""
     given = load_settings(
         overrides=[
-            "market.limits.lot_step={BTC = 0.1, 'A/B' = 2.0}", "market.limits.trailing_stop=0.2", "gates.pbo=off",
+            "market.limits.lot_step={BTC = 0.1, 'A/B' = "
+            "2.0}", "market.limits.trailing_stop=0.2", "gates.pbo=off",
             'data.bars="a \\"quoted\\" näme 📈"', "train.hidden=[32, 16]",
-            'search.space={"train.hidden"={choices=[[8], [16, 16]]}, "train.epochs"={low=1, high=4, whole=true}}',
+            ('search.space={"train.hidden"={choices=[[8], [16, 16]]}, "train.epochs"={low=1, '
+            'high=4, whole=true}}'),
         ],
         environment={},
     ).settings  # fmt: skip
@@ -154,7 +167,9 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     assert isinstance(error, SettingsError) and "there is no folder" in str(error)
 
 
-def test_comments_survive_an_interpreter_that_drops_docstrings(tmp_path: Path, written: Path) -> None:
+def test_comments_survive_an_interpreter_that_drops_docstrings(
+    tmp_path: Path, written: Path
+) -> None:
     script = "import flatout_command; flatout_command.run()"
     line = [sys.executable, "-OO", "-P", "-c", script, "init", str(tmp_path / "small.toml")]
     subprocess.run(line, check=True, capture_output=True)

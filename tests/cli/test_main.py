@@ -15,11 +15,16 @@ from typer.testing import CliRunner
 from flatout.cli.main import app, main
 
 VERBS = [
-    [], ["demo"], ["doctor"], ["backtest"], ["data"], ["data", "check"], ["data", "convert"], ["bench"],
-    ["bench", "env"], ["bench", "train"], ["bench", "study"], ["bench", "verdict"], ["config"], ["config", "show"],
-    ["train"], ["search"], ["init"], ["status"], ["stop"], ["report"], ["audit"], ["trials"], ["trials", "list"],
-    ["trials", "show"], ["trials", "diff"], ["export"], ["import-arrays"], ["bench", "torch"], ["bench", "slow"],
-    ["crawl"], ["crawl", "doctor"], ["crawl", "record"], ["crawl", "run"], ["crawl", "train"], ["crawl", "eval"],
+    [], ["demo"], ["doctor"], ["backtest"], ["data"], ["data", "check"], ["data", "convert"],
+     ["bench"],
+    ["bench", "env"], ["bench", "train"], ["bench", "study"], ["bench", "verdict"], ["config"],
+     ["config", "show"],
+    ["train"], ["search"], ["init"], ["status"], ["stop"], ["report"], ["audit"], ["trials"],
+     ["trials", "list"],
+    ["trials", "show"], ["trials", "diff"], ["export"], ["import-arrays"], ["bench", "torch"],
+     ["bench", "slow"],
+    ["crawl"], ["crawl", "doctor"], ["crawl", "record"], ["crawl", "run"], ["crawl", "train"],
+     ["crawl", "eval"],
     ["crawl", "report"],
 ]  # fmt: skip
 Run = Callable[..., tuple[int, str, str]]
@@ -57,7 +62,9 @@ def all_verbs() -> dict[tuple[str, ...], Any]:
     found: dict[tuple[str, ...], Any] = {}
     for name, verb in typer.main.get_command(main).commands.items():
         found[(name,)] = verb
-        found |= {(name, below): command for below, command in getattr(verb, "commands", {}).items()}
+        found |= {
+            (name, below): command for below, command in getattr(verb, "commands", {}).items()
+        }
     return found
 
 
@@ -89,7 +96,10 @@ def test_json_alone_is_on_standard_output() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["config", "show", "--config", "nowhere.toml"], "nowhere.toml: there is no such file; give a TOML file"),
+        (
+            ["config", "show", "--config", "nowhere.toml"],
+            "nowhere.toml: there is no such file; give a TOML file",
+        ),
         (["config", "show", "--set", "market.captial=1"], "did you mean market.capital?"),
         (["config", "show", "--set", "market.capital"], "has no '='"),
         (["backtest", "--policy", "momentun"], "did you mean momentum?"),
@@ -119,7 +129,9 @@ def test_a_long_error_is_not_broken_into_lines(run: Run, tmp_path: Path) -> None
     assert str(missing) in err
 
 
-def test_an_interruption_is_said_and_has_its_own_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_is_said_and_has_its_own_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
@@ -128,7 +140,9 @@ def test_an_interruption_is_said_and_has_its_own_exit_code(run: Run, monkeypatch
     assert (code, err) == (130, "interrupted\n")
 
 
-@pytest.mark.parametrize("words", [["nonsense"], ["backtest", "--nonsense"], ["bench", "env", "--rounds", "0"]])
+@pytest.mark.parametrize(
+    "words", [["nonsense"], ["backtest", "--nonsense"], ["bench", "env", "--rounds", "0"]]
+)
 def test_a_wrong_usage_has_exit_code_2(run: Run, words: list[str]) -> None:
     code, out, err = run(*words)
     assert code == 2

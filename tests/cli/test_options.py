@@ -34,7 +34,9 @@ def test_brackets_are_shown_and_nothing_is_obeyed(text: str) -> None:
     [("\x1b[31m", "\\x1b[31m"), ("a\rb", "a\\rb"), ("\u202egnp", "\\u202egnp"), ("\x07", "\\x07"),
      ("\ud800", "\\ud800"), ("é – 贵", "é – 贵"), ("a\nb", "a\nb")],
 )  # fmt: skip
-def test_control_characters_are_spelled_out(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_spelled_out(
+    text: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert visible(text) == shown
     say(text)
     assert capsys.readouterr().out == f"{shown}\n"

@@ -40,7 +40,10 @@ def test_a_page_that_is_there_is_kept(folder: Path, report: dict[str, Any]) -> N
 
 def test_json_is_the_whole_report(folder: Path, report: dict[str, Any]) -> None:
     result = call("report", "--out", str(folder.parent), "--json")
-    assert json.loads(result.output) == report | {"folder": str(folder), "page": str(folder / "report.html")}
+    assert json.loads(result.output) == report | {
+        "folder": str(folder),
+        "page": str(folder / "report.html"),
+    }
 
 
 @pytest.mark.usefixtures("report")
@@ -58,7 +61,10 @@ def test_without_a_browser_the_page_is_named(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
     error = call("report", str(folder), "--open").exception
     assert isinstance(error, RunError)
-    assert str(error) == f"no browser could be started: open {(folder / 'report.html').resolve()} yourself"
+    assert (
+        str(error)
+        == f"no browser could be started: open {(folder / 'report.html').resolve()} yourself"
+    )
 
 
 def test_a_study_without_a_report_says_so(folder: Path) -> None:

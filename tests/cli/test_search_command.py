@@ -14,7 +14,9 @@ NAME = "[red]a/b"
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_paths_that_are_printed_exist(tmp_path: Path, as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_that_are_printed_exist(
+    tmp_path: Path, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = make_folder(tmp_path, NAME)
     asked = [SimpleNamespace(request=SimpleNamespace(name=NAME))]
     report = sample_report(n_bars=60, n_trials=6, n_days=5, halves=40) | {"study": NAME}

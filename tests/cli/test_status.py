@@ -1,6 +1,7 @@
 """`flatout status`: what it says of studies in every state, and that looking changes nothing.
 
-The study folders here are also those of the tests of `trials`, `stop` and `report`: real files, without any training.
+The study folders here are also those of the tests of `trials`, `stop` and `report`: real files,
+without any training.
 """
 
 import contextlib
@@ -83,7 +84,8 @@ def make_study(out: Path, name: str = "alpha", url: str | None = None, *override
     request = {"name": name, "bars": str(bars.resolve()), "symbols": None, "bar": None}
     write_json(folder / "settings.json", resolved.model_dump(mode="json"))
     write_json(
-        folder / "about.json", {"verb": "search", "request": request, "fingerprint": panel.fingerprint, "n_envs": 8}
+        folder / "about.json",
+        {"verb": "search", "request": request, "fingerprint": panel.fingerprint, "n_envs": 8},
     )
     storage = open_storage(folder, url)
     study = open_study(storage, name, "wilcoxon")
@@ -92,7 +94,8 @@ def make_study(out: Path, name: str = "alpha", url: str | None = None, *override
         add_trial(folder, study, number, rate, longest)
     close_storage(storage)
     board = Board(
-        (1, SPLITS, 1, 1), asked=len(RATES), crews=((Sitting(4, 1, {"train.learning_rate": RATES[4]}),), (None,)),
+        (1, SPLITS, 1, 1), asked=len(RATES),
+         crews=((Sitting(4, 1, {"train.learning_rate": RATES[4]}),), (None,)),
         seconds=60.0, busy_seconds=45.0, worker_seconds=60.0, steps=120_000, finished=[0, 1, 2, 3],
     )  # fmt: skip
     board.save(folder)
@@ -114,9 +117,20 @@ def add_trial(folder: Path, study: optuna.Study, number: int, rate: float, longe
     if state == "complete":
         study.tell(trial, mean_of(number))
     else:
-        study.tell(trial, state=optuna.trial.TrialState.PRUNED if state == "pruned" else optuna.trial.TrialState.FAIL)
+        study.tell(
+            trial,
+            state=optuna.trial.TrialState.PRUNED
+            if state == "pruned"
+            else optuna.trial.TrialState.FAIL,
+        )
     returns = np.random.default_rng(number).normal(0, 0.01, (SPLITS, 1, 2, longest))
-    facts = {"number": number, "params": trial.params, "state": state, "scores": scores, "updates": 12}
+    facts = {
+        "number": number,
+        "params": trial.params,
+        "state": state,
+        "scores": scores,
+        "updates": 12,
+    }
     write_trial(folder, TrialFile(returns, np.abs(returns), facts))
 
 
@@ -131,8 +145,8 @@ def add_report(folder: Path, trials: int = TOTAL) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(folder: Path, sweeps: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the study as `flatout search` does, until it is told to stop; `sweeps` requests to stop are
-    swept away before, as a study does that just starts.
+    """A process that holds the study as `flatout search` does, until it is told to stop; `sweeps`
+    requests to stop are swept away before, as a study does that just starts.
     """
     line = [sys.executable, "-c", RUNNER, str(folder), str(sweeps)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
@@ -175,16 +189,32 @@ def folder(out: Path) -> Path:
 def test_a_stopped_study(out: Path, folder: Path) -> None:
     assert status(out) == [
         {
-            "study": "alpha", "folder": str(folder), "state": "stopped", "pid": None,
-            "trials": {"total": TOTAL, "asked": 5, "ended": 4, "complete": 2, "pruned": 1, "failed": 1},
+            "study": "alpha",
+            "folder": str(folder),
+            "state": "stopped",
+            "pid": None,
+            "trials": {
+                "total": TOTAL,
+                "asked": 5,
+                "ended": 4,
+                "complete": 2,
+                "pruned": 1,
+                "failed": 1,
+            },
             "best": {"trial": 2, "value": pytest.approx(mean_of(2))},
-            "steps_per_s": 2000.0, "lanes_busy": 0.75, "seconds": 60.0, "seconds_left": None, "verdict": None,
+            "steps_per_s": 2000.0,
+            "lanes_busy": 0.75,
+            "seconds": 60.0,
+            "seconds_left": None,
+            "verdict": None,
             "hold_out_openings": 0,
         }
-    ]  # fmt: skip
+    ]
 
 
-def test_a_running_study_is_named_with_its_process_and_the_time_left(out: Path, folder: Path) -> None:
+def test_a_running_study_is_named_with_its_process_and_the_time_left(
+    out: Path, folder: Path
+) -> None:
     with running(folder) as process:
         [facts] = status(out)
         assert (facts["state"], facts["pid"]) == ("running", process.pid)
@@ -248,7 +278,11 @@ def test_a_study_that_has_just_begun(out: Path, folder: Path) -> None:
     for name in ("board.json", JOURNAL):
         (folder / name).unlink()
     [facts] = status(out)
-    assert facts["trials"] == dict.fromkeys(("complete", "pruned", "failed")) | {"total": TOTAL, "asked": 0, "ended": 0}
+    assert facts["trials"] == dict.fromkeys(("complete", "pruned", "failed")) | {
+        "total": TOTAL,
+        "asked": 0,
+        "ended": 0,
+    }
     assert facts["steps_per_s"] is None
     assert "0 of 20 done, 0 asked" in call("status", "--out", str(out)).output
 
@@ -287,7 +321,10 @@ def test_a_study_in_another_storage(out: Path, tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_study(out: Path, tmp_path: Path) -> None:
-    assert call("status", "--out", str(out)).output == f"there is no study under {out}; `flatout search` starts one\n"
+    assert (
+        call("status", "--out", str(out)).output
+        == f"there is no study under {out}; `flatout search` starts one\n"
+    )
     assert status(out) == []
     error = call("status", str(tmp_path)).exception
     assert isinstance(error, RunError)
@@ -298,4 +335,6 @@ def test_settings_that_are_gone_are_said(out: Path, folder: Path) -> None:
     shutil.move(folder / "settings.json", out / "elsewhere.json")
     error = call("status", str(folder)).exception
     assert isinstance(error, RunError)
-    assert str(error).startswith(f"{folder / 'settings.json'}: there is no such file; restore it from a copy")
+    assert str(error).startswith(
+        f"{folder / 'settings.json'}: there is no such file; restore it from a copy"
+    )

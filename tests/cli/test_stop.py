@@ -20,7 +20,8 @@ def test_a_running_study_is_stopped_and_waited_for(folder: Path) -> None:
         assert process.wait(PATIENCE) == 0
     assert result.exit_code == 0, result.exception
     assert result.stdout == (
-        "alpha has stopped after 4 of 20 trials; the same `flatout search` command goes on from there\n"
+        "alpha has stopped after 4 of 20 trials; the same `flatout search` command goes on from "
+        "there\n"
     )
     assert "alpha was asked to stop" in result.stderr
     assert not (folder / "stop").exists()
@@ -44,9 +45,15 @@ def test_without_waiting_the_request_is_left(folder: Path) -> None:
 def test_a_study_that_does_not_run_is_left_alone(folder: Path) -> None:
     before = files_of(folder)
     result = call("stop", str(folder))
-    assert (result.exit_code, result.output) == (0, "alpha is not running: there is nothing to stop\n")
+    assert (result.exit_code, result.output) == (
+        0,
+        "alpha is not running: there is nothing to stop\n",
+    )
     assert files_of(folder) == before
-    assert json.loads(call("stop", str(folder), "--json").output) == {"study": "alpha", "state": "not running"}
+    assert json.loads(call("stop", str(folder), "--json").output) == {
+        "study": "alpha",
+        "state": "not running",
+    }
 
 
 def test_the_running_one_needs_no_name(folder: Path) -> None:

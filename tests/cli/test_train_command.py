@@ -1,4 +1,6 @@
-"""`flatout train`: real trainings of tiny agents, their files, interruption and resumption, and what is refused."""
+"""`flatout train`: real trainings of tiny agents, their files, interruption and resumption, and
+what is refused.
+"""
 
 import json
 import math
@@ -38,7 +40,15 @@ TINY = ["--n-envs", "8"]
 for setting in ("train.hidden=[8]", "train.n_steps=8", "features.indicators=['return_1']"):
     TINY += ["--set", setting]
 FOUR = ["--symbols", "AAA", "BBB", "--seeds", "2", *TINY]
-LONG = [*FOUR, "--timesteps", "25600", "--evaluations", "20", "--workers", "1"]  # one process: it compiles once
+LONG = [
+    *FOUR,
+    "--timesteps",
+    "25600",
+    "--evaluations",
+    "20",
+    "--workers",
+    "1",
+]  # one process: it compiles once
 UPDATES = 25600 // 64
 PATIENCE = 600.0  # seconds that a run may take on a busy machine
 
@@ -59,7 +69,9 @@ def call(*words: str) -> Result:
 def start(*words: str) -> subprocess.Popen[str]:
     """The command as a process of its own."""
     line = [sys.executable, "-c", "from flatout.cli.main import app; app()", "train", *words]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def refusal(out: Path, *words: str) -> str:
@@ -97,14 +109,17 @@ def test_a_test_run_leaves_everything(tested: dict[str, Any], bars: Path) -> Non
     run = Path(tested["run"])
     assert json.loads((run / "report.json").read_text()) == tested
     assert sorted(path.name for path in run.iterdir()) == sorted([
-        *LANES, "about.json", "checkpoints", "lock", "logs", "metrics.jsonl", "report.json", "settings.json",
+        *LANES, "about.json", "checkpoints", "lock", "logs", "metrics.jsonl", "report.json",
+        "settings.json",
         "tensorboard",
     ])  # fmt: skip
     assert sorted(path.name for path in (run / "tensorboard").iterdir()) == LANES
     assert sorted((row["lane"], row["updates"]) for row in rows_of(run)) == [
         (lane, k) for lane in LANES for k in (1, 2)
     ]
-    about, settings = (json.loads((run / name).read_text()) for name in ("about.json", "settings.json"))
+    about, settings = (
+        json.loads((run / name).read_text()) for name in ("about.json", "settings.json")
+    )
     assert about["verb"] == "train"
     assert about["request"]["symbols"] == ["AAA", "BBB"]
     assert about["request"]["fingerprints"]["AAA"] == read_bars(bars, symbols=["AAA"]).fingerprint
@@ -116,7 +131,13 @@ def test_the_report_has_every_policy_beside_the_baselines(tested: dict[str, Any]
     assert list(tested["agents"]) == ["AAA", "BBB"]
     for name, agent in tested["agents"].items():
         assert agent["policies"] == [f"{name}-seed0", f"{name}-seed1"]
-        assert set(agent["metrics"]) == {*agent["policies"], "cash", "buy_and_hold", "equal_weight", "momentum"}
+        assert set(agent["metrics"]) == {
+            *agent["policies"],
+            "cash",
+            "buy_and_hold",
+            "equal_weight",
+            "momentum",
+        }
         assert agent["bars"] == 0.2 * N_BARS - 1
         assert agent["assumptions"].startswith("fills at the next open")
 
@@ -126,15 +147,23 @@ def test_bundles_load_and_act(tested: dict[str, Any], bars: Path) -> None:
     assert list(tested["bundles"]) == LANES
     for lane, folders in tested["bundles"].items():
         best, last = (Bundle.load(Path(tested["run"]) / folder) for folder in folders)
-        assert (last.notes["lane"], last.notes["updates"], last.notes["timesteps"]) == (lane, 2, 128)
+        assert (last.notes["lane"], last.notes["updates"], last.notes["timesteps"]) == (
+            lane,
+            2,
+            128,
+        )
         assert best.notes["updates"] in (1, 2)
         market = best.market(read_bars(bars, symbols=[lane[:3]]))
-        assert best.act(np.zeros(market.observation_size, np.float32)).shape == (market.action_size,)
+        assert best.act(np.zeros(market.observation_size, np.float32)).shape == (
+            market.action_size,
+        )
 
 
 @pytest.mark.long
 def test_the_judge_of_training_and_the_report_agree(uninterrupted: dict[str, Any]) -> None:
-    """One runs in JAX during the training, the other is the backtest of the bundle: NumPy, in double precision."""
+    """One runs in JAX during the training, the other is the backtest of the bundle: NumPy, in
+    double precision.
+    """
     rows = rows_of(Path(uninterrupted["run"]))
     for lane in LANES:
         bundle = Bundle.load(Path(uninterrupted["run"]) / lane / "best")
@@ -198,7 +227,9 @@ def test_a_finished_run_may_be_resumed(tested: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-def test_a_plan_is_json_and_leaves_nothing(bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_json_and_leaves_nothing(
+    bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = call("--bars", str(bars), *LONG, "--plan", "--json")
     assert result.exit_code == 0, result.output
@@ -206,15 +237,23 @@ def test_a_plan_is_json_and_leaves_nothing(bars: Path, tmp_path: Path, monkeypat
     assert (told["agents"], told["workers"], told["n_envs"], told["n_steps"]) == (4, 1, 8, 8)
     assert (told["updates"], told["steps"]) == (UPDATES, 4 * 25600)
     memory = told["memory_bytes"]
-    assert memory["worker"] == sum(memory[part] for part in ("rollout", "minibatch", "state", "data", "process"))
+    assert memory["worker"] == sum(
+        memory[part] for part in ("rollout", "minibatch", "state", "data", "process")
+    )
     assert told["trial_peak_bytes"] > 10**8
-    assert told["seconds"] == pytest.approx(told["compile_seconds"] + told["steps"] / told["steps_per_s"])
+    assert told["seconds"] == pytest.approx(
+        told["compile_seconds"] + told["steps"] / told["steps_per_s"]
+    )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_plan_counts_the_memory_of_all_workers(bars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_counts_the_memory_of_all_workers(
+    bars: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is measured here."""
-    monkeypatch.setattr(Plan, "measured", lambda plan, slots: replace(plan, steps_per_s=50.0, compile_seconds=2.0))
+    monkeypatch.setattr(
+        Plan, "measured", lambda plan, slots: replace(plan, steps_per_s=50.0, compile_seconds=2.0)
+    )
     told = json.loads(call("--bars", str(bars), *FOUR, "--workers", "2", "--plan", "--json").stdout)
     assert (told["workers"], told["seconds"]) == (2, 2 + told["steps"] / 50)
     assert told["memory_bytes"]["all"] == 2 * told["memory_bytes"]["worker"]
@@ -229,7 +268,9 @@ def test_a_plan_counts_the_memory_of_all_workers(bars: Path, monkeypatch: pytest
         ["--symbols", "AAA", "--seeds", "2", "--symbols", "BBB"],
     ],
 )
-def test_symbols_may_be_given_in_a_row_or_one_by_one(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+def test_symbols_may_be_given_in_a_row_or_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
     asked: list[Request] = []
 
     def build(request: Request, _: Any) -> None:
@@ -254,7 +295,9 @@ def test_symbols_without_bars_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_symbol_is_refused(bars: Path, tmp_path: Path) -> None:
-    assert "CCC" in refusal(tmp_path / "runs", "--bars", str(bars), "--symbols", "AAA", "CCC", *TINY)
+    assert "CCC" in refusal(
+        tmp_path / "runs", "--bars", str(bars), "--symbols", "AAA", "CCC", *TINY
+    )
 
 
 def test_a_symbol_given_twice_is_refused(bars: Path, tmp_path: Path) -> None:
@@ -263,7 +306,9 @@ def test_a_symbol_given_twice_is_refused(bars: Path, tmp_path: Path) -> None:
 
 
 def test_too_few_bars_are_refused(bars: Path, tmp_path: Path) -> None:
-    said = refusal(tmp_path / "runs", "--bars", str(bars), "--bar", "4h", "--held-out", "0.01", *TINY)
+    said = refusal(
+        tmp_path / "runs", "--bars", str(bars), "--bar", "4h", "--held-out", "0.01", *TINY
+    )
     assert said.startswith("portfolio: 100 bars are too few")
 
 
@@ -272,7 +317,9 @@ def test_minibatches_that_do_not_divide_are_refused(bars: Path, tmp_path: Path) 
     assert "64 transitions cannot be split into 7 equal minibatches" in said
 
 
-@pytest.mark.parametrize("content", [None, "{}", "not JSON", '{"verb": "backtest", "request": {"bars": null}}'])
+@pytest.mark.parametrize(
+    "content", [None, "{}", "not JSON", '{"verb": "backtest", "request": {"bars": null}}']
+)
 def test_what_is_no_training_cannot_be_resumed(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "about.json").write_text(content)
@@ -280,11 +327,15 @@ def test_what_is_no_training_cannot_be_resumed(tmp_path: Path, content: str | No
     result = call("--resume", str(tmp_path))
     assert isinstance(result.exception, FlatoutError)
     assert str(result.exception).startswith(f"{tmp_path / 'about.json'}: ")
-    assert str(result.exception).endswith("; give --resume the folder of a `flatout train` run that can go on")
+    assert str(result.exception).endswith(
+        "; give --resume the folder of a `flatout train` run that can go on"
+    )
 
 
 @pytest.mark.long
-def test_a_run_whose_bars_have_changed_cannot_be_resumed(tested: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_whose_bars_have_changed_cannot_be_resumed(
+    tested: dict[str, Any], tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(tested["run"], run)
     changed = tmp_path / "changed.parquet"
@@ -294,10 +345,13 @@ def test_a_run_whose_bars_have_changed_cannot_be_resumed(tested: dict[str, Any],
     (run / "about.json").write_text(json.dumps(about))
     result = call("--resume", str(run))
     assert isinstance(result.exception, FlatoutError)
-    assert str(result.exception).startswith(f"the bars have changed since the run was started ({changed})")
+    assert str(result.exception).startswith(
+        f"the bars have changed since the run was started ({changed})"
+    )
 
 
-# --- engines and devices ------------------------------------------------------------------------------------------
+# --- engines and devices
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -312,14 +366,18 @@ def test_pytorch_trains_and_its_policies_trade(bars: Path, tmp_path: Path) -> No
     bundle = Bundle.load(run / "AAA-seed0" / "last")
     assert np.isfinite(bundle.act(np.zeros((1, bundle.observation_size)))).all()
     report = json.loads((run / "report.json").read_text())
-    again = call("--resume", str(run), "--json")  # nothing is left to do, and the engine is still known
+    again = call(
+        "--resume", str(run), "--json"
+    )  # nothing is left to do, and the engine is still known
     assert json.loads(again.stdout)["agents"] == report["agents"]
 
 
 @pytest.mark.skipif(bool(devices.hardware()), reason="this machine has a GPU")
 def test_a_device_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:
     said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda", *TINY)
-    assert said.startswith("--device cuda: jax and torch see no such device here; leave --device out")
+    assert said.startswith(
+        "--device cuda: jax and torch see no such device here; leave --device out"
+    )
     said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda0", *TINY)
     assert said.startswith("--device cuda0 is unknown; there are auto, cpu, cuda, cuda:N")
 
@@ -329,7 +387,8 @@ def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:
     assert "'auto', 'jax' or 'torch'" in said
 
 
-# --- what a machine cannot do, and names that would lead elsewhere -----------------------------------
+# --- what a machine cannot do, and names that would lead elsewhere
+# -----------------------------------
 
 
 @pytest.mark.parametrize(
@@ -337,12 +396,17 @@ def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:
     [
         (["--timesteps", "2000000000000"], "more steps of the optimiser than a program can count"),
         (["--n-envs", "1000000000"], "is more than a program can count"),
-        (["--set", "train.epochs=99999999999999"], "train.epochs (from --set train.epochs=99999999999999)"),
+        (
+            ["--set", "train.epochs=99999999999999"],
+            "train.epochs (from --set train.epochs=99999999999999)",
+        ),
         (["--set", "market.episode_bars=100000000000000000000"], "market.episode_bars (from --set"),
         (["--symbols", "../../up"], "symbol ../../up: there are no bars of it"),
     ],
 )
-def test_what_no_program_can_count_is_refused(bars: Path, tmp_path: Path, words: list[str], said: str) -> None:
+def test_what_no_program_can_count_is_refused(
+    bars: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
     assert said in refusal(tmp_path / "runs", "--bars", str(bars), *words, "--plan")
 
 
@@ -359,7 +423,17 @@ def test_options_beyond_their_limits_are_refused(bars: Path, words: list[str]) -
 def test_symbols_that_look_like_paths_stay_in_the_run(tmp_path: Path) -> None:
     symbols = ("../../up", "BTC/USDT", "[red]x")
     write_bars(RandomWalk(n_bars=N_BARS, symbols=symbols).panel(), tmp_path / "bars.parquet")
-    words = ["--symbols", *symbols, "--timesteps", "128", "--evaluations", "1", "--workers", "1", *TINY]
+    words = [
+        "--symbols",
+        *symbols,
+        "--timesteps",
+        "128",
+        "--evaluations",
+        "1",
+        "--workers",
+        "1",
+        *TINY,
+    ]
     told = trained(tmp_path / "a" / "b" / "runs", "--bars", str(tmp_path / "bars.parquet"), *words)
     run = Path(told["run"])
     assert run.parent == tmp_path / "a" / "b" / "runs"

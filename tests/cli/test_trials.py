@@ -5,7 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_status import RATES, SPLITS, call, files_of, make_study, mean_of, running, scores_of, small_settings
+from test_status import (
+    RATES,
+    SPLITS,
+    call,
+    files_of,
+    make_study,
+    mean_of,
+    running,
+    scores_of,
+    small_settings,
+)
 
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
@@ -39,7 +49,11 @@ def test_the_best_come_first_and_those_without_a_value_last(folder: Path) -> Non
     assert [(trial["number"], trial["state"]) for trial in trials] == [
         (2, "complete"), (1, "pruned"), (0, "complete"), (3, "failed"), (4, "running"),
     ]  # fmt: skip
-    assert [trial["value"] for trial in trials] == [*map(pytest.approx, map(mean_of, (2, 1, 0))), None, None]
+    assert [trial["value"] for trial in trials] == [
+        *map(pytest.approx, map(mean_of, (2, 1, 0))),
+        None,
+        None,
+    ]
     assert trials[0]["params"] == {"train.learning_rate": RATES[2], "train.epochs": 4}
 
 
@@ -58,7 +72,13 @@ def test_the_table_has_a_column_per_parameter(folder: Path) -> None:
     assert [cell.strip() for cell in lines[1].strip("┃").split("┃")] == [
         "trial", "state", "value", "learning_rate", "epochs",
     ]  # fmt: skip
-    assert [cell.strip() for cell in lines[3].strip("│").split("│")] == ["2", "complete", "2.700", "0.0004", "4"]
+    assert [cell.strip() for cell in lines[3].strip("│").split("│")] == [
+        "2",
+        "complete",
+        "2.700",
+        "0.0004",
+        "4",
+    ]
     assert lines[-1] == f"{folder}: the first 1 of 5 trials"
 
 
@@ -66,11 +86,20 @@ def test_show_has_scores_paths_and_reports(folder: Path) -> None:
     found = said(folder, "show", "2")
     assert (found["state"], found["updates"], found["note"]) == ("complete", 12, None)
     assert found["scores"] == scores_of(2)
-    assert found["splits"] == ["cpcv 0+1", "cpcv 0+2", "cpcv 0+3", "cpcv 1+2", "cpcv 1+3", "cpcv 2+3"]
+    assert found["splits"] == [
+        "cpcv 0+1",
+        "cpcv 0+2",
+        "cpcv 0+3",
+        "cpcv 1+2",
+        "cpcv 1+3",
+        "cpcv 2+3",
+    ]
     assert found["reports"] == [{"rung": 1, "values": [score for [score] in scores_of(2)]}]
     panel = read_bars(folder.with_suffix(".parquet"))
     folds = make_study_folds(panel, small_settings().settings)
-    expected = path_figures(path_returns(folds, read_trial(folder, 2).log_return), panel.bars_per_year).rows()
+    expected = path_figures(
+        path_returns(folds, read_trial(folder, 2).log_return), panel.bars_per_year
+    ).rows()
     assert len(expected) == 3
     assert found["paths"] == [{"seed": 0, "path": k, **row} for k, row in enumerate(expected)]
 
@@ -92,7 +121,9 @@ def test_a_trial_that_runs_shows_what_was_reported(folder: Path) -> None:
 
 def test_reports_to_a_pruner_that_halves_are_one_per_rung(tmp_path: Path) -> None:
     folder = make_study(tmp_path, "halved", None, "search.pruner=halving")
-    assert [row["rung"] for row in said(folder, "show", "2")["reports"]] == list(range(1, SPLITS + 1))
+    assert [row["rung"] for row in said(folder, "show", "2")["reports"]] == list(
+        range(1, SPLITS + 1)
+    )
 
 
 def test_without_its_bars_a_trial_has_no_paths(folder: Path) -> None:
@@ -128,7 +159,9 @@ def test_the_study_last_worked_on_is_the_usual_one(folder: Path) -> None:
     make_study(folder.parent, "beta")
     found = json.loads(call("trials", "list", "--out", str(folder.parent), "--json").output)
     assert found["study"] == "beta"
-    found = json.loads(call("trials", "list", "--out", str(folder.parent), "--study", "alpha", "--json").output)
+    found = json.loads(
+        call("trials", "list", "--out", str(folder.parent), "--study", "alpha", "--json").output
+    )
     assert found["study"] == "alpha"
 
 
@@ -146,4 +179,7 @@ def test_what_is_not_there_is_refused(folder: Path, tmp_path: Path) -> None:
     assert refusal(folder, "diff", "0", "77") == "there is no trial 77: the study has trials 0 to 4"
     assert "is not the folder of a study" in refusal(tmp_path, "list")
     (folder / JOURNAL).unlink()
-    assert refusal(folder, "list") == f"{folder} has no trials yet; if it was run with --storage, give the same one"
+    assert (
+        refusal(folder, "list")
+        == f"{folder} has no trials yet; if it was run with --storage, give the same one"
+    )

@@ -1,7 +1,8 @@
 """Damaged policies: loaded, asked for an action, put into a market, exported and saved again.
 
-Half of them are signed anew after the damage, as a stranger would: hashes fit, and only what the files promise each
-other can tell. Those that are not signed anew must answer as the honest policy does, or be refused.
+Half of them are signed anew after the damage, as a stranger would: hashes fit, and only what the
+files promise each other can tell. Those that are not signed anew must answer as the honest policy
+does, or be refused.
 """
 
 import hashlib
@@ -41,8 +42,12 @@ def honest() -> dict[str, Bundle]:
     quantiles = fit(Recipe(INDICATORS, 2, "quantile"), panel(), np.arange(100))
     return {
         "linear": bundle_of(panel(), 1),
-        "quantiles": bundle_of(panel(), 2, recipe=quantiles, activation="relu", distribution="squashed_gaussian"),
-        "gated": bundle_of(panel(), 3, network=network_of(31, 4, hidden=(8, 8)), gates=np.array([1.0, 0.0])),
+        "quantiles": bundle_of(
+            panel(), 2, recipe=quantiles, activation="relu", distribution="squashed_gaussian"
+        ),
+        "gated": bundle_of(
+            panel(), 3, network=network_of(31, 4, hidden=(8, 8)), gates=np.array([1.0, 0.0])
+        ),
     }
 
 
@@ -80,7 +85,9 @@ def damage_and_sign(policy: Path, rng: random.Random) -> str:
     kind = rng.choice(("facts", "facts", "tensors", "tensors", "recipe", "statistics"))
     if kind == "facts":
         facts = json.loads((policy / "policy.json").read_text())
-        changed, said = damage_tree(facts, rng, rng.choice(((), ("market",), ("hidden",), ("notes",))))
+        changed, said = damage_tree(
+            facts, rng, rng.choice(((), ("market",), ("hidden",), ("notes",)))
+        )
         (policy / "policy.json").write_bytes(changed)
     elif kind == "tensors":
         (path,) = policy.glob("policy-*")
@@ -100,7 +107,9 @@ def damage_and_sign(policy: Path, rng: random.Random) -> str:
 
 
 def damage_tensor_file(path: Path, rng: random.Random) -> str:
-    """Bytes and header, or whole arrays: gone, new, of another shape, or with a number that is none."""
+    """Bytes and header, or whole arrays: gone, new, of another shape, or with a number that is
+    none.
+    """
     if rng.random() < 0.4:
         changed, said = damage_tensors(path.read_bytes(), rng)
         path.write_bytes(changed)
@@ -117,10 +126,14 @@ def damage_tensor_file(path: Path, rng: random.Random) -> str:
     elif kind == "cut":
         arrays[name] = arrays[name][: rng.randrange(len(arrays[name]))]
     elif kind == "doubles":
-        arrays[name] = arrays[name].astype(np.float64 if arrays[name].dtype == np.float32 else np.float32)
+        arrays[name] = arrays[name].astype(
+            np.float64 if arrays[name].dtype == np.float32 else np.float32
+        )
     else:
         wild = arrays[name].copy()
-        wild.reshape(-1)[rng.randrange(wild.size)] = rng.choice((np.nan, np.inf, -np.inf, 1e38, -1e38, 0.0))
+        wild.reshape(-1)[rng.randrange(wild.size)] = rng.choice(
+            (np.nan, np.inf, -np.inf, 1e38, -1e38, 0.0)
+        )
         arrays[name] = wild
     safetensors.numpy.save_file(arrays, path)
     return f"{name} {kind}"
@@ -155,7 +168,9 @@ def signed_recipe(recipe: Path) -> str:
     facts = json.loads((recipe / "recipe.json").read_text())
     (path,) = recipe.glob("recipe-*")
     content = path.read_bytes()
-    digest = hashlib.sha256(json.dumps([facts["schema_hash"], facts["training"]], sort_keys=True).encode())
+    digest = hashlib.sha256(
+        json.dumps([facts["schema_hash"], facts["training"]], sort_keys=True).encode()
+    )
     digest.update(content[8 + int.from_bytes(content[:8], "little") :])
     return digest.hexdigest()
 

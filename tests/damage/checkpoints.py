@@ -1,4 +1,6 @@
-"""Damaged checkpoints of a training, and damaged `metrics.jsonl`: read, compared with the program, gone on with."""
+"""Damaged checkpoints of a training, and damaged `metrics.jsonl`: read, compared with the program,
+gone on with.
+"""
 
 import json
 import random
@@ -34,12 +36,17 @@ def arrays() -> dict[str, np.ndarray]:
                 place = f"{prefix}/{part}/head" if k is None else f"{prefix}/{part}/hidden/{k}"
                 named |= {f"{place}/weight": layer.weight, f"{place}/bias": layer.bias}
         named[f"{prefix}/log_std"] = network().log_std
-    return named | {"lanes/updates": np.array([3, 3], np.int32), "last/turn": np.asarray(3, np.int32)}
+    return named | {
+        "lanes/updates": np.array([3, 3], np.int32),
+        "last/turn": np.asarray(3, np.int32),
+    }
 
 
 def prepare(folder: Path) -> None:
     write_checkpoint(folder / CHECKPOINT, arrays(), {"lanes": LANES})
-    rows = [{"lane": lane, "updates": n, "metrics": {"loss": None}} for n in (1, 2, 3) for lane in LANES]
+    rows = [
+        {"lane": lane, "updates": n, "metrics": {"loss": None}} for n in (1, 2, 3) for lane in LANES
+    ]
     (folder / METRICS).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
@@ -59,6 +66,8 @@ def attempt(folder: Path) -> str:
         rebuilt(network(), found, prefix)
     if any(found[name].tobytes() != array.tobytes() for name, array in arrays().items()):
         raise SilentlyWrong("other numbers than those that were written")
-    if sorted(progress_in(path)) == LANES and any(row.lane not in LANES for _, row in read_rows(folder / METRICS)):
+    if sorted(progress_in(path)) == LANES and any(
+        row.lane not in LANES for _, row in read_rows(folder / METRICS)
+    ):
         return "read, with a lane that no checkpoint knows"
     return "read"

@@ -1,4 +1,6 @@
-"""What a campaign does with a damaged folder: several things one after another, each of which may refuse."""
+"""What a campaign does with a damaged folder: several things one after another, each of which may
+refuse.
+"""
 
 import json
 import os
@@ -17,7 +19,9 @@ Step = Callable[[], Any]
 
 def run_command(*words: str | Path) -> str:
     """What a command of flatout prints; its refusals and its accidents come as exceptions."""
-    result = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False, env={"COLUMNS": "200"})
+    result = CliRunner().invoke(
+        main, [str(word) for word in words], catch_exceptions=False, env={"COLUMNS": "200"}
+    )
     if result.exit_code not in (0, 1):
         raise AssertionError(f"{words} ended with {result.exit_code}: {result.output}")
     return result.stdout
@@ -29,8 +33,8 @@ def run_json(*words: str | Path) -> Any:
 
 
 def take_steps(steps: Mapping[str, Step], honest: Mapping[str, Any]) -> str:
-    """Take all steps, whatever became of those before; "refused" if any was. A step that is in `honest` must have
-    that outcome unless it refuses.
+    """Take all steps, whatever became of those before; "refused" if any was. A step that is in
+    `honest` must have that outcome unless it refuses.
     """
     refused = 0
     for name, step in steps.items():
@@ -42,7 +46,9 @@ def take_steps(steps: Mapping[str, Step], honest: Mapping[str, Any]) -> str:
                 raise AssertionError(f"{name} refuses with {len(str(error))} characters") from None
             continue
         if name in honest and found != honest[name]:
-            raise SilentlyWrong(f"{name}: {str(found)[:1500]} instead of {str(honest[name])[:1500]}")
+            raise SilentlyWrong(
+                f"{name}: {str(found)[:1500]} instead of {str(honest[name])[:1500]}"
+            )
     return "refused" if refused else "read"
 
 
@@ -53,7 +59,11 @@ def unchanged(folder: Path, original: Path, *names: str) -> bool:
 
 def content_of(path: Path) -> bytes | None:
     """The bytes of an ordinary file; None for anything else."""
-    if path.is_symlink() or any(parent.is_symlink() for parent in path.parents) or not path.is_file():
+    if (
+        path.is_symlink()
+        or any(parent.is_symlink() for parent in path.parents)
+        or not path.is_file()
+    ):
         return None
     return path.read_bytes() if path.stat().st_size < 1 << 30 else b""
 

@@ -1,4 +1,5 @@
-"""Damaged folders of crawls: reported, gone on with offline, exported; and of trainings, whose policies crawl.
+"""Damaged folders of crawls: reported, gone on with offline, exported; and of trainings, whose
+policies crawl.
 
 A crawl that goes on has no network here: what its archive does not hold, it does not get.
 """
@@ -73,8 +74,10 @@ FORGED = (
     "UPDATE asked SET page = 'http://elsewhere.lab/'",
     "DELETE FROM pages",
     "DROP TABLE asked",
-    "DROP TABLE pages; CREATE VIEW pages AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
-    "SELECT x AS url, 200 AS status, '' AS content_type, '' AS failure, 0 AS size, x'' AS body FROM n",
+    "DROP TABLE pages; CREATE VIEW pages AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + "
+    "1 FROM n) "
+    "SELECT x AS url, 200 AS status, '' AS content_type, '' AS failure, 0 AS size, x'' AS body "
+    "FROM n",
     "CREATE TRIGGER t BEFORE INSERT ON pages BEGIN DELETE FROM asked; END",
     "CREATE TABLE more (x)",
     "PRAGMA user_version = 9",
@@ -99,7 +102,11 @@ def site() -> Site:
 
 def prepare(folder: Path) -> None:
     deploy(order_of(site(), requests=REQUESTS), folder / "finished", Counting(site()))
-    deploy(order_of(site(), requests=REQUESTS), folder / "stopped", Counting(site(), stops_at=REQUESTS // 2))
+    deploy(
+        order_of(site(), requests=REQUESTS),
+        folder / "stopped",
+        Counting(site(), stops_at=REQUESTS // 2),
+    )
     (folder / "of_a_recording").mkdir()
     recording = record(site(), folder / "of_a_recording" / RECORDING)
     order = order_of(site(), requests=REQUESTS, archive=str(recording), allow=())
@@ -109,7 +116,10 @@ def prepare(folder: Path) -> None:
     teach(folder / "training")
     (folder / "evaluation").mkdir()
     found = contest(lambda seed: BestFirst(), [field_of_site(site())], budget=20)
-    write_json(folder / "evaluation" / EVALUATION, {**found, "assumptions": ["made up"], "settings": {"sites": 1}})
+    write_json(
+        folder / "evaluation" / EVALUATION,
+        {**found, "assumptions": ["made up"], "settings": {"sites": 1}},
+    )
 
 
 def deploy(order: CrawlOrder, folder: Path, fetcher: Counting) -> None:
@@ -121,12 +131,16 @@ def deploy(order: CrawlOrder, folder: Path, fetcher: Counting) -> None:
         AuditLog(folder) as audit,
         JsonLines(folder / ROBOTS, RobotsRow) as said,
     ):
-        said.add(RobotsRow(url, 1.8e9, url, 200, "text/plain", "User-agent: *\nDisallow: /private\n"))
+        said.add(
+            RobotsRow(url, 1.8e9, url, 200, "text/plain", "User-agent: *\nDisallow: /private\n")
+        )
         for _ in range(20):
             budget.take("site5.lab")
             audit.write(Entry("GET", f"{site().origin}/", "198.51.100.1:80", 200, 4000, 0.2, ""))
         with Archive(folder / ARCHIVE) as archive:
-            deployment = Deployment(order, folder, Source(RecordingFetcher(fetcher, archive), archive, budget))
+            deployment = Deployment(
+                order, folder, Source(RecordingFetcher(fetcher, archive), archive, budget)
+            )
             try:
                 finish(deployment)
             except StoppedError:
@@ -164,7 +178,9 @@ def damage(number: int, originals: Path, folder: Path) -> str:
     if base.exists() and rng.random() < 0.25:
         return f"{kind}: {damage_base(base, rng, folder)}"
     shown = (".html", ".gexf")  # written anew, never read
-    files = sorted(path for path in made.iterdir() if path.suffix not in shown or rng.random() < 0.05)
+    files = sorted(
+        path for path in made.iterdir() if path.suffix not in shown or rng.random() < 0.05
+    )
     return f"{kind}: {damage_folder(made, rng, folder, files)}"
 
 
@@ -219,16 +235,25 @@ def go_on_crawling(folder: Path) -> str:
             bands = {}
             if not order.is_live:
                 task = order.task(source.fetcher)
-                bands = {k: band._asdict() for k, band in beside(task, order.requests, order.threshold).items()}
+                bands = {
+                    k: band._asdict()
+                    for k, band in beside(task, order.requests, order.threshold).items()
+                }
             deployment.finish(bands)
         finally:
             deployment.close()
     check_page(folder)
     asked = [
-        url for url, facts in nx.read_gexf(folder / GRAPH).nodes(data=True) if facts["asked"] and facts["status"] == 200
+        url
+        for url, facts in nx.read_gexf(folder / GRAPH).nodes(data=True)
+        if facts["asked"] and facts["status"] == 200
     ]
     outside = [url for url in asked if not url.startswith(f"{site().origin}/")]
-    if outside and order.seed_url == site().seed_url and "site5.lab" in (order.allow or ("site5.lab",)):
+    if (
+        outside
+        and order.seed_url == site().seed_url
+        and "site5.lab" in (order.allow or ("site5.lab",))
+    ):
         raise SilentlyWrong(f"pages out of scope count as read: {outside[:3]}")
     return "read"
 
@@ -242,7 +267,9 @@ def go_on_learning(folder: Path) -> str:
     policy = CrawlPolicy.load(folder / POLICY)
     made = learned(policy.act, policy.model.candidates)(0)
     session = run_virtually(crawl(site_task(site()), made, 10, Prices()))
-    honest = LinkScorer(policy.model.globals, policy.model.columns, width=policy.model.width).new_weights(WEIGHTS_SEED)
+    honest = LinkScorer(
+        policy.model.globals, policy.model.columns, width=policy.model.width
+    ).new_weights(WEIGHTS_SEED)
     if not np.array_equal(flat(policy.weights), flat(honest)):
         raise SilentlyWrong("the policy's weights are not those that were saved")
     return "read" if session.requests else "nothing crawled"

@@ -1,16 +1,19 @@
-"""Mutation campaigns: thousands of damaged inputs, each of which must be read or refused with a sentence.
+"""Mutation campaigns: thousands of damaged inputs, each of which must be read or refused with a
+sentence.
 
 A campaign is a module of this folder:
 
     COUNT                                   cases in a full campaign
     prepare(folder)                         writes honest originals; called once in each process
-    damage(number, originals, folder)       writes damaged input `number` into the empty folder; says what it did
-    attempt(folder)                         does what a user does with it; says "read", or another word
+    damage(number, originals, folder)       writes damaged input `number` into the empty folder;
+                                            says what it did
+    attempt(folder)                         does what a user does with it; says "read", or another
+                                            word
 
-A FlatoutError is a refusal. Anything else that is raised is a traceback, SilentlyWrong a wrong answer. Cases run in
-processes of their own, which are killed when a case takes longer than SECONDS or more memory than MOST_BYTES. Beside
-a case's folder lies `canary`, at which links may point and which must not change. The current folder is empty and
-must stay so.
+A FlatoutError is a refusal. Anything else that is raised is a traceback, SilentlyWrong a wrong
+answer. Cases run in processes of their own, which are killed when a case takes longer than SECONDS
+or more memory than MOST_BYTES. Beside a case's folder lies `canary`, at which links may point and
+which must not change. The current folder is empty and must stay so.
 
     python tests/damage/harness.py study_folders                  all of it
     python tests/damage/harness.py study_folders --count 200      a quick look
@@ -48,7 +51,8 @@ MOST_BYTES = 6 << 30  # of a whole process: it is killed before the machine suff
 POLL_SECONDS = 0.2
 KEPT = 20  # cases of each kind that are told in full
 HEAD = (
-    "campaign", "cases", "read", "refused", "tracebacks", "hangs", "peaks", "outside", "wrong", "noise", "longest s",
+    "campaign", "cases", "read", "refused", "tracebacks", "hangs", "peaks", "outside", "wrong",
+    "noise", "longest s",
     "largest MB",
 )  # fmt: skip
 
@@ -60,7 +64,9 @@ class Result:
     name: str
     cases: int = 0
     words: Counter[str] = field(default_factory=Counter)  # what attempts said, "refused" among them
-    bad: Counter[str] = field(default_factory=Counter)  # traceback, hang, peak, outside, wrong, noise
+    bad: Counter[str] = field(
+        default_factory=Counter
+    )  # traceback, hang, peak, outside, wrong, noise
     seconds: float = 0.0  # of the longest case
     megabytes: float = 0.0  # of the largest
     told: list[dict[str, Any]] = field(default_factory=list)  # the first bad cases of each kind
@@ -85,9 +91,16 @@ class Result:
     def row(self) -> tuple[str, ...]:
         """The numbers under HEAD."""
         read = sum(self.words.values()) - self.words["refused"]
-        bad = (self.bad[kind] for kind in ("traceback", "hang", "peak", "outside", "wrong", "noise"))
+        bad = (
+            self.bad[kind] for kind in ("traceback", "hang", "peak", "outside", "wrong", "noise")
+        )
         counts = (self.cases, read, self.words["refused"], *bad)
-        return (self.name, *(f"{n:,}" for n in counts), f"{self.seconds:.1f}", f"{self.megabytes:,.0f}")
+        return (
+            self.name,
+            *(f"{n:,}" for n in counts),
+            f"{self.seconds:.1f}",
+            f"{self.megabytes:,.0f}",
+        )
 
     def story(self) -> str:
         """The bad cases, each so that it can be repeated."""
@@ -106,7 +119,11 @@ class Worker:
         self.room = room
         room.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
         )
         self.rest = b""
         if "ready" not in (said := self.hear(READY_SECONDS)):
@@ -126,7 +143,10 @@ class Worker:
         assert self.process.stdout is not None
         highest = 0
         for _ in range(int(seconds / POLL_SECONDS)):
-            while b"\n" not in self.rest and select.select([self.process.stdout], [], [], POLL_SECONDS)[0]:
+            while (
+                b"\n" not in self.rest
+                and select.select([self.process.stdout], [], [], POLL_SECONDS)[0]
+            ):
                 more = os.read(self.process.stdout.fileno(), 1 << 16)
                 if not more:
                     return self.ended()
@@ -137,9 +157,18 @@ class Worker:
             highest = max(highest, memory("VmRSS", self.process.pid))
             if highest > MOST_BYTES:
                 self.kill()
-                return {"outcome": "peak", "text": f"{highest:,} bytes and growing", "peak": highest}
+                return {
+                    "outcome": "peak",
+                    "text": f"{highest:,} bytes and growing",
+                    "peak": highest,
+                }
         self.kill()
-        return {"outcome": "hang", "text": f"more than {seconds:.0f} s", "seconds": seconds, "peak": highest}
+        return {
+            "outcome": "hang",
+            "text": f"more than {seconds:.0f} s",
+            "seconds": seconds,
+            "peak": highest,
+        }
 
     def ended(self) -> dict[str, Any]:
         """How the process came to its end without an answer."""
@@ -176,7 +205,9 @@ def run_campaign(name: str, count: int | None = None, jobs: int = 2, first: int 
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=work, args=(Path(place, f"room-{k}"),)) for k in range(jobs)]
+        threads = [
+            threading.Thread(target=work, args=(Path(place, f"room-{k}"),)) for k in range(jobs)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -186,9 +217,11 @@ def run_campaign(name: str, count: int | None = None, jobs: int = 2, first: int 
     return result
 
 
-def cases(name: str, room: Path, numbers: Iterator[int], lock: threading.Lock) -> Iterator[tuple[int, dict[str, Any]]]:
-    """One process after another, as long as there are cases. A case that took too long is tried once more, by a fresh
-    process: a busy machine is no hang.
+def cases(
+    name: str, room: Path, numbers: Iterator[int], lock: threading.Lock
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """One process after another, as long as there are cases. A case that took too long is tried
+    once more, by a fresh process: a busy machine is no hang.
     """
     worker = Worker(name, room)
     try:
@@ -218,12 +251,18 @@ def campaign_count(name: str) -> int:
 
 def campaign_names() -> list[str]:
     """All campaigns of this folder."""
-    return sorted(path.stem for path in HERE.glob("*.py") if "\ndef attempt(folder: Path)" in path.read_text())
+    return sorted(
+        path.stem for path in HERE.glob("*.py") if "\ndef attempt(folder: Path)" in path.read_text()
+    )
 
 
 def as_table(results: list[Result]) -> str:
     """Markdown, as docs/security.md has it."""
-    rows = [HEAD, tuple("---" if k == 0 else "---:" for k in range(len(HEAD))), *(result.row() for result in results)]
+    rows = [
+        HEAD,
+        tuple("---" if k == 0 else "---:" for k in range(len(HEAD))),
+        *(result.row() for result in results),
+    ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -236,14 +275,19 @@ def repeat(name: str, number: int) -> None:
     room = Path(tempfile.mkdtemp(prefix="flatout-damage-"))
     campaign = importlib.import_module(f"damage.{name}")
     prepare(campaign, room)
-    print(f"case {number}, in {room}/case:", campaign.damage(number, room / "originals", fresh(room / "case")))
+    print(
+        f"case {number}, in {room}/case:",
+        campaign.damage(number, room / "originals", fresh(room / "case")),
+    )
     print(campaign.attempt(room / "case"))
     shutil.rmtree(room)
 
 
 def run() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", help=f"all, or one of {', '.join(campaign_names())}")
     parser.add_argument("number", type=int, nargs="?", help="repeat this case alone")
     parser.add_argument("--count", type=int, help="fewer cases")

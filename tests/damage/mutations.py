@@ -1,6 +1,8 @@
-"""Ways to damage files, each drawn by a random generator: bytes, JSON trees, safetensors, zips, and whole folders.
+"""Ways to damage files, each drawn by a random generator: bytes, JSON trees, safetensors, zips, and
+whole folders.
 
-All return what they did in words. A generator that was seeded with a case's number makes the same damage again.
+All return what they did in words. A generator that was seeded with a case's number makes the same
+damage again.
 """
 
 import base64
@@ -21,7 +23,9 @@ Damaged = tuple[bytes, str]
 
 
 class Trap:
-    """Writes to the canary if it is ever unpickled; the current folder of an attempt lies beside it."""
+    """Writes to the canary if it is ever unpickled; the current folder of an attempt lies beside
+    it.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (exec, (f"open('../{CANARY}/file.txt', 'a').write('a pickle was read')",))
@@ -29,17 +33,24 @@ class Trap:
 
 PICKLE = pickle.dumps(Trap())
 TOKENS = (
-    b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b'"', b"{", b"[" * 300, b"\n",
+    b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b'"', b"{",
+    b"[" * 300, b"\n",
     b"\\ud800", b"../../up", b"\x1b[31m", b"[red]",
 )  # fmt: skip
 # What JSON's own writer cannot say; the text goes in for the mark after writing.
 RAW = {
-    "deep lists": "[" * 100_000 + "]" * 100_000, "deep tables": '{"a":' * 5_000 + "1" + "}" * 5_000, "NaN": "NaN",
-    "an infinite number": "-Infinity", "1e999": "1e999", "5,000 digits": "9" * 5_000, "lone surrogate": '"\\ud800"',
+    "deep "
+    "lists": "[" * 100_000 + "]" * 100_000, ("deep "
+                                            "tables"): '{"a":' * 5_000 + "1" + "}" * 5_000,
+                                            "NaN": "NaN",
+    "an infinite "
+    "number": "-Infinity", "1e999": "1e999", ("5,000 "
+                                             "digits"): "9" * 5_000, "lone surrogate": '"\\ud800"',
 }  # fmt: skip
 HUGE = (-1, 0, 2**31, 2**53 + 1, 2**63, -(2**63), 2**64, 10**20, 10**300, 1.5, -0.0, 1e308, 5e-324)
 TYPES: tuple[Any, ...] = (
-    None, True, "text", "", 7, 0.5, [], {}, [[]], [None], {"a": None}, [1, "two"], "../../up", "off",
+    None, True, "text", "", 7, 0.5, [], {}, [[]], [None], {"a": None}, [1, "two"], "../../up",
+    "off",
     PICKLE.hex(), base64.b64encode(PICKLE).decode(),
 )  # fmt: skip
 LARGE_BYTES = 64 << 20
@@ -51,7 +62,20 @@ def damage_bytes(content: bytes, rng: random.Random) -> Damaged:
     """Flipped, cut, inserted, repeated or spliced bytes, without a thought for what they mean."""
     where = rng.randrange(len(content) + 1)
     until = min(len(content), where + rng.choice((1, 4, 64, 1024, len(content))))
-    kind = rng.choice(("flip", "cut", "remove", "insert", "token", "repeat", "splice", "empty", "garbage", "pickle"))
+    kind = rng.choice(
+        (
+            "flip",
+            "cut",
+            "remove",
+            "insert",
+            "token",
+            "repeat",
+            "splice",
+            "empty",
+            "garbage",
+            "pickle",
+        )
+    )
     if kind == "pickle":
         return PICKLE + content[where:], "a pickle"
     if kind == "flip":
@@ -65,7 +89,9 @@ def damage_bytes(content: bytes, rng: random.Random) -> Damaged:
     if kind == "remove":
         return content[:where] + content[until:], f"bytes {where} to {until} removed"
     if kind == "insert":
-        return content[:where] + rng.randbytes(rng.choice((1, 8, 500))) + content[where:], f"bytes put in at {where}"
+        return content[:where] + rng.randbytes(rng.choice((1, 8, 500))) + content[
+            where:
+        ], f"bytes put in at {where}"
     if kind == "token":
         token = rng.choice(TOKENS)
         return content[:where] + token + content[where:], f"{token[:20]!r} put in at {where}"
@@ -77,18 +103,24 @@ def damage_bytes(content: bytes, rng: random.Random) -> Damaged:
     if kind == "splice":
         other = rng.randrange(len(content) + 1)
         return content[:where] + content[other:], f"goes on at {other} after {where}"
-    return (b"", "nothing in it") if kind == "empty" else (rng.randbytes(rng.choice((1, 100, 10_000))), "random bytes")
+    return (
+        (b"", "nothing in it")
+        if kind == "empty"
+        else (rng.randbytes(rng.choice((1, 100, 10_000))), "random bytes")
+    )
 
 
 def places_in(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all values in a tree, the root's own first."""
-    keys: Sequence[Any] = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    keys: Sequence[Any] = (
+        list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    )
     return [path, *(place for key in keys for place in places_in(tree[key], (*path, key)))]
 
 
 def damage_tree(tree: Any, rng: random.Random, under: tuple[Any, ...] = ()) -> Damaged:
-    """JSON in which one value is gone, of another type, much too large, or in a wrong place. `under` names a value
-    that alone is damaged.
+    """JSON in which one value is gone, of another type, much too large, or in a wrong place.
+    `under` names a value that alone is damaged.
     """
     tree = json.loads(json.dumps(tree))
     path = rng.choice([place for place in places_in(tree) if place[: len(under)] == under])
@@ -99,7 +131,9 @@ def damage_tree(tree: Any, rng: random.Random, under: tuple[Any, ...] = ()) -> D
     for key in path[:-1]:
         parent = parent[key]
     last = path[-1]
-    kind = rng.choice(("drop", "type", "type", "number", "raw", "long", "twice", "rename", "swap", "nudge"))
+    kind = rng.choice(
+        ("drop", "type", "type", "number", "raw", "long", "twice", "rename", "swap", "nudge")
+    )
     if kind == "drop":
         del parent[last]
     elif kind == "type":
@@ -107,7 +141,9 @@ def damage_tree(tree: Any, rng: random.Random, under: tuple[Any, ...] = ()) -> D
     elif kind == "number":
         parent[last] = rng.choice(HUGE)
     elif kind == "long":
-        parent[last] = rng.choice(("x" * 3_000_000, ["y"] * 100_000, {f"k{k}": k for k in range(50_000)}))
+        parent[last] = rng.choice(
+            ("x" * 3_000_000, ["y"] * 100_000, {f"k{k}": k for k in range(50_000)})
+        )
     elif kind == "twice":
         parent[last] = [parent[last], parent[last]]
     elif kind == "rename" and isinstance(parent, dict):
@@ -116,7 +152,11 @@ def damage_tree(tree: Any, rng: random.Random, under: tuple[Any, ...] = ()) -> D
         other = rng.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
         parent[last], parent[other] = parent[other], parent[last]
         return json.dumps(tree).encode(), f"{said} swapped with {other}"
-    elif kind == "nudge" and isinstance(parent[last], int | float) and not isinstance(parent[last], bool):
+    elif (
+        kind == "nudge"
+        and isinstance(parent[last], int | float)
+        and not isinstance(parent[last], bool)
+    ):
         parent[last] = parent[last] + rng.choice((-1, 1))
     else:
         name = rng.choice(list(RAW))
@@ -135,13 +175,18 @@ def raw_or_type(rng: random.Random, said: str) -> Damaged:
 
 def damage_json(content: bytes, rng: random.Random) -> Damaged:
     """A JSON file: mostly its values, now and then its bytes."""
-    return damage_bytes(content, rng) if rng.random() < 0.3 else damage_tree(json.loads(content), rng)
+    return (
+        damage_bytes(content, rng) if rng.random() < 0.3 else damage_tree(json.loads(content), rng)
+    )
 
 
 def damage_json_lines(content: bytes, rng: random.Random) -> Damaged:
     """A file of JSON lines: a value of one line, a line gone, twice or moved, or bytes."""
     lines = content.splitlines(keepends=True)
-    at, kind = rng.randrange(len(lines)), rng.choice(("value", "value", "value", "drop", "twice", "move", "bytes"))
+    at, kind = (
+        rng.randrange(len(lines)),
+        rng.choice(("value", "value", "value", "drop", "twice", "move", "bytes")),
+    )
     if kind == "bytes":
         return damage_bytes(content, rng)
     said = f"line {at + 1}: {kind}"
@@ -158,7 +203,9 @@ def damage_json_lines(content: bytes, rng: random.Random) -> Damaged:
 
 
 def damage_tensors(content: bytes, rng: random.Random) -> Damaged:
-    """A safetensors file: its header's tree, kinds, shapes and offsets, its numbers, or its bytes."""
+    """A safetensors file: its header's tree, kinds, shapes and offsets, its numbers, or its
+    bytes.
+    """
     if rng.random() < 0.25 or len(content) < 8:
         return damage_bytes(content, rng)
     length = int.from_bytes(content[:8], "little")
@@ -169,7 +216,9 @@ def damage_tensors(content: bytes, rng: random.Random) -> Damaged:
         filler = rng.choice((b"\xff", b"\0", b"\x7f", b"\x7f\x80\0\0"[::-1]))
         where = rng.randrange(len(body) + 1) & ~3
         filled = (filler * len(body))[: rng.choice((4, 64, len(body)))]
-        return content[: 8 + length] + (body[:where] + filled + body[where:])[: len(body)], f"numbers became {filler!r}"
+        return content[: 8 + length] + (body[:where] + filled + body[where:])[
+            : len(body)
+        ], f"numbers became {filler!r}"
     if kind == "length":
         wrong = rng.choice((0, 1, length - 1, length + 1, 2**31, 2**63, 2**64 - 1))
         return wrong.to_bytes(8, "little") + content[8:], f"header length {wrong}"
@@ -179,10 +228,14 @@ def damage_tensors(content: bytes, rng: random.Random) -> Damaged:
         said = f"{name} is of kind {header[name]['dtype']}"
     elif kind == "shape":
         shape = header[name]["shape"]
-        shape = rng.choice((shape[::-1], [*shape, 1], [1, *shape], [2**40], [-1], [0], [], shape[:-1]))
+        shape = rng.choice(
+            (shape[::-1], [*shape, 1], [1, *shape], [2**40], [-1], [0], [], shape[:-1])
+        )
         header[name]["shape"], said = shape, f"{name} has shape {shape}"
     elif kind == "drop":
-        return rejoined({key: value for key, value in header.items() if key != name}, body), f"{name} is gone"
+        return rejoined(
+            {key: value for key, value in header.items() if key != name}, body
+        ), f"{name} is gone"
     else:
         under = ("__metadata__",) if kind == "notes" and "__metadata__" in header else ()
         return damage_notes(header, body, rng) if under else tree_of_header(header, body, rng)
@@ -213,9 +266,13 @@ def rejoined(header: dict[str, Any], body: bytes) -> bytes:
 
 
 def damage_zip(
-    content: bytes, rng: random.Random, inner: Callable[[bytes, random.Random], Damaged] | None = None
+    content: bytes,
+    rng: random.Random,
+    inner: Callable[[bytes, random.Random], Damaged] | None = None,
 ) -> Damaged:
-    """A zip: one member damaged, gone, twice, renamed to a path outside, blown up, or the archive's bytes."""
+    """A zip: one member damaged, gone, twice, renamed to a path outside, blown up, or the archive's
+    bytes.
+    """
     kind = rng.choice(("bytes", "bytes", "inside", "inside", "drop", "rename", "bomb"))
     if kind == "bytes":
         return damage_bytes(content, rng)
@@ -239,7 +296,8 @@ def damage_zip(
 
 
 BY_SUFFIX: dict[str, Callable[[bytes, random.Random], Damaged]] = {
-    ".json": damage_json, ".jsonl": damage_json_lines, ".journal": damage_json_lines, ".safetensors": damage_tensors,
+    ".json": damage_json, ".jsonl": damage_json_lines, ".journal": damage_json_lines,
+    ".safetensors": damage_tensors,
     ".zip": damage_zip, ".npz": damage_zip,
 }  # fmt: skip
 
@@ -262,18 +320,23 @@ def plain_files(folder: Path) -> list[Path]:
 
 
 def damage_folder(folder: Path, rng: random.Random, case: Path, files: Sequence[Path] = ()) -> str:
-    """A folder: what is in a file, or the file itself, which becomes something else. `case` is the case's folder."""
+    """A folder: what is in a file, or the file itself, which becomes something else. `case` is the
+    case's folder.
+    """
     path = rng.choice(files or plain_files(folder))
     return damage_file(path, rng) if rng.random() < 0.75 else replace_file(path, rng, case, folder)
 
 
 def replace_file(path: Path, rng: random.Random, case: Path, top: Path | None = None) -> str:
-    """Something else in a file's place: nothing, a folder, a pipe, a link outside, a device, a hole, another file; or
-    a link in the place of its folder, unless that is `top`: where a user's own path leads is his choice.
+    """Something else in a file's place: nothing, a folder, a pipe, a link outside, a device, a
+    hole, another file; or a link in the place of its folder, unless that is `top`: where a user's
+    own path leads is his choice.
     """
     neighbour = rng.choice(plain_files(path.parent))
     other = neighbour.read_bytes()
-    kind = rng.choice(("gone", "folder", "pipe", "link", "loop", "device", "hole", "other", "parent"))
+    kind = rng.choice(
+        ("gone", "folder", "pipe", "link", "loop", "device", "hole", "other", "parent")
+    )
     path.unlink()
     canary = case.parent / CANARY
     if kind == "folder":

@@ -1,7 +1,8 @@
-"""The process in which a campaign's cases run, one after another: what each did, how long it took, and how much memory.
+"""The process in which a campaign's cases run, one after another: what each did, how long it took,
+and how much memory.
 
-The harness says a case's number on standard input and is answered in lines of JSON: one when the attempt begins, one
-when it has ended. Whatever the case itself prints goes elsewhere.
+The harness says a case's number on standard input and is answered in lines of JSON: one when the
+attempt begins, one when it has ended. Whatever the case itself prints goes elsewhere.
 """
 
 import contextlib
@@ -19,7 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # Python shows them to nobody
+QUIET = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    ImportWarning,
+    ResourceWarning,
+)  # Python shows them to nobody
 LONG = 5000  # characters: no sentence has so many
 CANARY = "canary"  # the tree beside a case's folder, at which its links may point
 COMPARED = (CANARY, "originals", "here")
@@ -87,15 +93,21 @@ def attempt(campaign: Any, folder: Path) -> dict[str, Any]:
         except BaseException:  # also what C libraries raise beside Exception
             found |= {"outcome": "traceback", "text": traceback.format_exc()[-LONG:]}
     found["seconds"] = time.perf_counter() - began
-    found["peak"] = max(memory("VmHWM") - resident, child_peak() - children if child_peak() > children else 0)
+    found["peak"] = max(
+        memory("VmHWM") - resident, child_peak() - children if child_peak() > children else 0
+    )
     if warned:
-        found["noise"] = "; ".join(f"{one.category.__name__}: {one.message}" for one in warned)[:LONG]
+        found["noise"] = "; ".join(f"{one.category.__name__}: {one.message}" for one in warned)[
+            :LONG
+        ]
     return found
 
 
 def clear_peak() -> int:
     """Forget the highest memory so far; the bytes in use, from which a peak is measured."""
-    with contextlib.suppress(OSError):  # where the system does not let us, peaks count from the highest so far
+    with contextlib.suppress(
+        OSError
+    ):  # where the system does not let us, peaks count from the highest so far
         Path("/proc/self/clear_refs").write_text("5")
     return memory("VmHWM")
 
@@ -139,7 +151,9 @@ def fresh(folder: Path) -> Path:
 
 
 def make_canary(room: Path) -> None:
-    """What lies outside of the case: files, hidden files, names that a run's folder has, and a folder."""
+    """What lies outside of the case: files, hidden files, names that a run's folder has, and a
+    folder.
+    """
     canary = fresh(room / CANARY)
     for name in (
         "file.txt",
@@ -162,7 +176,12 @@ def snapshot(room: Path) -> dict[str, tuple[Any, ...]]:
             status = path.lstat()
             content = path.read_bytes() if top == CANARY and stat.S_ISREG(status.st_mode) else b""
             moved = 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns
-            found[str(path)] = (status.st_mode, 0 if stat.S_ISDIR(status.st_mode) else status.st_size, moved, content)
+            found[str(path)] = (
+                status.st_mode,
+                0 if stat.S_ISDIR(status.st_mode) else status.st_size,
+                moved,
+                content,
+            )
     return found
 
 
@@ -174,7 +193,9 @@ def walk(folder: Path) -> Iterator[Path]:
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
     """The names that came, went or changed."""
-    return ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))[:LONG]
+    return ", ".join(
+        sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    )[:LONG]
 
 
 def size_of(folder: Path) -> int:
@@ -183,8 +204,12 @@ def size_of(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[1])  # the tests' folder: modules are called damage.something
+    sys.path[0] = str(
+        Path(__file__).parents[1]
+    )  # the tests' folder: modules are called damage.something
     sys.path.insert(1, str(Path(__file__).parents[2] / "packages/flatout-crawl/tests"))
-    from damage.one_case import serve as serve_cases  # so that SilentlyWrong is one class and not two
+    from damage.one_case import (
+        serve as serve_cases,
+    )  # so that SilentlyWrong is one class and not two
 
     serve_cases(sys.argv[1], Path(sys.argv[2]))

@@ -41,7 +41,14 @@ def answers(name: str) -> bytes:
 
 
 def model_of(name: str) -> PPO:
-    return PPO("MlpPolicy", Still(name), n_steps=8, batch_size=8, seed=1, policy_kwargs={"net_arch": [8, 8]})
+    return PPO(
+        "MlpPolicy",
+        Still(name),
+        n_steps=8,
+        batch_size=8,
+        seed=1,
+        policy_kwargs={"net_arch": [8, 8]},
+    )
 
 
 def answer(model: PPO) -> bytes:
@@ -49,7 +56,10 @@ def answer(model: PPO) -> bytes:
     model.observation_space.seed(0)
     seen = np.stack([model.observation_space.sample() for _ in range(5)])
     model.predict(seen)
-    return model.predict(seen, deterministic=True)[0].tobytes() + model.policy.predict_values(seen).tobytes()
+    return (
+        model.predict(seen, deterministic=True)[0].tobytes()
+        + model.policy.predict_values(seen).tobytes()
+    )
 
 
 def prepare(folder: Path) -> None:
@@ -99,21 +109,30 @@ def damage_and_sign(content: bytes, kind: str, rng: random.Random) -> tuple[byte
         members[FACTS], said = damage_json(members[FACTS], rng)
     else:
         members[TENSORS], said = damage_tensors(members[TENSORS], rng)
-        facts = json.loads(members[FACTS]) | {"tensors_sha256": hashlib.sha256(members[TENSORS]).hexdigest()}
+        facts = json.loads(members[FACTS]) | {
+            "tensors_sha256": hashlib.sha256(members[TENSORS]).hexdigest()
+        }
         members[FACTS] = json.dumps(facts).encode()
     return zip_of(list(members.items())), said
 
 
 def damage_archive(content: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """Members that are gone, there twice, called otherwise, compressed, encrypted, very many or very large."""
+    """Members that are gone, there twice, called otherwise, compressed, encrypted, very many or
+    very large.
+    """
     members = list(members_of(content).items())
-    kind = rng.choice(("drop", "twice", "rename", "compressed", "encrypted", "many", "bomb", "more", "sizes"))
+    kind = rng.choice(
+        ("drop", "twice", "rename", "compressed", "encrypted", "many", "bomb", "more", "sizes")
+    )
     if kind == "drop":
         members.pop(rng.randrange(2))
     elif kind == "twice":
         members.append(rng.choice(members))
     elif kind == "rename":
-        members[rng.randrange(2)] = (rng.choice(("../../up", "/abs", "policy.pth", "x" * 300)), b"x")
+        members[rng.randrange(2)] = (
+            rng.choice(("../../up", "/abs", "policy.pth", "x" * 300)),
+            b"x",
+        )
     elif kind == "many":
         members += [(f"{k}", b"") for k in range(30_000)]
     elif kind == "bomb":
@@ -127,7 +146,9 @@ def damage_archive(content: bytes, rng: random.Random) -> tuple[bytes, str]:
         if kind == "encrypted":
             made[place + flags] |= 1
         elif kind == "sizes":
-            made[place + size : place + size + 4] = rng.choice((0, 2**31, 2**32 - 1)).to_bytes(4, "little")
+            made[place + size : place + size + 4] = rng.choice((0, 2**31, 2**32 - 1)).to_bytes(
+                4, "little"
+            )
     return bytes(made), kind
 
 

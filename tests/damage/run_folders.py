@@ -1,4 +1,6 @@
-"""Damaged folders of `flatout train` runs: gone on with up to the training, their policies and their report read."""
+"""Damaged folders of `flatout train` runs: gone on with up to the training, their policies and
+their report read.
+"""
 
 import json
 import random
@@ -22,7 +24,18 @@ from flatout.training.request import build, read_request, save_bundles
 from flatout.training.training import finished_lanes, make_jobs
 
 COUNT = 500
-TINY = ["--n-envs", "4", "--timesteps", "128", "--evaluations", "2", "--workers", "1", "--engine", "jax"]
+TINY = [
+    "--n-envs",
+    "4",
+    "--timesteps",
+    "128",
+    "--evaluations",
+    "2",
+    "--workers",
+    "1",
+    "--engine",
+    "jax",
+]
 TINY += ["--device", "cpu"]
 for setting in ("train.hidden=[8]", "train.n_steps=8", "features.indicators=['return_1']"):
     TINY += ["--set", setting]
@@ -35,10 +48,16 @@ def prepare(folder: Path) -> None:
     without_syncing()
     write_bars(RandomWalk(n_bars=300, symbols=("AAA", "BBB")).panel(), folder / "bars.parquet")
     words = ["train", "--bars", str(folder / "bars.parquet"), "--symbols", "AAA", "BBB", *TINY]
-    result = CliRunner().invoke(main, [*words, "--out", str(folder / "runs"), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        main, [*words, "--out", str(folder / "runs"), "--json"], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     Path(json.loads(result.stdout)["run"]).rename(folder / "run")
-    honest = {name: step() for name, step in steps_of(folder / "run").items() if name in ("request", "policy")}
+    honest = {
+        name: step()
+        for name, step in steps_of(folder / "run").items()
+        if name in ("request", "policy")
+    }
     (folder / "honest.json").write_text(json.dumps(honest, default=str))
 
 
@@ -52,7 +71,9 @@ def damage(number: int, originals: Path, folder: Path) -> str:
         files = mutations.plain_files(folder / "run")
         wanted = [path for path in files if path.suffix in mutations.BY_SUFFIX]
         chosen = wanted if wanted and rng.random() < 0.9 else files
-        if numbers := [path for path in wanted if rng.random() < 0.05 and path.suffix == ".safetensors"]:
+        if numbers := [
+            path for path in wanted if rng.random() < 0.05 and path.suffix == ".safetensors"
+        ]:
             said.append(reshape(numbers[0], rng))
         else:
             said.append(mutations.damage_folder(folder / "run", rng, folder, chosen))
@@ -74,7 +95,9 @@ def reshape(path: Path, rng: random.Random) -> str:
 
 
 def steps_of(run: Path) -> dict[str, Any]:
-    """What `flatout train --resume` does before its workers start, and what reads a run's results."""
+    """What `flatout train --resume` does before its workers start, and what reads a run's
+    results.
+    """
     return {
         "request": lambda: str(read_request(run)),
         "policy": lambda: [answer(Bundle.load(run / lane / "best")) for lane in LANES],
@@ -89,7 +112,9 @@ def answer(policy: Bundle) -> list[float]:
 
 
 def attempt(folder: Path) -> str:
-    """Look at what the run left, and go on with it. Nobody signed the policies anew: they are honest, or refused."""
+    """Look at what the run left, and go on with it. Nobody signed the policies anew: they are
+    honest, or refused.
+    """
     originals = (folder / "originals").resolve()
     honest = json.loads((originals / "honest.json").read_text())
     if not unchanged(folder / "run", originals / "run", *REQUESTED):

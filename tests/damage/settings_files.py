@@ -1,4 +1,6 @@
-"""Damaged settings: `flatout.toml`, `--set` and the environment, up to the folds and rules that they ask for."""
+"""Damaged settings: `flatout.toml`, `--set` and the environment, up to the folds and rules that
+they ask for.
+"""
 
 import json
 import os
@@ -31,7 +33,10 @@ fill = "next_open"
 episode_bars = 64
 [market.costs]
 impact = 0.25
-tiers = [{ volume = 0, maker_bps = 15, taker_bps = 25 }, { volume = 100000, maker_bps = 12, taker_bps = 22 }]
+tiers = [
+  { volume = 0, maker_bps = 15, taker_bps = 25 },
+  { volume = 100000, maker_bps = 12, taker_bps = 22 },
+]
 [market.limits]
 lot_step = { AAA = 0.001, BBB = 0.01 }
 trailing_stop = 0.1
@@ -63,9 +68,13 @@ pbo = "off"
 beats = ["cash"]
 """
 VALUES = (
-    "1", "-1", "0", "0.5", "1e39", "1e308", "1e999", "nan", "inf", "-inf", "99999999999999", "1" + "0" * 20, "9" * 5000,
-    "0x" + "f" * 5000, "true", '""', '"off"', "off", "[]", "{}", "[[1]]", "[" * 500, "{a=" * 500, "x" * 100_000,
-    '"../../up"', "1979-05-27", "07:32:00", "[1, 'two']", "{low = 1, high = 2}", "'\\ud800'", "\x1b[31m", "[red]",
+    "1", "-1", "0", "0.5", "1e39", "1e308", "1e999", "nan", "inf", "-inf", "99999999999999",
+    "1" + "0" * 20, "9" * 5000,
+    "0x" + "f" * 5000, "true", '""', '"off"', "off", "[]", "{}", "[[1]]", "[" * 500, "{a=" * 500,
+    "x" * 100_000,
+    '"../../up"', "1979-05-27", "07:32:00", ("[1, "
+                                            "'two']"), "{low = 1, high = 2}", "'\\ud800'",
+                                            "\x1b[31m", "[red]",
     "5\nx = 1", "2147483647", "2147483648", '{choices = [1]}', '{low = 0, high = 1, log = true}',
 )  # fmt: skip
 EXTREMES = (
@@ -89,11 +98,18 @@ NUMBERS = sorted(
     for table, keys in {
         "market": "capital episode_bars",
         "market.costs": "maker_share half_spread_bps impact borrow_bps_per_year",
-        "market.limits": "min_notional lot_step max_weight max_short_weight gross_limit reserve participation "
+        "market.limits": "min_notional lot_step max_weight max_short_weight gross_limit reserve "
+        "participation "
         "trailing_stop cooldown_bars max_held_bars forced_share trade_size ruin",
-        "market.reward": "log_return excess differential_sharpe drawdown turnover concentration scale sharpe_bars",
+        "market.reward": (
+            "log_return excess differential_sharpe drawdown turnover concentration "
+            "scale sharpe_bars"
+        ),
         "features": "lookback",
-        "train": "n_envs n_steps minibatches epochs learning_rate gamma clip value_clip max_grad_norm log_std",
+        "train": (
+            "n_envs n_steps minibatches epochs learning_rate gamma clip value_clip "
+            "max_grad_norm log_std"
+        ),
         "folds": "groups test_groups train_groups purge_bars embargo_bars hold_out",
         "search": "trials timesteps seeds seed batch finalists final_seeds",
     }.items()
@@ -123,12 +139,16 @@ def keys_in(table: Any, prefix: str = "") -> Iterator[str]:
 
 
 def damage(number: int, originals: Path, folder: Path) -> str:
-    """One source is damaged: bytes of the file, a value of it, many keys, an override, or the environment."""
+    """One source is damaged: bytes of the file, a value of it, many keys, an override, or the
+    environment.
+    """
     rng = random.Random(number)
     content = (originals / "flatout.toml").read_bytes()
     keys = sorted(keys_in(tomllib.loads(content.decode())))
     key, value = rng.choice(keys), rng.choice(VALUES)
-    kind = rng.choice(("extremes",) * 6 + ("bytes", "line", "line", "keys", "set", "set", "environment", "file"))
+    kind = rng.choice(
+        ("extremes",) * 6 + ("bytes", "line", "line", "keys", "set", "set", "environment", "file")
+    )
     given: dict[str, Any] = {"set": [], "environment": {}}
     said = f"{kind}: {key} = {value[:40]!r}"
     if kind == "bytes":
@@ -137,16 +157,24 @@ def damage(number: int, originals: Path, folder: Path) -> str:
         lines = content.decode().splitlines()
         at = rng.choice([n for n, line in enumerate(lines) if " = " in line])
         lines[at] = f"{lines[at].partition(' = ')[0]} = {value}"
-        content, said = "\n".join(lines).encode("utf-8", "surrogatepass"), f"line {at + 1}: {lines[at][:60]!r}"
+        content, said = (
+            "\n".join(lines).encode("utf-8", "surrogatepass"),
+            f"line {at + 1}: {lines[at][:60]!r}",
+        )
     elif kind == "keys":
         many = rng.choice((1, 20, 70_000))
-        content, said = b"".join(b"k%d = 1\n" % k for k in range(many)) + content, f"{many} unknown keys"
+        content, said = (
+            b"".join(b"k%d = 1\n" % k for k in range(many)) + content,
+            f"{many} unknown keys",
+        )
     elif kind == "extremes":
         chosen = rng.sample(NUMBERS, rng.choice((1, 1, 2, 4)))
         given["set"] = [f"{name}={rng.choice(EXTREMES)}" for name in chosen]
         said = ", ".join(given["set"])
     elif kind == "set":
-        name = rng.choice((key, key, f"{key}.x", f"{key}x", "a." * 10_000 + "a", "", ".", key.upper(), "=" + key))
+        name = rng.choice(
+            (key, key, f"{key}.x", f"{key}x", "a." * 10_000 + "a", "", ".", key.upper(), "=" + key)
+        )
         given["set"] = [f"{name}={value}"] if rng.random() < 0.95 else [name]
         said = f"set: {given['set'][0][:60]!r}"
     elif kind == "environment":
@@ -188,7 +216,9 @@ def attempt(folder: Path) -> str:
 
 def show(path: Path, given: dict[str, Any]) -> None:
     """`flatout config show`."""
-    os.environ.update({name: text for name, text in given["environment"].items() if storable(name, text)})
+    os.environ.update(
+        {name: text for name, text in given["environment"].items() if storable(name, text)}
+    )
     try:
         words = [word for text in given["set"] for word in ("--set", text)]
         run_command("config", "show", "--origin", "--config", path, *words)

@@ -1,4 +1,6 @@
-"""Damaged folders of studies, beside a healthy one: looked at, shown, compared, and gone on with up to the training."""
+"""Damaged folders of studies, beside a healthy one: looked at, shown, compared, and gone on with up
+to the training.
+"""
 
 import json
 import os
@@ -13,7 +15,9 @@ import numpy as np
 import optuna
 import safetensors.numpy
 
-sys.path.append(str(Path(__file__).parents[1] / "search"))  # its modules know each other by their bare names
+sys.path.append(
+    str(Path(__file__).parents[1] / "search")
+)  # its modules know each other by their bare names
 
 from fake_workers import play
 
@@ -51,7 +55,14 @@ SETTINGS = {
     },
 }  # fmt: skip
 READS = {
-    "status": ("about.json", "settings.json", "board.json", "study.journal", "report.json", "hold_out.json"),
+    "status": (
+        "about.json",
+        "settings.json",
+        "board.json",
+        "study.journal",
+        "report.json",
+        "hold_out.json",
+    ),
     "list": ("about.json", "settings.json", "study.journal"),
     "report": ("about.json", "report.json"),
     "openings": ("hold_out.json",),
@@ -59,7 +70,9 @@ READS = {
 
 
 def prepare(folder: Path) -> None:
-    """A study whose trials are done and whose report is written, one that was interrupted, and their bars."""
+    """A study whose trials are done and whose report is written, one that was interrupted, and
+    their bars.
+    """
     without_syncing()
     os.environ[ENVIRONMENT_VARIABLE] = str(folder.parent / "tmp" / "registry")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -138,7 +151,11 @@ def damage(number: int, originals: Path, folder: Path) -> str:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         files = mutations.plain_files(folder / "registry" if rng.random() < 0.05 else study)
         plain = [p for p in files if p.suffix in mutations.BY_SUFFIX]
-        said.append(mutations.damage_folder(study, rng, folder, plain if plain and rng.random() < 0.9 else files))
+        said.append(
+            mutations.damage_folder(
+                study, rng, folder, plain if plain and rng.random() < 0.9 else files
+            )
+        )
     return f"{name}: {'; '.join(said)}"
 
 
@@ -149,11 +166,19 @@ def write_registry(folder: Path, fingerprint: str) -> None:
 
 def attempt(folder: Path) -> str:
     """All that people do with studies but train."""
-    out, name, originals = folder / "runs", (folder / "name").read_text(), (folder / "originals").resolve()
+    out, name, originals = (
+        folder / "runs",
+        (folder / "name").read_text(),
+        (folder / "originals").resolve(),
+    )
     steps = looks(out, name)
     honest = json.loads((originals / "honest.json").read_text())
     study, original = out / name, originals / "runs" / name
-    same = {step: honest[name][step] for step, files in READS.items() if unchanged(study, original, *files)}
+    same = {
+        step: honest[name][step]
+        for step, files in READS.items()
+        if unchanged(study, original, *files)
+    }
     neighbour = run_json("status", "beta", "--out", out)[0] | {"folder": ""}
     if neighbour != honest["beta"]["status"]:
         raise SilentlyWrong("the healthy study is shown as another")
@@ -195,7 +220,9 @@ def outcomes(out: Path, name: str) -> dict[str, Any]:
 
 
 def go_on(originals: Path, out: Path, name: str) -> str:
-    """Resume a study, as far as it comes before workers are hired; the closing and the report are read, too."""
+    """Resume a study, as far as it comes before workers are hired; the closing and the report are
+    read, too.
+    """
     made = prepared(originals, out, name, 6 if name == "alpha" else 20)
     with opened(made, out / name, None) as study:
         study.begin()
@@ -208,6 +235,8 @@ def go_on(originals: Path, out: Path, name: str) -> str:
 
 
 def finish_known(study: Any, made: Prepared) -> None:
-    """The report that is there; a new one would be computed from policies, which this study has not."""
+    """The report that is there; a new one would be computed from policies, which this study has
+    not.
+    """
     if (study.folder / "report.json").exists():
         finish(study, made, lambda *_: None, lambda bar: None)

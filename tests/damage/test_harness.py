@@ -1,4 +1,6 @@
-"""The harness finds what it shall find: a campaign of ten cases of which each is bad in another way."""
+"""The harness finds what it shall find: a campaign of ten cases of which each is bad in another
+way.
+"""
 
 import io
 import json
@@ -75,7 +77,8 @@ def test_every_kind_of_failure_is_counted_and_the_campaign_goes_on(campaign: str
     assert result.cases == 10
     kinds = {(one["kind"], one["number"]) for one in result.told}
     assert kinds == {
-        ("traceback", 2), ("hang", 3), ("peak", 4), ("outside", 5), ("wrong", 6), ("noise", 7), ("traceback", 8),
+        ("traceback", 2), ("hang", 3), ("peak", 4), ("outside", 5), ("wrong", 6), ("noise", 7),
+         ("traceback", 8),
         ("outside", 9),
     }  # fmt: skip
     assert result.words == {"read": 5, "refused": 1}
@@ -87,7 +90,10 @@ def test_the_table_has_a_number_under_every_head() -> None:
     result = Result("some")
     result.take(0, {"outcome": "read", "seconds": 2.0, "peak": 3_000_000, "bytes": 5})
     result.take(1, {"outcome": "refused", "text": "no"})
-    assert as_table([result]).splitlines()[-1] == "| some | 2 | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 2.0 | 3 |"
+    assert (
+        as_table([result]).splitlines()[-1]
+        == "| some | 2 | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 2.0 | 3 |"
+    )
 
 
 def test_a_peak_counts_above_a_gigabyte_and_the_size_of_the_input() -> None:
@@ -107,7 +113,9 @@ def zipped() -> bytes:
 ORIGINALS = {
     "x.json": json.dumps({"a": [1, 2.5, None], "b": {"c": "text"}}).encode(),
     "x.journal": b'{"a": 1}\n{"b": 2}\n',
-    "x.safetensors": safetensors.numpy.save({"w": np.ones((2, 3), np.float32)}, {"note": '{"k": 1}'}),
+    "x.safetensors": safetensors.numpy.save(
+        {"w": np.ones((2, 3), np.float32)}, {"note": '{"k": 1}'}
+    ),
     "x.zip": zipped(),
     "x.csv": b"time,close\n1,2\n",
 }

@@ -1,4 +1,6 @@
-"""An account that pays proportional costs, written plainly and without the code it is there to check."""
+"""An account that pays proportional costs, written plainly and without the code it is there to
+check.
+"""
 
 import numpy as np
 
@@ -11,7 +13,9 @@ def after_trade(held: np.ndarray, wanted: np.ndarray, cost: float) -> np.ndarray
     return equity
 
 
-def one_bar(wanted: np.ndarray, log_return: np.ndarray, cost: float) -> tuple[np.ndarray, np.ndarray]:
+def one_bar(
+    wanted: np.ndarray, log_return: np.ndarray, cost: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Growth factor and weights after a bar; a gross weight above one is scaled back at cost."""
     worth = wanted * np.exp(log_return)
     growth = 1 - np.sum(wanted, axis=-1) + np.sum(worth, axis=-1)

@@ -36,19 +36,31 @@ from scenarios import random_panel
 
 FREE = {"tiers": [{"maker_bps": 0, "taker_bps": 0}], "half_spread_bps": 0, "impact": 0}
 ALL_RULES = {
-    "costs": {"tiers": [{"taker_bps": 120}, {"volume": 10_000, "taker_bps": 50}], "maker_share": 0.2},
-    "limits": {
-        "lot_step": 0.01, "max_weight": 0.4, "max_short_weight": 0.3, "reserve": 0.05, "trailing_stop": 0.02,
-        "cooldown_bars": 3, "max_held_bars": 12, "gross_limit": 1.2, "participation": 0.0005,
+    "costs": {
+        "tiers": [{"taker_bps": 120}, {"volume": 10_000, "taker_bps": 50}],
+        "maker_share": 0.2,
     },
-}  # fmt: skip
+    "limits": {
+        "lot_step": 0.01,
+        "max_weight": 0.4,
+        "max_short_weight": 0.3,
+        "reserve": 0.05,
+        "trailing_stop": 0.02,
+        "cooldown_bars": 3,
+        "max_held_bars": 12,
+        "gross_limit": 1.2,
+        "participation": 0.0005,
+    },
+}
 
 CHAIN = {"roundings": 400 * 100, "size": 1.0}  # bars, and operations of each; equities are near 1
 
 
 def market_of(panel: Panel, **market: Any) -> Market:
     """A market whose features are warm after one bar."""
-    return build_market(panel, Settings.model_validate({"market": market, "features": {"indicators": ["return_1"]}}))
+    return build_market(
+        panel, Settings.model_validate({"market": market, "features": {"indicators": ["return_1"]}})
+    )
 
 
 @cache
@@ -65,7 +77,17 @@ def steady(growth: float, n_bars: int = 40, jump: float = 1.0) -> Panel:
     open_ = np.concatenate([[[100.0]], close[:-1]])
     high, low = np.maximum(open_, close), np.minimum(open_, close)
     time = np.datetime64("2024-01-01", "us") + np.arange(n_bars) * np.timedelta64(3600, "s")
-    return Panel(("UP",), time, 3600, open_, high, low, close, np.full_like(close, 1e9), np.ones_like(close, bool))
+    return Panel(
+        ("UP",),
+        time,
+        3600,
+        open_,
+        high,
+        low,
+        close,
+        np.full_like(close, 1e9),
+        np.ones_like(close, bool),
+    )
 
 
 def ordering(first: float) -> Policy:
@@ -88,7 +110,9 @@ def test_cash_stays_exactly_one() -> None:
 
 
 def test_buy_and_hold_has_a_closed_form() -> None:
-    """Everything is spent: notional and costs together are 1, so each asset gets 1 / n / (1 + cost)."""
+    """Everything is spent: notional and costs together are 1, so each asset gets 1 / n / (1 +
+    cost).
+    """
     costs = {"tiers": [{"taker_bps": 30}], "half_spread_bps": 5, "impact": 0}
     market = market_of(RandomWalk(n_bars=200).panel(), costs=costs)
     history = backtest(market, BuyAndHold())
@@ -114,7 +138,9 @@ def test_equal_weight_trades_when_due_and_ends_at_equal_weights() -> None:
 
 
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
-@pytest.mark.parametrize("policy", [noisy, Momentum(period_seconds=3600), RandomTrader(period_seconds=7200)])
+@pytest.mark.parametrize(
+    "policy", [noisy, Momentum(period_seconds=3600), RandomTrader(period_seconds=7200)]
+)
 def test_a_backtest_is_what_the_scalar_ledger_says(policy: Policy, fill: str) -> None:
     market = market_of(random_panel(1, n_bars=250), **ALL_RULES, fill=fill)
     given: list[np.ndarray] = []
@@ -139,7 +165,9 @@ def test_policies_side_by_side_do_what_they_do_alone() -> None:
     market = market_of(random_panel(2, n_bars=200), **ALL_RULES)
     policies = (Momentum(), RandomTrader(seed=3), EqualWeight())
     together = backtest(market, SideBySide(policies, (1, 4, 2)), accounts=7)
-    for policy, part, size in zip(policies, (slice(0, 1), slice(1, 5), slice(5, 7)), (1, 4, 2), strict=True):
+    for policy, part, size in zip(
+        policies, (slice(0, 1), slice(1, 5), slice(5, 7)), (1, 4, 2), strict=True
+    ):
         alone = backtest(market, policy, accounts=size)
         for name in ("equity", "turnover", "exposure", "cost"):
             assert_close(getattr(together.accounts(part), name), getattr(alone, name), **CHAIN)
@@ -174,8 +202,12 @@ def test_a_ruined_account_trades_no_more() -> None:
 
 
 def test_more_than_everything_cannot_be_lost() -> None:
-    """A short position meets a price three times as high: equity ends at zero, and nothing follows."""
-    market = market_of(steady(1.0, jump=3.0), costs=FREE, limits={"max_short_weight": 1, "gross_limit": 1})
+    """A short position meets a price three times as high: equity ends at zero, and nothing
+    follows.
+    """
+    market = market_of(
+        steady(1.0, jump=3.0), costs=FREE, limits={"max_short_weight": 1, "gross_limit": 1}
+    )
     history = backtest(market, ordering(-0.9))
     assert (history.equity[:19, 0] > 0.99).all()
     assert not history.equity[19:].any()
@@ -200,10 +232,13 @@ def test_a_run_may_begin_and_end_anywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "stop"), [(0, None), (None, 301), (299, None), (100, 101), (150, 100), (-5, None), (1, -10)]
+    ("first", "stop"),
+    [(0, None), (None, 301), (299, None), (100, 101), (150, 100), (-5, None), (1, -10)],
 )
 def test_bars_that_are_not_there_are_refused(first: int | None, stop: int | None) -> None:
-    with pytest.raises(RulesError, match=r"cannot run bars .* warm from bar 1\b.* 300 bars.* at least two"):
+    with pytest.raises(
+        RulesError, match=r"cannot run bars .* warm from bar 1\b.* 300 bars.* at least two"
+    ):
         decision_range(walk(), first, stop)
 
 
@@ -215,11 +250,14 @@ def test_the_shortest_run_has_one_bar() -> None:
 def test_orders_are_shares_of_the_equity_whatever_the_agents_actions_are() -> None:
     panel = RandomWalk(n_bars=60).panel()
     small = market_of(panel, action="direction_amount", limits={"trade_size": 0.1})
-    np.testing.assert_array_equal(backtest(small, noisy).equity, backtest(market_of(panel), noisy).equity)
+    np.testing.assert_array_equal(
+        backtest(small, noisy).equity, backtest(market_of(panel), noisy).equity
+    )
     assert small.rules.limits.trade_size == 0.1
 
 
-# --- histories --------------------------------------------------------------------------------------
+# --- histories
+# --------------------------------------------------------------------------------------
 
 
 def history_of(*equity: list[float]) -> History:
@@ -257,12 +295,15 @@ def test_accounts_can_be_told_apart() -> None:
     assert history.accounts(slice(1, 2)).metrics(1.0)["total_return"] == 2
 
 
-# --- comparisons ------------------------------------------------------------------------------------
+# --- comparisons
+# ------------------------------------------------------------------------------------
 
 
 @cache
 def comparison() -> Comparison:
-    others = {name: policy for name, policy in BASELINES.items() if name in ("cash", "buy_and_hold")}
+    others = {
+        name: policy for name, policy in BASELINES.items() if name in ("cash", "buy_and_hold")
+    }
     return compare(walk(400), EqualWeight(), others, lucky=20, seed=4)
 
 

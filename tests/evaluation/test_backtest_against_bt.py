@@ -1,9 +1,11 @@
-"""Backtests equal those of `bt`, a backtester that nobody here wrote, where the two follow the same rules.
+"""Backtests equal those of `bt`, a backtester that nobody here wrote, where the two follow the same
+rules.
 
-`bt` trades at the close on which it decides, in any amount, and pays a commission; flatout does that with
-fill="same_close" and no other costs. Commissions of a rebalancing are booked by `bt` on the day of the trade and by
-flatout in the bar that begins there, so days between rebalancings are compared. `bt` buys asset after asset, flatout
-all together from what is left, which shows in the second order of the commission.
+`bt` trades at the close on which it decides, in any amount, and pays a commission; flatout does
+that with fill="same_close" and no other costs. Commissions of a rebalancing are booked by `bt` on
+the day of the trade and by flatout in the bar that begins there, so days between rebalancings are
+compared. `bt` buys asset after asset, flatout all together from what is left, which shows in the
+second order of the commission.
 """
 
 import bt
@@ -18,7 +20,9 @@ from flatout.market.market import build_market
 from flatout.settings.tables import Settings
 from scenarios import random_panel
 
-pytestmark = pytest.mark.filterwarnings("ignore::Warning:bt.*", "ignore::Warning:ffn.*", "ignore::Warning:pandas.*")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::Warning:bt.*", "ignore::Warning:ffn.*", "ignore::Warning:pandas.*"
+)
 
 DAYS = 300
 EVERY = 5  # days between rebalancings
@@ -29,15 +33,34 @@ def daily_panel() -> Panel:
     panel = random_panel(4, n_bars=DAYS, assets=3, gaps=False)
     days = np.datetime64("2021-01-01", "us") + np.arange(DAYS) * np.timedelta64(DAY, "s")
     return Panel(
-        panel.symbols, days, DAY, panel.open, panel.high, panel.low, panel.close, panel.volume * 1e6, panel.tradable
+        panel.symbols,
+        days,
+        DAY,
+        panel.open,
+        panel.high,
+        panel.low,
+        panel.close,
+        panel.volume * 1e6,
+        panel.tradable,
     )
 
 
 def ours(panel: Panel, policy: Policy, fee: float) -> np.ndarray:
     """Equity at the closes from bar 1 on."""
-    costs = {"tiers": [{"maker_bps": fee * 1e4, "taker_bps": fee * 1e4}], "half_spread_bps": 0, "impact": 0}
-    rules = {"fill": "same_close", "capital": 1.0, "costs": costs, "limits": {"min_notional": 0, "participation": 1}}
-    market = build_market(panel, Settings.model_validate({"market": rules, "features": {"indicators": ["return_1"]}}))
+    costs = {
+        "tiers": [{"maker_bps": fee * 1e4, "taker_bps": fee * 1e4}],
+        "half_spread_bps": 0,
+        "impact": 0,
+    }
+    rules = {
+        "fill": "same_close",
+        "capital": 1.0,
+        "costs": costs,
+        "limits": {"min_notional": 0, "participation": 1},
+    }
+    market = build_market(
+        panel, Settings.model_validate({"market": rules, "features": {"indicators": ["return_1"]}})
+    )
     history = backtest(market, policy)
     assert history.bars[0] == 2  # the first decision is at the close of bar 1
     return history.equity[:, 0]
@@ -45,7 +68,9 @@ def ours(panel: Panel, policy: Policy, fee: float) -> np.ndarray:
 
 def theirs(panel: Panel, when: bt.algos.Algo, fee: float) -> np.ndarray:
     """The same by `bt`."""
-    closes = pd.DataFrame(panel.close[1:], index=pd.DatetimeIndex(panel.time[1:]), columns=list(panel.symbols))
+    closes = pd.DataFrame(
+        panel.close[1:], index=pd.DatetimeIndex(panel.time[1:]), columns=list(panel.symbols)
+    )
     algos = [when, bt.algos.SelectAll(), bt.algos.WeighEqually(), bt.algos.Rebalance()]
     test = bt.Backtest(
         bt.Strategy("equal", algos),
@@ -72,4 +97,5 @@ def test_equal_weight_rebalanced(fee: float, tolerance: float) -> None:
     expected = theirs(panel, bt.algos.RunEveryNPeriods(EVERY), fee)
     between = np.arange(len(found)) % EVERY != 0
     np.testing.assert_allclose(found[between], expected[between], rtol=tolerance)
-    assert abs(found[-1] / ours(panel, BuyAndHold(), fee)[-1] - 1) > 1e-3  # rebalancing did something
+    # rebalancing did something
+    assert abs(found[-1] / ours(panel, BuyAndHold(), fee)[-1] - 1) > 1e-3

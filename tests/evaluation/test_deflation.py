@@ -1,8 +1,8 @@
 """Deflation against purgedcv and ffn, published figures, simulation, and its own laws.
 
-The formulas are theirs to 1e-9, given the same moments. The moments differ: purgedcv divides the Sharpe ratio by the
-population deviation, ffn by the sample deviation as we do; both correct skew and kurtosis for bias, we do not. The
-probabilities differ by less than 1 / bars for it.
+The formulas are theirs to 1e-9, given the same moments. The moments differ: purgedcv divides the
+Sharpe ratio by the population deviation, ffn by the sample deviation as we do; both correct skew
+and kurtosis for bias, we do not. The probabilities differ by less than 1 / bars for it.
 """
 
 import math
@@ -37,7 +37,8 @@ with warnings.catch_warnings():
 
 TRIAL_SHARPES = np.array([0.02, -0.05, 0.11, 0.04, -0.01, 0.07])
 
-# Annual Sharpe ratios that the best of so many trials without skill shows after 1, 2, 3 and 5 years.
+# Annual Sharpe ratios that the best of so many trials without skill shows after 1, 2, 3 and 5
+# years.
 PUBLISHED = {
     10: (1.57, 1.11, 0.91, 0.70),
     50: (2.28, 1.61, 1.31, 1.02),
@@ -52,7 +53,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Threads of a BLAS wait for each other in busy loops: where the cores are taken, that is all they do."""
+    """Threads of a BLAS wait for each other in busy loops: where the cores are taken, that is all
+    they do.
+    """
     with threadpool_limits(1):
         yield
 
@@ -71,12 +74,16 @@ def track_without_bias(returns: np.ndarray, ddof: int) -> Track:
     """The moments as the libraries take them."""
     sharpe = returns.mean() / returns.std(ddof=ddof)
     kurtosis = stats.kurtosis(returns, bias=False, fisher=False)
-    return Track(len(returns), float(sharpe), float(stats.skew(returns, bias=False)), float(kurtosis))
+    return Track(
+        len(returns), float(sharpe), float(stats.skew(returns, bias=False)), float(kurtosis)
+    )
 
 
 def by_ffn(returns: np.ndarray) -> float:
     return float(
-        ffn.core.calc_deflated_sharpe_ratio(pd.Series(returns), TRIAL_SHARPES, nperiods=1, annualized_trials=False)
+        ffn.core.calc_deflated_sharpe_ratio(
+            pd.Series(returns), TRIAL_SHARPES, nperiods=1, annualized_trials=False
+        )
     )
 
 
@@ -85,7 +92,9 @@ def by_ffn(returns: np.ndarray) -> float:
 def test_probability_is_purgedcvs_given_its_moments(seed: int, benchmark: float) -> None:
     returns = path(seed)
     expected = purgedcv.probabilistic_sharpe_ratio(returns, benchmark)
-    assert track_without_bias(returns, ddof=0).probability_above(benchmark) == pytest.approx(expected, abs=1e-9)
+    assert track_without_bias(returns, ddof=0).probability_above(benchmark) == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -93,8 +102,12 @@ def test_deflation_is_purgedcvs_and_ffns_given_their_moments(seed: int) -> None:
     returns, deviation = path(seed), float(TRIAL_SHARPES.std(ddof=1))
     best = expected_best_sharpe(len(TRIAL_SHARPES), deviation)
     expected = purgedcv.deflated_sharpe_ratio(returns, len(TRIAL_SHARPES), deviation**2)
-    assert track_without_bias(returns, ddof=0).probability_above(best) == pytest.approx(expected, abs=1e-9)
-    assert track_without_bias(returns, ddof=1).probability_above(best) == pytest.approx(by_ffn(returns), abs=1e-9)
+    assert track_without_bias(returns, ddof=0).probability_above(best) == pytest.approx(
+        expected, abs=1e-9
+    )
+    assert track_without_bias(returns, ddof=1).probability_above(best) == pytest.approx(
+        by_ffn(returns), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("bars", [100, 1_000, 10_000])
@@ -102,7 +115,9 @@ def test_deflation_is_purgedcvs_and_ffns_given_their_moments(seed: int) -> None:
 def test_other_moments_change_little(seed: int, bars: int) -> None:
     returns, deviation = path(seed, bars, mean=0.0), float(TRIAL_SHARPES.std(ddof=1))
     found = deflated_sharpe(returns, len(TRIAL_SHARPES), max(deviation, 1 / math.sqrt(bars)))
-    expected = purgedcv.deflated_sharpe_ratio(returns, len(TRIAL_SHARPES), max(deviation**2, 1 / bars))
+    expected = purgedcv.deflated_sharpe_ratio(
+        returns, len(TRIAL_SHARPES), max(deviation**2, 1 / bars)
+    )
     assert found == pytest.approx(expected, abs=1 / bars)
     if deviation > 1 / math.sqrt(bars):  # ffn knows no floor
         assert found == pytest.approx(by_ffn(returns), abs=1 / bars)
@@ -121,7 +136,9 @@ def test_moments_are_those_of_metrics() -> None:
 
 
 @settings(deadline=None)
-@given(steps=st.lists(st.integers(-900, 900), min_size=2, max_size=12), shift=st.floats(-0.09, 0.09))
+@given(
+    steps=st.lists(st.integers(-900, 900), min_size=2, max_size=12), shift=st.floats(-0.09, 0.09)
+)
 def test_variance_is_never_negative(steps: list[int], shift: float) -> None:
     """Short paths of few values are where moments corrected for bias fail."""
     returns = np.array(steps) * 1e-3 + shift
@@ -137,7 +154,9 @@ def test_moments_corrected_for_bias_do_fail_where_ours_do_not() -> None:
 
 
 def test_two_values_can_leave_no_variance_at_all() -> None:
-    """Kurtosis is 1 + skew² for two values; with a Sharpe ratio of 2 / skew the variance is 0 but for rounding."""
+    """Kurtosis is 1 + skew² for two values; with a Sharpe ratio of 2 / skew the variance is 0 but
+    for rounding.
+    """
     high = 0.01
     low = (4 / 3 * 0.4 * math.sqrt(5 / 4) - 0.2) * high
     found = track(np.array([low, low, low, low, low + high]))
@@ -239,7 +258,9 @@ def test_deviation_has_a_floor() -> None:
 def test_track_length_is_purgedcvs_before_it_is_rounded_up(seed: int, confidence: float) -> None:
     returns = path(seed)
     found, known = minimum_track_length(returns, 0.01, confidence), track(returns)
-    expected = purgedcv.min_track_record_length(known.sharpe, 0.01, 1 - confidence, known.skew, known.kurtosis)
+    expected = purgedcv.min_track_record_length(
+        known.sharpe, 0.01, 1 - confidence, known.skew, known.kurtosis
+    )
     assert math.ceil(found - 1e-9) == expected or found == expected == math.inf
 
 
@@ -308,11 +329,15 @@ def test_equally_correlated_trials_have_a_known_best(correlation: float) -> None
     random = noise(6, 20_000, 101)
     matrix = math.sqrt(correlation) * random[:, :1] + math.sqrt(1 - correlation) * random[:, 1:]
     found = expected_best_sharpe(effective_trials(matrix), 1.0)
-    assert found == pytest.approx(math.sqrt(1 - correlation) * expected_best_sharpe(100, 1.0), rel=0.02)
+    assert found == pytest.approx(
+        math.sqrt(1 - correlation) * expected_best_sharpe(100, 1.0), rel=0.02
+    )
 
 
 def test_effective_trials_predict_the_best_of_correlated_trials() -> None:
-    """Three families of trials without skill: the mean best Sharpe of 400 studies is the one of N_eff."""
+    """Three families of trials without skill: the mean best Sharpe of 400 studies is the one of
+    N_eff.
+    """
     mixing = np.repeat(np.eye(3), 10, axis=1)
 
     def study(seed: int, bars: int) -> np.ndarray:
@@ -327,7 +352,9 @@ def test_effective_trials_predict_the_best_of_correlated_trials() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seed=seeds, bars=st.integers(2, 40), trials=st.integers(1, 12), copies=st.integers(1, 3))
-def test_effective_trials_lie_between_one_and_all(seed: int, bars: int, trials: int, copies: int) -> None:
+def test_effective_trials_lie_between_one_and_all(
+    seed: int, bars: int, trials: int, copies: int
+) -> None:
     matrix = np.tile(noise(seed, bars, trials), (1, copies))
     assert 1 <= effective_trials(matrix) <= trials * copies
     assert effective_trials(matrix) == effective_trials(matrix)

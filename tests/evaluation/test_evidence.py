@@ -1,4 +1,6 @@
-"""Evidence of all trials: figures in the units that people read, probabilities that more trials make smaller."""
+"""Evidence of all trials: figures in the units that people read, probabilities that more trials
+make smaller.
+"""
 
 import json
 import math
@@ -48,7 +50,10 @@ def test_too_little_says_nothing(shape: tuple[int, int]) -> None:
 
 
 def test_as_little_as_possible_says_something() -> None:
-    assert overfitting_facts(np.random.default_rng(1).normal(0, 0.01, (2 * BLOCKS, 2)), YEAR) is not None
+    assert (
+        overfitting_facts(np.random.default_rng(1).normal(0, 0.01, (2 * BLOCKS, 2)), YEAR)
+        is not None
+    )
 
 
 def test_probabilities_are_medians_over_the_paths() -> None:

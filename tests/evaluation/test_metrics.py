@@ -1,4 +1,6 @@
-"""Metrics against empyrical-reloaded and SciPy where definitions coincide, and edges where they do not."""
+"""Metrics against empyrical-reloaded and SciPy where definitions coincide, and edges where they do
+not.
+"""
 
 import math
 import warnings
@@ -21,10 +23,11 @@ with warnings.catch_warnings():
 HOURS = 365.0 * 24
 DAYS = 252.0
 
-# Multiples of 1e-6: sums of squares neither vanish nor lose all digits, so that 1e-9 is a fair demand.
-returns_of_many_bars = arrays(np.int64, st.integers(2, 60), elements=st.integers(-200_000, 200_000)).map(
-    lambda steps: steps * 1e-6
-)
+# Multiples of 1e-6: sums of squares neither vanish nor lose all digits, so that 1e-9 is a fair
+# demand.
+returns_of_many_bars = arrays(
+    np.int64, st.integers(2, 60), elements=st.integers(-200_000, 200_000)
+).map(lambda steps: steps * 1e-6)
 
 
 def by_empyrical(function: str, returns: np.ndarray, **options: Any) -> float:
@@ -45,7 +48,9 @@ def test_equal_to_empyrical_where_definitions_coincide(returns: np.ndarray) -> N
         "max_drawdown": by_empyrical("max_drawdown", returns),
         "cvar": by_empyrical("conditional_value_at_risk", returns, cutoff=0.05),
     }
-    if np.ptp(returns) > 0:  # without volatility empyrical says NaN or inf; ours is in the tests of edges
+    if (
+        np.ptp(returns) > 0
+    ):  # without volatility empyrical says NaN or inf; ours is in the tests of edges
         expected["sharpe"] = by_empyrical("sharpe_ratio", returns, **annual)
     if np.min(returns) < 0:  # without losses empyrical's Sortino is NaN or inf, its Calmar NaN
         expected["sortino"] = by_empyrical("sortino_ratio", returns, **annual)
@@ -70,20 +75,28 @@ def test_long_random_paths_agree_with_empyrical_too() -> None:
         ("sortino", "sortino_ratio"),
         ("calmar", "calmar_ratio"),
     ):
-        assert getattr(found, ours) == pytest.approx(by_empyrical(theirs, returns, annualization=HOURS), rel=1e-9)
+        assert getattr(found, ours) == pytest.approx(
+            by_empyrical(theirs, returns, annualization=HOURS), rel=1e-9
+        )
 
 
 def test_many_paths_at_once_are_each_path_alone() -> None:
     random = np.random.default_rng(0)
     returns = random.normal(0.0, 0.01, size=(3, 4, 50))
     other = np.abs(random.normal(size=(3, 4, 50)))
-    together = metrics.summarise(returns, DAYS, turnover=other, exposure=other / 2, costs=other / 1000).as_dict()
+    together = metrics.summarise(
+        returns, DAYS, turnover=other, exposure=other / 2, costs=other / 1000
+    ).as_dict()
     for place in np.ndindex(3, 4):
         one = other[place]
-        alone = metrics.summarise(returns[place], DAYS, turnover=one, exposure=one / 2, costs=one / 1000)
+        alone = metrics.summarise(
+            returns[place], DAYS, turnover=one, exposure=one / 2, costs=one / 1000
+        )
         for name, value in alone.as_dict().items():
             assert np.asarray(together[name]).shape == (3, 4)
-            np.testing.assert_allclose(np.asarray(together[name])[place], value, rtol=1e-12, err_msg=name)
+            np.testing.assert_allclose(
+                np.asarray(together[name])[place], value, rtol=1e-12, err_msg=name
+            )
 
 
 def test_hand_computed_path() -> None:
@@ -139,7 +152,8 @@ def test_absurd_growth_is_infinite_not_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "returns", [np.array([]), np.zeros((3, 0)), np.array(0.1), np.array([0.1, np.nan]), np.array([np.inf])]
+    "returns",
+    [np.array([]), np.zeros((3, 0)), np.array(0.1), np.array([0.1, np.nan]), np.array([np.inf])],
 )
 def test_nothing_and_nan_are_refused(returns: np.ndarray) -> None:
     with pytest.raises(FlatoutError, match="returns"):
@@ -180,5 +194,7 @@ def test_absent_figures_are_left_out_of_the_dict() -> None:
 def test_order_matters_only_to_drawdown_and_what_uses_it(returns: np.ndarray) -> None:
     forward, backward = metrics.summarise(returns, DAYS), metrics.summarise(returns[::-1], DAYS)
     for name in ("total_return", "annual_volatility", "cvar", "hit_rate", "sortino", "skew"):
-        np.testing.assert_allclose(getattr(forward, name), getattr(backward, name), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            getattr(forward, name), getattr(backward, name), rtol=1e-9, atol=1e-9
+        )
     assert -1 <= forward.max_drawdown <= 0

@@ -1,4 +1,6 @@
-"""PBO against the paper's definition written plainly, purgedcv and ffn; then what it must say of noise and of skill."""
+"""PBO against the paper's definition written plainly, purgedcv and ffn; then what it must say of
+noise and of skill.
+"""
 
 import math
 import warnings
@@ -28,20 +30,26 @@ def noise(seed: int, bars: int = 96, trials: int = 6) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.0, 0.01, size=(bars, trials))
 
 
-# A Sharpe ratio is a mean of returns as large as their deviation: near zero it is as exact as near 1. A slope of many
-# of them, and its share of the variance, are too, but for their sums.
+# A Sharpe ratio is a mean of returns as large as their deviation: near zero it is as exact as near
+# 1. A slope of many of them, and its share of the variance, are too, but for their sums.
 PER_BAR = {"roundings": 10_000, "size": 1.0}
 
 
 def plain(returns: np.ndarray, blocks: int) -> tuple[list[float], list[float], list[float]]:
-    """Step by step as the paper says: logits, and the Sharpe ratios of the chosen in sample and out of sample."""
+    """Step by step as the paper says: logits, and the Sharpe ratios of the chosen in sample and out
+    of sample.
+    """
     parts = np.split(returns, blocks)
     logits, inside, outside = [], [], []
     for chosen in combinations(range(blocks), blocks // 2):
         training = np.concatenate([parts[i] for i in chosen])
         testing = np.concatenate([parts[i] for i in range(blocks) if i not in chosen])
-        sharpe_in = [training[:, k].mean() / training[:, k].std(ddof=1) for k in range(returns.shape[1])]
-        sharpe_out = [testing[:, k].mean() / testing[:, k].std(ddof=1) for k in range(returns.shape[1])]
+        sharpe_in = [
+            training[:, k].mean() / training[:, k].std(ddof=1) for k in range(returns.shape[1])
+        ]
+        sharpe_out = [
+            testing[:, k].mean() / testing[:, k].std(ddof=1) for k in range(returns.shape[1])
+        ]
         best = int(np.argmax(sharpe_in))
         omega = stats.rankdata(sharpe_out)[best] / (returns.shape[1] + 1)
         logits.append(math.log(omega / (1 - omega)))
@@ -67,7 +75,9 @@ def test_equal_to_the_papers_definition(seed: int, blocks: int, trials: int) -> 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("trials", [7, 8])
 def test_equal_to_purgedcv_but_for_logits_of_zero(seed: int, trials: int) -> None:
-    """It names the blocks that judge first, and counts only logits below 0: none is 0 for an even number of trials."""
+    """It names the blocks that judge first, and counts only logits below 0: none is 0 for an even
+    number of trials.
+    """
     returns = noise(seed, trials=trials)
     found = overfitting(returns, 8)
     theirs = purgedcv.probability_of_backtest_overfitting(returns.T, 8)
@@ -89,7 +99,9 @@ def test_equal_to_ffn(trials: int) -> None:
     assert found.pbo == theirs["pbo"]
 
 
-def test_sixteen_blocks_by_default_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sixteen_blocks_by_default_and_chunks_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     returns = noise(0, bars=64, trials=3)
     whole = overfitting(returns)
     assert (whole.combinations, len(whole.logits), whole.blocks) == (12_870, 12_870, 16)
@@ -143,7 +155,8 @@ def test_noise_is_a_coin_toss() -> None:
     found = [overfitting(noise(seed, bars=400, trials=20), 8) for seed in range(60)]
     assert np.mean([one.pbo for one in found]) == pytest.approx(0.5, abs=0.08)
     assert np.mean([one.probability_of_loss for one in found]) == pytest.approx(0.5, abs=0.08)
-    assert np.mean([one.slope for one in found]) < 0  # the same sum of all bars: what one half has, the other lacks
+    # the same sum of all bars: what one half has, the other lacks
+    assert np.mean([one.slope for one in found]) < 0
 
 
 def test_real_edge_is_kept() -> None:
@@ -157,7 +170,9 @@ def test_real_edge_is_kept() -> None:
 
 
 def test_a_trial_that_wins_one_half_by_losing_the_other_is_caught() -> None:
-    """Each trial has one good block and is bad elsewhere: whoever has it in sample is chosen, and fails."""
+    """Each trial has one good block and is bad elsewhere: whoever has it in sample is chosen, and
+    fails.
+    """
     returns = noise(2, bars=80, trials=8)
     for block in range(8):
         returns[:, block] -= 0.002
@@ -195,7 +210,9 @@ def test_ties_share_their_average_rank() -> None:
 
 
 def test_no_risk_is_no_merit() -> None:
-    """A constant gain does not win by an infinite Sharpe ratio, nor does a half without trades divide by nothing."""
+    """A constant gain does not win by an infinite Sharpe ratio, nor does a half without trades
+    divide by nothing.
+    """
     returns = noise(6, bars=120, trials=4) + 0.01
     returns[:, 1] = 0.001
     returns[:60, 2] = 0.0
@@ -258,7 +275,9 @@ def test_input_is_left_alone_and_single_precision_is_taken() -> None:
         (noise(0), 8, "sortino", "sharpe, mean"),
     ],
 )
-def test_nonsense_is_refused_in_a_sentence(returns: np.ndarray, blocks: int, metric: str, words: str) -> None:
+def test_nonsense_is_refused_in_a_sentence(
+    returns: np.ndarray, blocks: int, metric: str, words: str
+) -> None:
     with pytest.raises(FlatoutError, match=words):
         overfitting(returns, blocks, metric)  # type: ignore[arg-type]
 

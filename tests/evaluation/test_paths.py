@@ -28,8 +28,13 @@ SEEDS = 3
 
 
 def named(folds: Folds, seeds: int = SEEDS) -> np.ndarray:
-    """(split, seed, block, bar) traces whose values tell split, seed and bar; NaN where a block is over."""
-    blocks, bars = max(len(s.test) for s in folds.splits), max(b.length for s in folds.splits for b in s.test)
+    """(split, seed, block, bar) traces whose values tell split, seed and bar; NaN where a block is
+    over.
+    """
+    blocks, bars = (
+        max(len(s.test) for s in folds.splits),
+        max(b.length for s in folds.splits for b in s.test),
+    )
     found = np.full((len(folds.splits), seeds, blocks, bars), np.nan, np.float32)
     for s, split in enumerate(folds.splits):
         for k, block in enumerate(split.test):
@@ -59,12 +64,16 @@ def test_every_bar_comes_from_a_split_that_judges_it(name: str) -> None:
             assert any(block.first <= bar < block.stop for block in folds.splits[split].test)
             assert not any(block.first <= bar < block.stop for block in folds.splits[split].train)
             used.add((split, bar))
-    assert len(used) == sum(block.length for split in folds.splits for block in split.test)  # nothing is left out
+    assert len(used) == sum(
+        block.length for split in folds.splits for block in split.test
+    )  # nothing is left out
 
 
 def returns_of(folds: Folds, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    return np.where(np.isfinite(named(folds)), rng.normal(1e-3, 1e-2, named(folds).shape), np.nan).astype(np.float32)
+    return np.where(
+        np.isfinite(named(folds)), rng.normal(1e-3, 1e-2, named(folds).shape), np.nan
+    ).astype(np.float32)
 
 
 def test_returns_are_simple_ones() -> None:
@@ -72,7 +81,9 @@ def test_returns_are_simple_ones() -> None:
     log_return = returns_of(folds)
     returns = path_returns(folds, log_return)
     assert returns.dtype == np.float64
-    assert_close(np.log1p(returns), path_values(folds, log_return), roundings=32, size=0.1, dtype=np.float64)
+    assert_close(
+        np.log1p(returns), path_values(folds, log_return), roundings=32, size=0.1, dtype=np.float64
+    )
 
 
 def test_a_trial_is_the_mean_of_its_agents() -> None:
@@ -82,7 +93,13 @@ def test_a_trial_is_the_mean_of_its_agents() -> None:
     returns = path_returns(folds, log_return)
     assert returns.shape[:2] == (SEEDS, 3)
     expected = returns.reshape(9, -1).mean(axis=0)
-    assert_close(trial_returns(folds, log_return), expected, roundings=32, size=np.abs(returns).max(), dtype=np.float64)
+    assert_close(
+        trial_returns(folds, log_return),
+        expected,
+        roundings=32,
+        size=np.abs(returns).max(),
+        dtype=np.float64,
+    )
 
 
 def test_figures_are_those_of_each_path_seeds_one_after_another() -> None:
@@ -107,7 +124,9 @@ def test_figures_that_do_not_exist_are_none() -> None:
     assert row["total_return"] == pytest.approx(1.01**10 - 1)
 
 
-@pytest.mark.parametrize(("order", "expected"), [([3, 1, 2], 2), ([4, 1, 3, 2], 3), ([5.0], 0), ([1, 1, 1], 1)])
+@pytest.mark.parametrize(
+    ("order", "expected"), [([3, 1, 2], 2), ([4, 1, 3, 2], 3), ([5.0], 0), ([1, 1, 1], 1)]
+)
 def test_the_median_path_is_one_of_them(order: list[float], expected: int) -> None:
     """The lower one of two in the middle."""
     noise = np.tile([0.01, -0.01], 20)

@@ -25,7 +25,9 @@ def panel() -> Panel:
 
 @cache
 def comparison() -> Comparison:
-    market = build_market(panel(), Settings.model_validate({"features": {"indicators": ["return_1"]}}))
+    market = build_market(
+        panel(), Settings.model_validate({"features": {"indicators": ["return_1"]}})
+    )
     others = {name: BASELINES[name] for name in ("cash", "buy_and_hold")}
     return compare(market, EqualWeight(), others, lucky=5)
 
@@ -54,7 +56,13 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert not re.search(r"<link[^>]*\shref\s*=", page)
     assert "Plotly.newPlot" in page
     assert len(page) > 1_000_000  # the library is inside
-    for name in ("equal_weight", "cash", "buy_and_hold", "random, equal turnover", "hand-made bars"):
+    for name in (
+        "equal_weight",
+        "cash",
+        "buy_and_hold",
+        "random, equal turnover",
+        "hand-made bars",
+    ):
         assert name in page
 
 
@@ -64,7 +72,9 @@ def test_every_policy_has_its_equity_and_its_drawdown() -> None:
         above, below = curves(name)
         equity = history.equity[:, 0]
         np.testing.assert_array_equal(above.y, equity)
-        assert_close(below.y, 100 * (equity / np.maximum.accumulate(equity) - 1), roundings=8, size=100.0)
+        assert_close(
+            below.y, 100 * (equity / np.maximum.accumulate(equity) - 1), roundings=8, size=100.0
+        )
         assert above.line.color == below.line.color
         assert len(above.x) == len(equity)
 

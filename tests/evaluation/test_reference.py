@@ -1,4 +1,6 @@
-"""What a result stands beside: baselines and random traders on the same blocks, each begun in cash."""
+"""What a result stands beside: baselines and random traders on the same blocks, each begun in
+cash.
+"""
 
 from functools import cache
 
@@ -21,7 +23,9 @@ CHOSEN: dict[str, Policy] = {name: BASELINES[name] for name in ("cash", "buy_and
 
 @cache
 def market() -> Market:
-    return build_market(random_panel(0, 300, 3), Settings.model_validate({"features": {"indicators": ["roc"]}}))
+    return build_market(
+        random_panel(0, 300, 3), Settings.model_validate({"features": {"indicators": ["roc"]}})
+    )
 
 
 @cache
@@ -39,7 +43,9 @@ def test_baselines_are_backtests_of_each_block_one_after_another() -> None:
             history = backtest(market(), policy, 1, block.first - 1, block.stop)
             assert (history.bars[0], history.bars[-1]) == (block.first, block.stop - 1)
             expected.append(history.returns[:, 0])
-        assert_close(result.baselines[name], np.concatenate(expected), roundings=100 * 100, size=1.0)
+        assert_close(
+            result.baselines[name], np.concatenate(expected), roundings=100 * 100, size=1.0
+        )
     assert (result.baselines["cash"] == 0).all()
     assert np.std(result.baselines["buy_and_hold"]) > 1e-3
     for start in np.cumsum([0, *(block.length for block in BLOCKS[:-1])]):
@@ -63,7 +69,9 @@ def test_traders_are_many_and_differ() -> None:
 
 
 @pytest.mark.parametrize("turnover", [0.003, 0.01, 0.02])
-def test_traders_have_the_turnover_that_is_asked_for(turnover: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traders_have_the_turnover_that_is_asked_for(
+    turnover: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paces: list[float] = []
 
     def noted(pace: float, seed: int) -> RandomTrader:
@@ -74,7 +82,9 @@ def test_traders_have_the_turnover_that_is_asked_for(turnover: float, monkeypatc
     reference_returns(market(), BLOCKS, {}, turnover, 1)
     trader = RandomTrader(paces[-1], seed=1)
     runs = [backtest(market(), trader, 20, block.first - 1, block.stop) for block in BLOCKS]
-    np.testing.assert_allclose(np.concatenate([run.turnover for run in runs]).mean(), turnover, rtol=0.3)
+    np.testing.assert_allclose(
+        np.concatenate([run.turnover for run in runs]).mean(), turnover, rtol=0.3
+    )
 
 
 def test_a_turnover_that_nobody_reaches_gives_the_fastest() -> None:
@@ -85,12 +95,16 @@ def test_a_turnover_that_nobody_reaches_gives_the_fastest() -> None:
 
 def test_what_is_beside_does_not_depend_on_who_else_is() -> None:
     alone = reference_returns(market(), BLOCKS, {"momentum": BASELINES["momentum"]}, 0.01, 5)
-    assert_close(alone.baselines["momentum"], found().baselines["momentum"], roundings=300 * 100, size=1.0)
+    assert_close(
+        alone.baselines["momentum"], found().baselines["momentum"], roundings=300 * 100, size=1.0
+    )
 
 
 def test_the_share_of_traders_that_did_as_well() -> None:
     """Add-one: it is never 0, and 1 when all did."""
-    traders = np.expm1(np.array([[0.1, 0.2, -0.1, 0.0], [0.1, -0.1, 0.1, 0.0]]))  # totals 0.2, 0.1, 0, 0
+    traders = np.expm1(
+        np.array([[0.1, 0.2, -0.1, 0.0], [0.1, -0.1, 0.1, 0.0]])
+    )  # totals 0.2, 0.1, 0, 0
     assert share_as_good(0.5, traders) == 1 / 5
     assert share_as_good(0.15, traders) == 2 / 5
     assert share_as_good(-0.1, traders) == 1.0

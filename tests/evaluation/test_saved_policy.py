@@ -25,17 +25,22 @@ from rounding import assert_close
 from small_bundles import bundle_of, market_settings, panel_of
 
 KINDS = ("trade", "weights", "direction_amount")
-# Orders beyond the whole equity, positions that are closed to the last unit, small trades: what a detour through
-# shares of the equity would get wrong.
+# Orders beyond the whole equity, positions that are closed to the last unit, small trades: what a
+# detour through shares of the equity would get wrong.
 WIDE = LIMITS | {"max_short_weight": 1.0, "max_weight": 1.0, "gross_limit": 2.0, "trade_size": 2.0}
 EXACT = LIMITS | {"lot_step": 0.0, "max_short_weight": 0.0, "min_notional": 0.0, "gross_limit": 1.0}
 SMALL = LIMITS | {"trade_size": 0.1, "ruin": 0.0}
 SMOOTH = SMALL | {"lot_step": 0.0, "min_notional": 0.0}
-CHAIN = {"roundings": 300 * 100, "size": 10.0}  # bars, and operations of each; observations are up to 10
+CHAIN = {
+    "roundings": 300 * 100,
+    "size": 10.0,
+}  # bars, and operations of each; observations are up to 10
 
 
 @cache
-def learned(kind: str, limits: str = "all", seed: int = 0, fill: str = "next_open") -> tuple[Learned, Market]:
+def learned(
+    kind: str, limits: str = "all", seed: int = 0, fill: str = "next_open"
+) -> tuple[Learned, Market]:
     """A policy and its market; on bars that the recipe knows the first half of."""
     rules = {"all": LIMITS, "wide": WIDE, "exact": EXACT, "small": SMALL, "smooth": SMOOTH}[limits]
     panel = panel_of(seed, 300)
@@ -44,7 +49,9 @@ def learned(kind: str, limits: str = "all", seed: int = 0, fill: str = "next_ope
 
 
 def stepped(bundle: Bundle, market: Market) -> tuple[np.ndarray, np.ndarray]:
-    """Equity and observations when the market is stepped directly, by the policy's own kind of action."""
+    """Equity and observations when the market is stepped directly, by the policy's own kind of
+    action.
+    """
     tape, rules = market.arrays(np.float64)
     state = episode.reset(np.zeros(1), market.shape, rules, np)
     equity, seen, ended = [1.0], [], False
@@ -78,7 +85,9 @@ def test_a_backtest_is_the_market_stepped_directly(kind: str, limits: str) -> No
     equity, seen = stepped(policy.bundle, market)
     assert_close(history.equity[: len(equity), 0], equity, **CHAIN)
     assert_close(np.array(watching.shown)[: len(seen)], seen, **CHAIN)
-    assert (history.equity[len(equity) :, 0] == history.equity[len(equity) - 1, 0]).all()  # ruined: frozen
+    assert (
+        history.equity[len(equity) :, 0] == history.equity[len(equity) - 1, 0]
+    ).all()  # ruined: frozen
     assert sum(fill.kind == "stop" for fill in history.fills) > 5
     assert np.std(equity) > 1e-2
 
@@ -94,15 +103,19 @@ def test_what_it_does_depends_on_all_that_it_sees_of_itself() -> None:
     """Cooldowns and holding times are met, so the equality above is not one of zeros."""
     policy, market = learned("weights", "all", 1)
     _, seen = stepped(policy.bundle, market)
-    private = seen[:, -4 * 3 :].reshape(len(seen), 4, 3)  # weight, from_best, held, cooldown of three assets
+    private = seen[:, -4 * 3 :].reshape(
+        len(seen), 4, 3
+    )  # weight, from_best, held, cooldown of three assets
     assert (private.std(axis=0) > 1e-3).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_observations_are_those_of_the_training_environment(kind: str) -> None:
-    """MarketEnv runs in single precision, so the two part by rounding only: there are no lots that could be missed.
+    """MarketEnv runs in single precision, so the two part by rounding only: there are no lots that
+    could be missed.
 
-    It is given the backtest's actions. A policy of its own would answer every rounding, and enlarge it.
+    It is given the backtest's actions. A policy of its own would answer every rounding, and enlarge
+    it.
     """
     policy, market = learned(kind, "smooth")
     watching = Watching(policy.bundle)
@@ -112,14 +125,18 @@ def test_observations_are_those_of_the_training_environment(kind: str) -> None:
     for expected in watching.shown[:10]:
         assert_close(observation, expected, roundings=10 * 100, size=1.0)  # ten bars
         action = policy.bundle.act(expected[None])[0]
-        np.testing.assert_allclose(policy.bundle.act(observation[None])[0], action, rtol=0, atol=0.01)
+        np.testing.assert_allclose(
+            policy.bundle.act(observation[None])[0], action, rtol=0, atol=0.01
+        )
         observation, *_ = env.step(action)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_side_by_side_it_does_what_it_does_alone(kind: str) -> None:
     policy, market = learned(kind, "wide")
-    other = Learned(bundle_of(market.panel, 5, action=kind, limits=WIDE, recipe=policy.bundle.recipe))
+    other = Learned(
+        bundle_of(market.panel, 5, action=kind, limits=WIDE, recipe=policy.bundle.recipe)
+    )
     policies = (Momentum(), policy, RandomTrader(seed=3), other)
     together = backtest(market, SideBySide(policies, (1, 1, 4, 2)), accounts=8)
     bounds = ((0, 1), (1, 2), (2, 6), (6, 8))
@@ -142,7 +159,9 @@ def test_baselines_order_shares_of_the_equity_whatever_the_market_is() -> None:
     _, small = learned("direction_amount", "wide")
     limits = small.rules.limits._replace(trade_size=np.asarray(0.01))
     small = replace(small, rules=small.rules._replace(limits=limits))
-    np.testing.assert_array_equal(backtest(market, EqualWeight(3600)).equity, backtest(small, EqualWeight(3600)).equity)
+    np.testing.assert_array_equal(
+        backtest(market, EqualWeight(3600)).equity, backtest(small, EqualWeight(3600)).equity
+    )
 
 
 def test_it_also_speaks_in_shares_of_the_equity() -> None:
@@ -171,7 +190,9 @@ def test_the_future_is_not_in_what_it_is_shown() -> None:
         t, n = int(accounts.state.t[0]), market.panel.n_assets
         assert len(accounts.tape.features) == t + 1
         np.testing.assert_array_equal(accounts.mark[:, 0], closes[t])
-        np.testing.assert_array_equal(accounts.tape.columns[4 * n : 5 * n, -1], closes[t])  # the newest bar is now's
+        np.testing.assert_array_equal(
+            accounts.tape.columns[4 * n : 5 * n, -1], closes[t]
+        )  # the newest bar is now's
 
 
 def poisoned(panel: Panel, after: int) -> Panel:
@@ -191,30 +212,49 @@ def test_a_poisoned_future_changes_nothing_before_it() -> None:
     assert clean.equity[until, 0] != spoilt.equity[until, 0]
 
 
-# --- refusals ---------------------------------------------------------------------------------------
+# --- refusals
+# ---------------------------------------------------------------------------------------
 
 
 def market_with(features: dict[str, Any], rows: int = 150, **market: Any) -> Market:
-    """The market of the policy below, built otherwise: other features, training rows, or market keys."""
+    """The market of the policy below, built otherwise: other features, training rows, or market
+    keys.
+    """
     panel = learned("weights")[1].panel
     recipe = Recipe(**{"indicators": INDICATORS, "lookback": 2, "scaler": "zscore"} | features)
-    return build_market(panel, Settings(market=market_settings(**market)), fit(recipe, panel, np.arange(rows)))
+    return build_market(
+        panel, Settings(market=market_settings(**market)), fit(recipe, panel, np.arange(rows))
+    )
 
 
 def test_a_market_with_an_equal_recipe_is_its_own() -> None:
     policy, market = learned("weights")
-    np.testing.assert_array_equal(backtest(market_with({}), policy).equity, backtest(market, policy).equity)
+    np.testing.assert_array_equal(
+        backtest(market_with({}), policy).equity, backtest(market, policy).equity
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"features": {}, "action": "trade"}, "the market's action is 'trade', this policy was trained with 'weights'"),
-        ({"features": {}, "fill": "same_close"}, "the market's fill is 'same_close', .* with 'next_open'"),
+        (
+            {"features": {}, "action": "trade"},
+            "the market's action is 'trade', this policy was trained with 'weights'",
+        ),
+        (
+            {"features": {}, "fill": "same_close"},
+            "the market's fill is 'same_close', .* with 'next_open'",
+        ),
         ({"features": {"scaler": "robust"}}, "the market's features are not this policy's"),
-        ({"features": {"indicators": ("roc", "return_1")}}, "the market's features are not this policy's"),
+        (
+            {"features": {"indicators": ("roc", "return_1")}},
+            "the market's features are not this policy's",
+        ),
         ({"features": {"lookback": 1}}, "the market's features are not this policy's"),
-        ({"features": {}, "rows": 300}, "one fitted on other rows; build the market with `Bundle.market`"),
+        (
+            {"features": {}, "rows": 300},
+            "one fitted on other rows; build the market with `Bundle.market`",
+        ),
     ],
 )
 def test_a_market_built_otherwise_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -226,27 +266,35 @@ def test_a_market_built_otherwise_is_refused(changes: dict[str, Any], message: s
 def test_a_moment_without_accounts_is_refused() -> None:
     policy, _ = learned("weights")
     moment = Moment(0, np.ones((5, 3)), np.zeros((1, 3)), 3600)
-    with pytest.raises(RulesError, match=r"must see the accounts it drives: run it by backtest\(\)"):
+    with pytest.raises(
+        RulesError, match=r"must see the accounts it drives: run it by backtest\(\)"
+    ):
         policy(moment)
 
 
-# --- names and training bars ------------------------------------------------------------------------
+# --- names and training bars
+# ------------------------------------------------------------------------
 
 
-def test_a_policy_is_called_after_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_is_called_after_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy, market = learned("weights")
     for name, expected in (("best", "best"), ("cash", "cash-learned")):
         policy.bundle.save(tmp_path / name)
         loaded = load_policy(tmp_path / name)
         assert loaded.name == expected
         np.testing.assert_array_equal(
-            backtest(loaded.bundle.market(market.panel), loaded).equity, backtest(market, policy).equity
+            backtest(loaded.bundle.market(market.panel), loaded).equity,
+            backtest(market, policy).equity,
         )
     monkeypatch.chdir(tmp_path / "best")
     assert load_policy(".").name == "best"
 
 
-@pytest.mark.parametrize(("first", "stop", "within"), [(0, 300, 149), (100, 200, 49), (148, 200, 1), (149, 200, 0)])
+@pytest.mark.parametrize(
+    ("first", "stop", "within"), [(0, 300, 149), (100, 200, 49), (148, 200, 1), (149, 200, 0)]
+)
 def test_bars_of_the_training_are_counted(first: int, stop: int, within: int) -> None:
     """The recipe was fitted on rows 0 to 149; the bar of the first decision is not traded."""
     policy, market = learned("weights")

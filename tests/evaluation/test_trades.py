@@ -17,14 +17,27 @@ from flatout.settings.tables import Settings
 from scenarios import random_panel
 
 CAPITAL = 25_000.0
-COLUMNS = ["bar_open_time", "symbol", "kind", "side", "units", "price", "notional", "cost", "equity_at_close"]
+COLUMNS = [
+    "bar_open_time",
+    "symbol",
+    "kind",
+    "side",
+    "units",
+    "price",
+    "notional",
+    "cost",
+    "equity_at_close",
+]
 
 
 @cache
 def market() -> Market:
     """Bars with gaps, all costs, and stops that are hit."""
     limits = {"trailing_stop": 0.02, "max_held_bars": 10, "participation": 0.001}
-    settings = {"market": {"capital": CAPITAL, "limits": limits}, "features": {"indicators": ["return_1"]}}
+    settings = {
+        "market": {"capital": CAPITAL, "limits": limits},
+        "features": {"indicators": ["return_1"]},
+    }
     return build_market(random_panel(5, n_bars=200), Settings.model_validate(settings))
 
 
@@ -53,7 +66,9 @@ def test_equity_follows_from_the_rows_and_the_closes(table: pl.DataFrame) -> Non
             sign = 1 if row["side"] == "buy" else -1
             cash -= sign * row["notional"] + row["cost"]
             units[row["symbol"]] += sign * row["units"]
-        equity.append(cash + sum(units[s] * panel.close[bar, i] for i, s in enumerate(panel.symbols)))
+        equity.append(
+            cash + sum(units[s] * panel.close[bar, i] for i, s in enumerate(panel.symbols))
+        )
     np.testing.assert_allclose(equity, history().equity[:, 0] * CAPITAL, rtol=1e-6)
     assert np.ptp(equity) > 100
 
@@ -70,7 +85,10 @@ def test_every_row_adds_up(table: pl.DataFrame) -> None:
 
 def test_the_equity_of_a_row_is_that_of_the_bars_close(table: pl.DataFrame) -> None:
     panel, equity = market().panel, history().equity[:, 0]
-    at_close = {panel.time[bar].item().replace(tzinfo=UTC): equity[k + 1] for k, bar in enumerate(history().bars)}
+    at_close = {
+        panel.time[bar].item().replace(tzinfo=UTC): equity[k + 1]
+        for k, bar in enumerate(history().bars)
+    }
     expected = [at_close[time] * CAPITAL for time in table["bar_open_time"]]
     np.testing.assert_allclose(table["equity_at_close"], expected, rtol=1e-12)
 
@@ -82,13 +100,19 @@ def test_orders_fill_at_the_open_and_stops_within_the_bar(table: pl.DataFrame) -
         bar, asset = rows[row["bar_open_time"]], panel.symbols.index(row["symbol"])
         if row["kind"] == "order":
             assert row["price"] == pytest.approx(panel.open[bar, asset], rel=1e-12)
-        assert panel.low[bar, asset] * (1 - 1e-9) <= row["price"] <= panel.high[bar, asset] * (1 + 1e-9)
+        assert (
+            panel.low[bar, asset] * (1 - 1e-9)
+            <= row["price"]
+            <= panel.high[bar, asset] * (1 + 1e-9)
+        )
         assert panel.tradable[bar, asset]
 
 
 def test_a_row_in_units_and_money_of_the_account() -> None:
     panel = market().panel
-    fill = Fills(3, "order", np.array([0.5, 0.0, -0.25]), np.array([2.0, 9.0, 4.0]), np.full(3, 0.01), 1.5)
+    fill = Fills(
+        3, "order", np.array([0.5, 0.0, -0.25]), np.array([2.0, 9.0, 4.0]), np.full(3, 0.01), 1.5
+    )
     buy, sell = ledger_table(panel, (fill,), 100.0).rows()
     time = panel.time[3].item().replace(tzinfo=UTC)
     assert buy == (time, "S00", "order", "buy", 50.0, 2.0, 100.0, 1.0, 150.0)
@@ -114,7 +138,9 @@ def test_fills_are_kept_on_request_only() -> None:
     assert backtest(market(), RandomTrader()).fills == ()
 
 
-def test_symbols_that_spreadsheets_would_run_are_written_as_text_and_can_be_had_back(tmp_path: Path) -> None:
+def test_symbols_that_spreadsheets_would_run_are_written_as_text_and_can_be_had_back(
+    tmp_path: Path,
+) -> None:
     symbols = ("=cmd|'/c calc'!A0", "+1", "-1", "@SUM(A1)", "'quoted", "BTC/USDT")
     panel = RandomWalk(n_bars=3, symbols=symbols).panel()
     fills = Fills(1, "order", np.ones(6), panel.open[1], np.zeros(6), 1.0)

@@ -1,4 +1,6 @@
-"""The registry of trials: counts only grow, two processes lose nothing, damage is never taken for zero."""
+"""The registry of trials: counts only grow, two processes lose nothing, damage is never taken for
+zero.
+"""
 
 import json
 import subprocess
@@ -45,7 +47,10 @@ def test_a_study_only_grows(tmp_path: Path) -> None:
 
 def test_a_study_without_trials_is_noted_too(tmp_path: Path) -> None:
     note_trials(BARS, "study", 0, tmp_path)
-    assert json.loads((tmp_path / f"{BARS}.json").read_text()) == {"fingerprint": BARS, "studies": {"study": 0}}
+    assert json.loads((tmp_path / f"{BARS}.json").read_text()) == {
+        "fingerprint": BARS,
+        "studies": {"study": 0},
+    }
 
 
 def test_reading_makes_no_folder(tmp_path: Path) -> None:
@@ -58,7 +63,9 @@ def test_reading_makes_no_folder(tmp_path: Path) -> None:
 def test_two_processes_lose_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NOTE_MANY]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    writers = [subprocess.Popen([*command, name, str(tmp_path)], **pipes) for name in ("one", "two")]
+    writers = [
+        subprocess.Popen([*command, name, str(tmp_path)], **pipes) for name in ("one", "two")
+    ]
     for writer in writers:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"  # both are loaded: they write at the same time

@@ -1,4 +1,6 @@
-"""The verdict: each gate refuses for its own reason, one that is off says nothing, and no evidence is no pass."""
+"""The verdict: each gate refuses for its own reason, one that is off says nothing, and no evidence
+is no pass.
+"""
 
 import json
 from dataclasses import replace
@@ -50,7 +52,11 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("random traders as good", {"null_p": 0.051}, "random traders of equal turnover earn as much"),
     ("random traders as good", {"null_p": None}, "none"),
     ("beats cash", {"baseline_sharpes": {"cash": 2.0, "equal_weight": 0.0}}, "does not beat cash"),
-    ("beats equal_weight", {"baseline_sharpes": {"cash": 0.0, "equal_weight": 2.1}}, "does not beat equal_weight"),
+    (
+        "beats equal_weight",
+        {"baseline_sharpes": {"cash": 0.0, "equal_weight": 2.1}},
+        "does not beat equal_weight",
+    ),
     ("beats equal_weight", {"baseline_sharpes": {"cash": 0.0}}, "none"),
     ("costs", {"cost_sharpes": {1.0: 2.0, 2.0: 0.0}}, "loses at 2 times the costs"),
     ("costs", {"cost_sharpes": {1.0: 2.0}}, "none"),
@@ -64,7 +70,9 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "changes", "reason"), REFUSALS)
-def test_each_gate_refuses_for_its_own_reason(name: str, changes: dict[str, Any], reason: str) -> None:
+def test_each_gate_refuses_for_its_own_reason(
+    name: str, changes: dict[str, Any], reason: str
+) -> None:
     found = verdict(**changes)
     assert not found.promotable
     assert [gate.name for gate in found.gates if not gate.passed] == [name]
@@ -89,7 +97,9 @@ def test_bounds_are_kept_to_the_last_digit(name: str, changes: dict[str, Any]) -
 
 
 def test_where_all_trials_are_good_it_does_not_matter_which_is_best() -> None:
-    """A large PBO is forgiven if the best of one half hardly ever loses in the other; no PBO at all is not."""
+    """A large PBO is forgiven if the best of one half hardly ever loses in the other; no PBO at all
+    is not.
+    """
     assert gate(verdict(pbo=0.9, probability_of_loss=0.05), "PBO").passed
     assert not gate(verdict(pbo=0.9, probability_of_loss=0.051), "PBO").passed
     assert not gate(verdict(pbo=0.9, probability_of_loss=None), "PBO").passed
@@ -99,11 +109,16 @@ def test_where_all_trials_are_good_it_does_not_matter_which_is_best() -> None:
 @pytest.mark.parametrize(
     ("key", "name"),
     [
-        ("deflated_sharpe", "deflated Sharpe"), ("pbo", "PBO"), ("null_p", "random traders as good"),
-        ("cost_factor", "costs"), ("delay_bars", "delay"), ("trades", "trades"), ("worst_path", "worst path"),
+        ("deflated_sharpe", ("deflated Sharpe")),
+        ("pbo", "PBO"),
+        ("null_p", "random traders as good"),
+        ("cost_factor", "costs"),
+        ("delay_bars", "delay"),
+        ("trades", "trades"),
+        ("worst_path", "worst path"),
         ("hold_out_sharpe", "hold-out Sharpe"),
     ],
-)  # fmt: skip
+)
 def test_a_gate_that_is_off_says_nothing(key: str, name: str) -> None:
     bad = next(changes for refused, changes, _ in REFUSALS if refused == name)
     found = verdict(GateSettings.model_validate({key: "off"}), **bad)
@@ -120,7 +135,16 @@ def test_without_sealed_bars_there_is_no_gate_of_theirs() -> None:
 
 def test_orders_that_depend_on_nothing_are_refused_whatever_is_off() -> None:
     off = dict.fromkeys(
-        ("deflated_sharpe", "pbo", "null_p", "cost_factor", "delay_bars", "trades", "worst_path", "hold_out_sharpe"),
+        (
+            "deflated_sharpe",
+            "pbo",
+            "null_p",
+            "cost_factor",
+            "delay_bars",
+            "trades",
+            "worst_path",
+            "hold_out_sharpe",
+        ),
         "off",
     )
     found = verdict(GateSettings.model_validate({**off, "beats": []}), constant=True)
@@ -131,12 +155,18 @@ def test_orders_that_depend_on_nothing_are_refused_whatever_is_off() -> None:
 def test_other_baselines_factors_and_delays() -> None:
     gates = GateSettings(beats=("momentum",), cost_factor=3.0, delay_bars=2)
     found = verdict(gates)
-    assert [gate.name for gate in found.gates if not gate.passed] == ["beats momentum", "costs", "delay"]
+    assert [gate.name for gate in found.gates if not gate.passed] == [
+        "beats momentum",
+        "costs",
+        "delay",
+    ]
     assert gate(found, "costs").wanted == "earns at 3 times the costs"
 
 
 def test_three_reasons_are_told_and_the_others_counted() -> None:
-    found = verdict(deflated_sharpe=0.1, pbo=0.9, probability_of_loss=0.9, null_p=0.9, trades=1, worst_path=-0.9)
+    found = verdict(
+        deflated_sharpe=0.1, pbo=0.9, probability_of_loss=0.9, null_p=0.9, trades=1, worst_path=-0.9
+    )
     assert found.sentence.startswith("5 of 11 gates refuse it: luck among")
     assert found.sentence.endswith("; and 2 more")
     assert found.sentence.count(";") == 3
@@ -154,14 +184,24 @@ def test_it_is_told_to_programs_too() -> None:
 
 
 def test_other_gates_have_another_hash() -> None:
-    hashes = {gates_hash(GateSettings.model_validate(x)) for x in ({}, {"pbo": 0.3}, {"pbo": "off"}, {"beats": []})}
+    hashes = {
+        gates_hash(GateSettings.model_validate(x))
+        for x in ({}, {"pbo": 0.3}, {"pbo": "off"}, {"beats": []})
+    }
     assert len(hashes) == 4
     assert gates_hash(GateSettings()) == gates_hash(GateSettings())
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "none"), (0.12345, "0.123"), (123456.0, "123,456"), (-0.5, "-0.5"), (500, "500"), (1e-7, "1e-07")],
+    [
+        (None, "none"),
+        (0.12345, "0.123"),
+        (123456.0, "123,456"),
+        (-0.5, "-0.5"),
+        (500, "500"),
+        (1e-7, "1e-07"),
+    ],
 )
 def test_numbers_are_short(value: float | None, text: str) -> None:
     assert shown(value) == text

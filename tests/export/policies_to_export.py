@@ -22,8 +22,12 @@ PANEL = RandomWalk(n_bars=700, symbols=SYMBOLS, seed=3).panel()
 
 
 def policy_of(scaler: str = "quantile", panel: Panel = PANEL, **changes: Any) -> Bundle:
-    """A sharp policy, fitted on the first 500 bars; keywords replace a bundle's fields, or the market's keys."""
-    fields = {name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__}
+    """A sharp policy, fitted on the first 500 bars; keywords replace a bundle's fields, or the
+    market's keys.
+    """
+    fields = {
+        name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__
+    }
     settings = market_settings(**changes)
     values = {
         "network": network_of(SIZE, action_size(settings.action, len(SYMBOLS)), hidden=(24, 16)),
@@ -48,8 +52,8 @@ def random_observations(bundle: Bundle, rows: int, seed: int = 0) -> np.ndarray:
 
 
 def assert_same_actions(found: Any, expected: Any) -> None:
-    """But for the rounding of three products of at most 64 terms and their activations, in single precision; what is
-    seen lies within 10, and the weights of a unit have a norm of about 1.
+    """But for the rounding of three products of at most 64 terms and their activations, in single
+    precision; what is seen lies within 10, and the weights of a unit have a norm of about 1.
     """
     assert_close(found, expected, roundings=SIZE + 64, size=8.0, dtype=np.float32)
 

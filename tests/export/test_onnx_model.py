@@ -1,4 +1,6 @@
-"""Exported models in ONNX Runtime, from unscaled indicators to actions, in the market they were trained for."""
+"""Exported models in ONNX Runtime, from unscaled indicators to actions, in the market they were
+trained for.
+"""
 
 import json
 from dataclasses import replace
@@ -62,7 +64,9 @@ def test_one_row_is_a_batch_too() -> None:
 def test_actions_stay_within_their_bounds(distribution: str) -> None:
     bundle = policy_of("zscore", distribution=distribution)
     head = bundle.network.actor.head
-    wild = bundle.network._replace(actor=bundle.network.actor._replace(head=head._replace(weight=head.weight * 100)))
+    wild = bundle.network._replace(
+        actor=bundle.network.actor._replace(head=head._replace(weight=head.weight * 100))
+    )
     bundle = replace(bundle, network=wild)
     account = random_observations(bundle, 300)[:, -len(account_names(bundle)) :]
     indicators = np.random.default_rng(0).normal(size=(300, LOOKBACK, len(SYMBOLS), len(FEATURES)))
@@ -71,14 +75,21 @@ def test_actions_stay_within_their_bounds(distribution: str) -> None:
 
 
 def test_symbols_without_a_past_are_zero() -> None:
-    """CCC has no bar in the training rows: its features say nothing to this policy, whatever they are later."""
+    """CCC has no bar in the training rows: its features say nothing to this policy, whatever they
+    are later.
+    """
     close = PANEL.close.copy()
     close[:600, 2] = np.nan
-    prices = {name: np.where(np.isnan(close), np.nan, getattr(PANEL, name)) for name in ("open", "high", "low")}
+    prices = {
+        name: np.where(np.isnan(close), np.nan, getattr(PANEL, name))
+        for name in ("open", "high", "low")
+    }
     late = replace(PANEL, close=close, **prices, tradable=PANEL.tradable & np.isfinite(close))
     bundle = policy_of(panel=late)
     seen = follow(bundle, late, bars=100)
-    action, observation = session_of(bundle).run(None, {"indicators": seen.indicators, "account": seen.account})
+    action, observation = session_of(bundle).run(
+        None, {"indicators": seen.indicators, "account": seen.account}
+    )
     assert_same_view(observation, seen.observation)
     assert_same_actions(action, seen.action)
 
@@ -93,8 +104,14 @@ def test_the_model_says_what_its_numbers_mean() -> None:
     assert names[:2] == ["cash", "ruin_share"]
     assert names[7:10] == ["AAA weight", "BBB weight", "CCC weight"]
     assert (said["bar"], said["lookback"], said["scaler"]) == ("1h", "3", "quantile")
-    assert (said["action"], said["fill"], said["schema_hash"]) == ("weights", "next_open", bundle.schema_hash)
-    assert {put.name: (put.type, put.shape) for put in (*session.get_inputs(), *session.get_outputs())} == {
+    assert (said["action"], said["fill"], said["schema_hash"]) == (
+        "weights",
+        "next_open",
+        bundle.schema_hash,
+    )
+    assert {
+        put.name: (put.type, put.shape) for put in (*session.get_inputs(), *session.get_outputs())
+    } == {
         "indicators": ("tensor(double)", ["batch", LOOKBACK, len(SYMBOLS), len(FEATURES)]),
         "account": ("tensor(float)", ["batch", len(names)]),
         "action": ("tensor(float)", ["batch", 4]),
@@ -103,7 +120,10 @@ def test_the_model_says_what_its_numbers_mean() -> None:
 
 
 def test_skipped_layers_are_not_in_the_graph() -> None:
-    kinds = [[node.op_type for node in model_of(gated(gates)).graph.node] for gates in ((1, 1, 1), (1, 0, 1))]
+    kinds = [
+        [node.op_type for node in model_of(gated(gates)).graph.node]
+        for gates in ((1, 1, 1), (1, 0, 1))
+    ]
     assert [ops.count("Gemm") for ops in kinds] == [4, 3]
 
 

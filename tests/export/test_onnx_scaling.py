@@ -1,4 +1,6 @@
-"""Scaling in ONNX against flatout's own, on awkward columns: ties, constants, NaN, edges and columns never seen."""
+"""Scaling in ONNX against flatout's own, on awkward columns: ties, constants, NaN, edges and
+columns never seen.
+"""
 
 import numpy as np
 import onnxruntime
@@ -16,11 +18,14 @@ NEARLY_ZERO = 1e-5  # both sides compute in double precision, here in another or
 
 
 def awkward(rows: int, seed: int = 0) -> np.ndarray:
-    """(row, 2 assets, 4 features): plain, rounded, mostly zero, constant, skewed, tiny, with NaN, and all NaN."""
+    """(row, 2 assets, 4 features): plain, rounded, mostly zero, constant, skewed, tiny, with NaN,
+    and all NaN.
+    """
     rng = np.random.default_rng(seed)
     plain = rng.normal(3, 2, rows)
     columns = [
-        plain, np.round(plain), np.where(rng.random(rows) < 0.8, 0.1, plain), np.full(rows, 0.1), np.exp(3 * plain),
+        plain, np.round(plain), np.where(rng.random(rows) < 0.8, 0.1, plain), np.full(rows, 0.1),
+        np.exp(3 * plain),
         1e-9 * plain, np.where(rng.random(rows) < 0.4, np.nan, plain), np.full(rows, np.nan),
     ]  # fmt: skip
     return np.stack(columns, axis=-1).reshape(rows, 2, 4)
@@ -37,15 +42,31 @@ def run(scaler: Scaler, values: np.ndarray) -> np.ndarray:
         [helper.make_tensor_value_info(result, TensorProto.FLOAT, ["row", *values.shape[1:]])],
         list(draft.constants.values()),
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+    )
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {"values": values})[0]
 
 
 def asked(values: np.ndarray) -> np.ndarray:
-    """The training values, their neighbours in floating point, values between and far beyond them, and NaN."""
-    others = [np.nextafter(values, np.inf), np.nextafter(values, -np.inf), values + 5e-8, values - 5e-8]
-    others += [(values[:-1] + values[1:]) / 2, values * 1e6, -values * 1e6, np.full_like(values[:1], np.nan)]
+    """The training values, their neighbours in floating point, values between and far beyond them,
+    and NaN.
+    """
+    others = [
+        np.nextafter(values, np.inf),
+        np.nextafter(values, -np.inf),
+        values + 5e-8,
+        values - 5e-8,
+    ]
+    others += [
+        (values[:-1] + values[1:]) / 2,
+        values * 1e6,
+        -values * 1e6,
+        np.full_like(values[:1], np.nan),
+    ]
     return np.concatenate([values, *others])
 
 
@@ -70,7 +91,9 @@ def test_nothing_known_is_zero(name: str) -> None:
 
 
 def test_single_precision_would_not_do() -> None:
-    """A tie at 0.1, which single precision cannot hold: the value falls off the middle of its quantiles."""
+    """A tie at 0.1, which single precision cannot hold: the value falls off the middle of its
+    quantiles.
+    """
     values = awkward(1500)
     scaler = fit_scaler("quantile", values, np.arange(1500))
     rounded = run(scaler, values.astype(np.float32).astype(np.float64))
@@ -85,5 +108,7 @@ def test_knots_are_distinct_and_remember_their_levels() -> None:
 
 
 def test_an_unknown_scaler_is_refused() -> None:
-    with pytest.raises(BundleError, match="the scaler 'minmax' cannot be written as ONNX; zscore, robust, quantile"):
+    with pytest.raises(
+        BundleError, match="the scaler 'minmax' cannot be written as ONNX; zscore, robust, quantile"
+    ):
         add_scaling(Draft(), "values", Scaler("minmax", np.zeros((2, 1, 1))))

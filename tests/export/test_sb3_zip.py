@@ -1,4 +1,6 @@
-"""Exported policies in Stable-Baselines3 itself: same actions, same values, same noise, and training that goes on."""
+"""Exported policies in Stable-Baselines3 itself: same actions, same values, same noise, and
+training that goes on.
+"""
 
 import io
 import subprocess
@@ -8,7 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from policies_to_export import PANEL, SIZE, assert_same_actions, follow, gated, policy_of, random_observations
+from policies_to_export import (
+    PANEL,
+    SIZE,
+    assert_same_actions,
+    follow,
+    gated,
+    policy_of,
+    random_observations,
+)
 from stable_baselines3 import PPO
 
 from flatout.errors import BundleError
@@ -87,7 +97,9 @@ def test_it_opens_where_there_is_no_flatout(tmp_path: Path) -> None:
 def test_training_goes_on_in_the_same_market() -> None:
     bundle = POLICIES["relu"]
     env = MarketEnv(bundle.market(PANEL))
-    model = PPO.load(io.BytesIO(zip_of(bundle)), env=env, device="cpu", n_steps=64, batch_size=32, n_epochs=2)
+    model = PPO.load(
+        io.BytesIO(zip_of(bundle)), env=env, device="cpu", n_steps=64, batch_size=32, n_epochs=2
+    )
     seen = random_observations(bundle, 20)
     before, _ = model.predict(seen, deterministic=True)
     assert_same_actions(before, bundle.act(seen))
@@ -101,7 +113,11 @@ def test_training_goes_on_in_the_same_market() -> None:
 def test_padded_units_stay_zero_when_training_goes_on() -> None:
     bundle = POLICIES["narrower"]
     model = PPO.load(
-        io.BytesIO(zip_of(bundle)), env=MarketEnv(bundle.market(PANEL)), device="cpu", n_steps=64, batch_size=32
+        io.BytesIO(zip_of(bundle)),
+        env=MarketEnv(bundle.market(PANEL)),
+        device="cpu",
+        n_steps=64,
+        batch_size=32,
     )
     model.learn(64)
     first = model.policy.state_dict()["mlp_extractor.policy_net.0.weight"]

@@ -20,7 +20,9 @@ from flatout.features.recipe import FittedRecipe
 from flatout.features.scalers import SCALERS, Scaler, scale_column
 
 TOLERANCE = 1e-6
-VALUES = indicators.compute(PANEL, FEATURES).reshape(PANEL.n_bars, -1)  # from bar 500 on never seen in fitting
+VALUES = indicators.compute(PANEL, FEATURES).reshape(
+    PANEL.n_bars, -1
+)  # from bar 500 on never seen in fitting
 KINDS = {
     "zscore": StandardScaler,
     "robust": RobustScaler,
@@ -36,7 +38,13 @@ def load(fitted: FittedRecipe) -> object:
 def expected(fitted: FittedRecipe, values: np.ndarray) -> np.ndarray:
     """flatout's own scaling in double precision, NaN kept."""
     statistics = fitted.scaler.statistics.reshape(len(fitted.scaler.statistics), -1)
-    return np.stack([scale_column(fitted.scaler.name, *pair) for pair in zip(statistics.T, values.T, strict=True)], 1)
+    return np.stack(
+        [
+            scale_column(fitted.scaler.name, *pair)
+            for pair in zip(statistics.T, values.T, strict=True)
+        ],
+        1,
+    )
 
 
 @pytest.mark.parametrize("name", SCALERS)
@@ -44,7 +52,9 @@ def test_it_transforms_as_flatout_scales(name: str) -> None:
     fitted = policy_of(name).recipe
     given = np.concatenate([VALUES, VALUES * 30])
     found = load(fitted).transform(given)
-    np.testing.assert_allclose(found, expected(fitted, given), rtol=0, atol=TOLERANCE)  # both in double precision
+    np.testing.assert_allclose(
+        found, expected(fitted, given), rtol=0, atol=TOLERANCE
+    )  # both in double precision
     shown = fitted.transform(PANEL).reshape(PANEL.n_bars, -1)
     assert_same_view(np.nan_to_num(found[: PANEL.n_bars]), shown)
     assert np.isnan(found).any()
@@ -55,22 +65,30 @@ def test_it_is_the_class_that_people_know(name: str) -> None:
     loaded = load(policy_of(name).recipe)
     inner = loaded["scale"] if isinstance(loaded, Pipeline) else loaded
     assert type(inner) is KINDS[name]
-    assert loaded.flatout_columns[:6] == [*(f"AAA {feature}" for feature in FEATURES), "BBB return_1"]
+    assert loaded.flatout_columns[:6] == [
+        *(f"AAA {feature}" for feature in FEATURES),
+        "BBB return_1",
+    ]
     assert loaded.n_features_in_ == len(SYMBOLS) * len(FEATURES)
 
 
 def test_a_quantile_transformer_can_be_inverted() -> None:
     transformer = load(policy_of("quantile").recipe)
     inside = VALUES[200:400]
-    np.testing.assert_allclose(transformer.inverse_transform(transformer.transform(inside)), inside, atol=1e-6)
+    np.testing.assert_allclose(
+        transformer.inverse_transform(transformer.transform(inside)), inside, atol=1e-6
+    )
 
 
 def test_it_opens_where_there_is_no_flatout(tmp_path: Path) -> None:
     (tmp_path / "scaler.joblib").write_bytes(joblib_of(policy_of("zscore").recipe))
     code = (
-        "import sys; sys.modules['flatout'] = None\nimport joblib; print(type(joblib.load('scaler.joblib')).__name__)"
+        "import sys; sys.modules['flatout'] = None\nimport joblib; "
+        "print(type(joblib.load('scaler.joblib')).__name__)"
     )
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     assert run.stdout == "Pipeline\n"
 
 

@@ -49,4 +49,6 @@ def _panel(open_, high, low, close, volume) -> Panel:
     bars, assets = close.shape
     time = np.datetime64("2021-03-01", "us") + np.arange(bars) * np.timedelta64(3600, "s")
     symbols = tuple(f"COIN{k}" for k in range(assets))
-    return Panel(symbols, time, 3600, open_, high, low, close, volume, np.ones((bars, assets), bool))
+    return Panel(
+        symbols, time, 3600, open_, high, low, close, volume, np.ones((bars, assets), bool)
+    )

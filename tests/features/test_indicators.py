@@ -18,7 +18,9 @@ from rounding import assert_close
 
 NAMES = tuple(indicator.name for indicator in INDICATORS)
 LONGEST = max(indicator.warmup for indicator in INDICATORS)
-SHARED_DATA = Path(os.environ.get("FLATOUT_SHARED_DATA", Path(__file__).parents[2] / "../shared/data"))
+SHARED_DATA = Path(
+    os.environ.get("FLATOUT_SHARED_DATA", Path(__file__).parents[2] / "../shared/data")
+)
 
 
 def second_difference(values):
@@ -49,7 +51,9 @@ def breakout_loop(high, low, close, volume):
         if t < 20:
             continue
         top, bottom = max(high[t - 20 : t]), min(low[t - 20 : t])
-        outside = close[t] - top if close[t] > top else close[t] - bottom if close[t] < bottom else 0.0
+        outside = (
+            close[t] - top if close[t] > top else close[t] - bottom if close[t] < bottom else 0.0
+        )
         out[t] = outside / atr * volume[t] / (sum(volume[t - 19 : t + 1]) / 20)
     return np.array(out)
 
@@ -91,7 +95,10 @@ def test_every_indicator_has_an_oracle():
 def test_equals_oracle_on_raw_prices(name, seed, volatility):
     panel = random_panel(seed, volatility=volatility)
     for asset in range(panel.n_assets):
-        bars = [np.ascontiguousarray(x[:, asset]) for x in (panel.high, panel.low, panel.close, panel.volume)]
+        bars = [
+            np.ascontiguousarray(x[:, asset])
+            for x in (panel.high, panel.low, panel.close, panel.volume)
+        ]
         got, want = values_of(panel, name, asset), ORACLES[name](*bars)
         np.testing.assert_allclose(got[warmup(name) :], want[warmup(name) :], rtol=1e-7, atol=1e-8)
 
@@ -143,7 +150,9 @@ def test_constant_prices_are_neutral(price, volume):
 def test_long_standstill_and_the_jump_after_it_are_finite(growth):
     panel = random_panel(3, bars=2000, assets=1)
     rise = np.where(np.arange(2000) < 500, 1, growth)[:, None]
-    panel = replace(panel, **{p: getattr(panel, p) * rise for p in ("open", "high", "low", "close")})
+    panel = replace(
+        panel, **{p: getattr(panel, p) * rise for p in ("open", "high", "low", "close")}
+    )
     values = compute(with_gap(panel, 600, 1900), NAMES)[LONGEST:, 0]
     assert np.isfinite(values).all()
     bounded = [NAMES.index(name) for name in ("rsi", "dx", "ultosc", "willr", "obv")]
@@ -229,7 +238,10 @@ def test_finite_on_real_daily_bars():
     table = polars.read_parquet(path).sort("timestamp", "symbol")
     symbols = tuple(sorted(table["symbol"].unique()))
     grid = {
-        name: table.pivot(on="symbol", index="timestamp", values=name).select(symbols).to_numpy().astype(float)
+        name: table.pivot(on="symbol", index="timestamp", values=name)
+        .select(symbols)
+        .to_numpy()
+        .astype(float)
         for name in ("open", "high", "low", "close", "volume")
     }
     time = table["timestamp"].unique().sort().to_numpy().astype("datetime64[us]")

@@ -1,4 +1,6 @@
-"""Recipes: what they accept, what a fitted one refuses; files come back bit for bit or not at all."""
+"""Recipes: what they accept, what a fitted one refuses; files come back bit for bit or not at
+all.
+"""
 
 import hashlib
 import json
@@ -21,7 +23,9 @@ TRAIN = np.arange(200, 400)
 
 @pytest.fixture
 def fitted() -> FittedRecipe:
-    return fit(Recipe(("rsi", "return_1", "breakout_volume"), lookback=3, scaler="quantile"), PANEL, TRAIN)
+    return fit(
+        Recipe(("rsi", "return_1", "breakout_volume"), lookback=3, scaler="quantile"), PANEL, TRAIN
+    )
 
 
 def test_defaults():
@@ -51,7 +55,10 @@ def test_lists_become_tuples_and_recipes_compare():
         ({"indicators": ("rsi", "macd_histo")}, r"'macd_histo'; did you mean 'macd_hist'\?"),
         ({"indicators": ("zzzz",)}, r"unknown indicator 'zzzz'\. Known: macd, "),
         ({"indicators": ()}, "1 to 1,000 indicators, got 0"),
-        ({"indicators": tuple(f"extra:{k}" for k in range(1001))}, "1 to 1,000 indicators, got 1,001"),
+        (
+            {"indicators": tuple(f"extra:{k}" for k in range(1001))},
+            "1 to 1,000 indicators, got 1,001",
+        ),
         ({"indicators": "rsi"}, "must be a tuple of names, got 'rsi'"),
         ({"indicators": None}, "must be a tuple of names, got None"),
         ({"indicators": ("extra:",)}, "extra:NAME"),
@@ -78,7 +85,9 @@ def test_transform_is_compute_then_scale(scaler):
     assert features.dtype == np.float32
     assert np.isfinite(features).all()
     assert fitted.names == DEFAULT_INDICATORS
-    np.testing.assert_array_equal(features, scale(fitted.scaler, compute(PANEL, DEFAULT_INDICATORS)))
+    np.testing.assert_array_equal(
+        features, scale(fitted.scaler, compute(PANEL, DEFAULT_INDICATORS))
+    )
 
 
 def test_fit_records_its_rows(fitted):
@@ -104,7 +113,10 @@ def test_fit_records_its_rows(fitted):
         (np.array([], np.int64), "non-empty"),
         (np.array([[1, 2]]), "shape"),
         (np.array([1.0, 2.0]), "mask or row numbers, got float64"),
-        (np.arange(100), "no value of rsi in the 100 training rows 0 to 99; the warm-up takes 150 bars"),
+        (
+            np.arange(100),
+            "no value of rsi in the 100 training rows 0 to 99; the warm-up takes 150 bars",
+        ),
     ],
 )
 def test_bad_training_rows_are_refused(rows, message):
@@ -114,7 +126,9 @@ def test_bad_training_rows_are_refused(rows, message):
 
 def test_other_bars_are_refused_by_name(fitted):
     a, b, c = PANEL.symbols
-    with pytest.raises(RecipeError, match="another order: fitted on COIN0, COIN1, COIN2; given COIN1, COIN0"):
+    with pytest.raises(
+        RecipeError, match="another order: fitted on COIN0, COIN1, COIN2; given COIN1, COIN0"
+    ):
         fitted.transform(replace(PANEL, symbols=(b, a, c)))
     with pytest.raises(RecipeError, match="missing COIN2; unknown DOGE"):
         fitted.transform(replace(PANEL, symbols=(a, b, "DOGE")))
@@ -147,7 +161,9 @@ def test_schema_hash_does_not_change_between_releases(fitted):
 
 @pytest.mark.parametrize("scaler", SCALERS)
 def test_saved_recipe_comes_back_bit_for_bit(tmp_path, scaler):
-    late = listed_late(PANEL, asset=0, start=450)  # a column without training values: its statistics are NaN
+    late = listed_late(
+        PANEL, asset=0, start=450
+    )  # a column without training values: its statistics are NaN
     fitted = fit(Recipe(lookback=2, scaler=scaler), late, TRAIN)
     fitted.save(tmp_path / "policy")
     loaded = FittedRecipe.load(str(tmp_path / "policy"))
@@ -222,14 +238,19 @@ def test_flipped_byte_missing_file_and_foreign_pair_are_refused(tmp_path, fitted
     with pytest.raises(RecipeError, match=r"damaged or belongs to another recipe\.json"):
         FittedRecipe.load(tmp_path)
     tensors.unlink()
-    with pytest.raises(RecipeError, match=r"recipe-.*safetensors: there is no such file; get an undamaged copy"):
+    with pytest.raises(
+        RecipeError, match=r"recipe-.*safetensors: there is no such file; get an undamaged copy"
+    ):
         FittedRecipe.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, r"recipe\.json: version: Input should be 1, given 2; .*use the flatout that saved it"),
+        (
+            {"version": 2},
+            r"recipe\.json: version: Input should be 1, given 2; .*use the flatout that saved it",
+        ),
         ({"version": None}, "version: Input should be 1, given None"),
         ({"format": "else"}, "format: Input should be 'flatout.recipe', given 'else'"),
         ({"symbols": ["COIN1", "COIN0", "COIN2"]}, "schema_hash does not fit"),
@@ -303,8 +324,14 @@ def sign(folder, tensors):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: {"statistics": np.where(s == s[3, 1, 1], np.inf, s)}, "hold NaN or infinite values"),
-        (lambda s: {"statistics": np.where(s == s[3, 1, 1], np.nan, s)}, "hold NaN or infinite values"),
+        (
+            lambda s: {"statistics": np.where(s == s[3, 1, 1], np.inf, s)},
+            "hold NaN or infinite values",
+        ),
+        (
+            lambda s: {"statistics": np.where(s == s[3, 1, 1], np.nan, s)},
+            "hold NaN or infinite values",
+        ),
         (lambda s: {"statistics": np.full_like(s, np.nan)}, "hold NaN or infinite values"),
         (lambda s: {"statistics": s[::-1].copy()}, "quantiles do not ascend"),
         (lambda s: {"statistics": s.astype(np.float32)}, "are float32"),
@@ -331,13 +358,20 @@ def test_kinds_that_numpy_does_not_know_are_refused(tmp_path, fitted):
 
 def test_files_that_a_save_did_not_write_stay(tmp_path, fitted):
     (tmp_path / "canary").write_text("mine")
-    strange = ("recipe-mine.safetensors", "recipe-0123456789ab.safetensors.bak", ".recipe.json", "notes.txt")
+    strange = (
+        "recipe-mine.safetensors",
+        "recipe-0123456789ab.safetensors.bak",
+        ".recipe.json",
+        "notes.txt",
+    )
     for name in strange:
         (tmp_path / name).touch()
     (tmp_path / "recipe-0123456789ab.safetensors").symlink_to(tmp_path / "canary")
     (tmp_path / ".recipe.json.abcdefgh").touch()  # what a killed save leaves
     fitted.save(tmp_path)
-    assert {*strange, "recipe-0123456789ab.safetensors", "recipe.json"} < {path.name for path in tmp_path.iterdir()}
+    assert {*strange, "recipe-0123456789ab.safetensors", "recipe.json"} < {
+        path.name for path in tmp_path.iterdir()
+    }
     assert not (tmp_path / ".recipe.json.abcdefgh").exists()
     assert (tmp_path / "canary").read_text() == "mine"
 
@@ -347,7 +381,9 @@ def test_a_pipe_is_not_waited_for_and_a_huge_file_not_read(tmp_path, fitted):
     (path,) = tmp_path.glob("*.safetensors")
     with path.open("r+b") as file:
         file.truncate(20 << 30)
-    with pytest.raises(RecipeError, match=r"has 21,474,836,480 bytes, and at most 400,004,096 are read"):
+    with pytest.raises(
+        RecipeError, match=r"has 21,474,836,480 bytes, and at most 400,004,096 are read"
+    ):
         FittedRecipe.load(tmp_path)
     (tmp_path / "recipe.json").unlink()
     os.mkfifo(tmp_path / "recipe.json")

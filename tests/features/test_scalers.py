@@ -21,7 +21,9 @@ from rounding import assert_close
 
 
 def awkward_columns(seed: int, rows: int) -> np.ndarray:
-    """(time, 2 assets, 3 features): plain, tied, mostly zero, constant, skewed, and one with many NaN."""
+    """(time, 2 assets, 3 features): plain, tied, mostly zero, constant, skewed, and one with many
+    NaN.
+    """
     rng = np.random.default_rng(seed)
     plain = rng.normal(3, 2, rows)
     columns = [
@@ -52,7 +54,9 @@ def by_sklearn(transformer, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 ORACLES = {
     "zscore": lambda n: StandardScaler(),
     "robust": lambda n: RobustScaler(),
-    "quantile": lambda n: QuantileTransformer(n_quantiles=min(1000, n), output_distribution="normal", subsample=None),
+    "quantile": lambda n: QuantileTransformer(
+        n_quantiles=min(1000, n), output_distribution="normal", subsample=None
+    ),
     "quantile_uniform": lambda n: QuantileTransformer(
         n_quantiles=min(1000, n), output_distribution="uniform", subsample=None
     ),
@@ -89,7 +93,12 @@ def test_output_is_float32_finite_and_zero_for_nan(name):
 
 @pytest.mark.parametrize(
     ("name", "limits"),
-    [("zscore", (-10, 10)), ("robust", (-10, 10)), ("quantile", (-5.2, 5.2)), ("quantile_uniform", (0, 1))],
+    [
+        ("zscore", (-10, 10)),
+        ("robust", (-10, 10)),
+        ("quantile", (-5.2, 5.2)),
+        ("quantile_uniform", (0, 1)),
+    ],
 )
 def test_outliers_end_at_the_stated_limits(name, limits):
     values = np.random.default_rng(2).normal(size=(400, 1, 1))
@@ -154,7 +163,9 @@ def test_inverse_normal_equals_scipy():
     tail = 10.0 ** -np.linspace(1, 300, 3000)
     share = np.concatenate([middle, tail, 1 - tail[tail > 1e-15]])
     expected = ndtri(share)
-    assert_close(inverse_normal(share), expected, roundings=128, size=np.abs(expected) + 0.1)  # two rational functions
+    assert_close(
+        inverse_normal(share), expected, roundings=128, size=np.abs(expected) + 0.1
+    )  # two rational functions
     assert np.isnan(inverse_normal(np.array([np.nan])))[0]
 
 

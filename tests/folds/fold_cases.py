@@ -1,4 +1,6 @@
-"""Folds for the tests: by purge and embargo alone, and drawn at random; and the rule of training bars, bar by bar."""
+"""Folds for the tests: by purge and embargo alone, and drawn at random; and the rule of training
+bars, bar by bar.
+"""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,9 +21,18 @@ def bars_of(blocks: Iterable[Block]) -> list[int]:
     return [bar for block in blocks for bar in range(block.first, block.stop)]
 
 
-def plain_folds(kind: str, n_bars: int, purge: int, embargo: int, warm: int = 0, **settings: Any) -> Folds:
+def plain_folds(
+    kind: str, n_bars: int, purge: int, embargo: int, warm: int = 0, **settings: Any
+) -> Folds:
     """Folds whose purge and embargo are the defaults, without a hold-out unless it is asked for."""
-    return make_folds(FoldSettings(kind=kind, **{"hold_out": 0.0, **settings}), n_bars, warm, purge - 1, 1, embargo)
+    return make_folds(
+        FoldSettings(kind=kind, **{"hold_out": 0.0, **settings}),
+        n_bars,
+        warm,
+        purge - 1,
+        1,
+        embargo,
+    )
 
 
 class Request(NamedTuple):
@@ -39,7 +50,11 @@ class Request(NamedTuple):
 def requests(draw: st.DrawFn, kinds: list[str] = KINDS) -> Request:
     """Requests that are in order but for the bars, of which there may be too few to train."""
     groups = draw(st.integers(2, 7))
-    fill_delay, horizon, lookback = draw(st.integers(0, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 8))
+    fill_delay, horizon, lookback = (
+        draw(st.integers(0, 2)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(0, 8)),
+    )
     more_purge = draw(st.none() | st.integers(0, 3))
     more_embargo = draw(st.none() | st.integers(0, 5))
     warm = draw(st.integers(0, 20))
@@ -67,13 +82,18 @@ def any_folds(draw: st.DrawFn, kinds: list[str] = KINDS) -> Folds:
         reject()
 
 
-def training_bars(window: range, tests: set[int], sealed: range, purge: int, embargo: int) -> list[int]:
-    """The rule, bar by bar: no judged bar within `purge` bars ahead or `embargo` behind, and never a bar alone."""
+def training_bars(
+    window: range, tests: set[int], sealed: range, purge: int, embargo: int
+) -> list[int]:
+    """The rule, bar by bar: no judged bar within `purge` bars ahead or `embargo` behind, and never
+    a bar alone.
+    """
     judged = tests | set(sealed)
     free = {
         bar
         for bar in window
-        if judged.isdisjoint(range(bar, bar + purge + 1)) and tests.isdisjoint(range(bar - embargo, bar))
+        if judged.isdisjoint(range(bar, bar + purge + 1))
+        and tests.isdisjoint(range(bar - embargo, bar))
     }
     return sorted(bar for bar in free if bar - 1 in free or bar + 1 in free)
 

@@ -13,7 +13,9 @@ blocks = st.lists(edges.map(lambda pair: Block(*pair)), max_size=6)
 
 
 def are_maximal_runs(found: tuple[Block, ...]) -> bool:
-    return all(block.length > 0 for block in found) and all(left.stop < right.first for left, right in pairwise(found))
+    return all(block.length > 0 for block in found) and all(
+        left.stop < right.first for left, right in pairwise(found)
+    )
 
 
 @given(blocks)
@@ -24,7 +26,9 @@ def test_merged_blocks_are_the_same_bars_in_maximal_runs(some: list[Block]) -> N
 
 
 @given(edges, blocks)
-def test_what_remains_is_the_whole_without_what_is_taken_away(whole: tuple[int, int], away: list[Block]) -> None:
+def test_what_remains_is_the_whole_without_what_is_taken_away(
+    whole: tuple[int, int], away: list[Block]
+) -> None:
     left = subtract(Block(*whole), away)
     assert are_maximal_runs(left)
     assert bars_of(left) == sorted(set(range(*whole)) - set(bars_of(away)))

@@ -24,7 +24,10 @@ def test_each_opening_is_logged_and_counted(tmp_path: Path) -> None:
     assert (first.what, first.fingerprint, first.times) == ("flatout search", "abc", 1)
     assert (second.what, second.fingerprint, second.times) == ("flatout report", "abd", 2)
     assert openings(tmp_path) == (first, second)
-    assert json.loads((tmp_path / "hold_out.json").read_text()) == [first._asdict(), second._asdict()]
+    assert json.loads((tmp_path / "hold_out.json").read_text()) == [
+        first._asdict(),
+        second._asdict(),
+    ]
 
 
 def test_the_time_is_utc_and_now(tmp_path: Path) -> None:
@@ -40,20 +43,28 @@ def test_looking_at_the_log_opens_nothing(tmp_path: Path) -> None:
     assert openings(tmp_path)[-1].times == 1
 
 
-def test_without_a_log_there_is_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_log_there_is_no_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = open_hold_out(tmp_path, "a test", "abc")
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(seal, "write_json", full)
-    with pytest.raises(RunError, match=r"hold_out.json: .*\(No space left on device\), so the hold-out stays sealed"):
+    with pytest.raises(
+        RunError,
+        match=r"hold_out.json: .*\(No space left on device\), so the hold-out stays sealed",
+    ):
         open_hold_out(tmp_path, "a test", "abc")
     assert openings(tmp_path) == (first,)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"\(No such file or directory\), so the hold-out stays sealed; make the folder"):
+    with pytest.raises(
+        RunError,
+        match=r"\(No such file or directory\), so the hold-out stays sealed; make the folder",
+    ):
         open_hold_out(tmp_path / "nowhere", "a test", "abc")
 
 
@@ -72,4 +83,6 @@ def test_no_opening_is_lost_when_many_open_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(one, range(24)))
     assert sorted(opening.times for opening in found) == list(range(1, 25))
-    assert {opening.what for opening in openings(tmp_path)} == {f"number {number}" for number in range(24)}
+    assert {opening.what for opening in openings(tmp_path)} == {
+        f"number {number}" for number in range(24)
+    }

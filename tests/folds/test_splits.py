@@ -3,7 +3,17 @@
 from math import comb
 
 import numpy as np
-from fold_cases import KINDS, Request, any_folds, bars_of, plain_folds, requests, split_bars, training_bars, window_of
+from fold_cases import (
+    KINDS,
+    Request,
+    any_folds,
+    bars_of,
+    plain_folds,
+    requests,
+    split_bars,
+    training_bars,
+    window_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +34,9 @@ def test_training_bars_follow_the_rule_bar_by_bar(request_: Request) -> None:
 
     def expected(test_groups: tuple[int, ...]) -> list[int]:
         tests = {int(bar) for group in test_groups for bar in groups[group]}
-        return training_bars(window_of(settings, groups, test_groups), tests, range(cut, n_bars), purge, embargo)
+        return training_bars(
+            window_of(settings, groups, test_groups), tests, range(cut, n_bars), purge, embargo
+        )
 
     try:
         folds = make_folds(*request_)
@@ -58,7 +70,11 @@ def test_no_judged_bar_is_in_anything_that_training_touches(request_: Request) -
     ahead = request_.fill_delay + request_.reward_horizon
     for split in folds.splits:
         judged = {*bars_of(split.test), *range(folds.cut, folds.n_bars)}
-        touched = {b for bar in bars_of(split.train) for b in range(bar - request_.lookback, bar + ahead + 1)}
+        touched = {
+            b
+            for bar in bars_of(split.train)
+            for b in range(bar - request_.lookback, bar + ahead + 1)
+        }
         assert judged.isdisjoint(touched)
 
 
@@ -97,11 +113,17 @@ def test_bars_without_a_test_nearby_all_teach(folds: Folds, data: st.DataObject)
     split = data.draw(st.sampled_from(folds.splits))
     train, test = split_bars(split)
     dropped = set(range(folds.first, folds.cut)) - set(train) - set(test)
-    near = {bar for block in split.test for bar in range(block.first - folds.purge, block.stop + folds.embargo)}
+    near = {
+        bar
+        for block in split.test
+        for bar in range(block.first - folds.purge, block.stop + folds.embargo)
+    }
     if folds.hold_out.length:
         near |= set(range(folds.cut - folds.purge, folds.cut))
     alone = dropped - near
-    assert all(bar - 1 not in alone | set(train) and bar + 1 not in alone | set(train) for bar in alone)
+    assert all(
+        bar - 1 not in alone | set(train) and bar + 1 not in alone | set(train) for bar in alone
+    )
 
 
 @given(any_folds(["cpcv"]))
@@ -111,7 +133,9 @@ def test_every_bar_is_judged_equally_often_and_every_path_judges_all(folds: Fold
     assert len(folds.splits) == comb(n, k)
     assert len({split.test_groups for split in folds.splits}) == comb(n, k)
     assert len(folds.paths) == paths
-    bars, times = np.unique([bar for split in folds.splits for bar in bars_of(split.test)], return_counts=True)
+    bars, times = np.unique(
+        [bar for split in folds.splits for bar in bars_of(split.test)], return_counts=True
+    )
     assert list(bars) == list(range(folds.first, folds.cut))
     assert set(times) == {paths}
 
@@ -122,7 +146,9 @@ def test_paths_judge_every_judged_bar_once_and_use_every_cell_once(folds: Folds)
     for path in folds.paths:
         assert bars_of(folds.groups[group] for group, _ in path) == sorted(judged)
     used = sorted((split, group) for path in folds.paths for group, split in path)
-    assert used == [(s, group) for s, split in enumerate(folds.splits) for group in split.test_groups]
+    assert used == [
+        (s, group) for s, split in enumerate(folds.splits) for group in split.test_groups
+    ]
 
 
 @given(any_folds(["kfold", "walk_forward", "anchored"]))
@@ -145,12 +171,19 @@ def test_walking_forward_rolls_and_anchored_grows() -> None:
         ((Block(22, 40),), (Block(42, 52),)),
     ]
     growing = plain_folds("anchored", 52, 2, 3, warm=2, groups=5, train_groups=2)
-    assert [split.train for split in growing.splits] == [(Block(2, 20),), (Block(2, 30),), (Block(2, 40),)]
+    assert [split.train for split in growing.splits] == [
+        (Block(2, 20),),
+        (Block(2, 30),),
+        (Block(2, 40),),
+    ]
     assert [split.test for split in growing.splits] == [split.test for split in rolling.splits]
 
 
 def test_names_say_what_is_tested() -> None:
-    names = {kind: [s.name for s in plain_folds(kind, 90, 2, 3, groups=3, test_groups=2).splits] for kind in KINDS}
+    names = {
+        kind: [s.name for s in plain_folds(kind, 90, 2, 3, groups=3, test_groups=2).splits]
+        for kind in KINDS
+    }
     assert names == {
         "cpcv": ["cpcv 0+1", "cpcv 0+2", "cpcv 1+2"],
         "kfold": ["kfold 0", "kfold 1", "kfold 2"],
@@ -210,7 +243,8 @@ def test_purge_before_the_hold_out_by_hand() -> None:
 def test_gaps_by_hand() -> None:
     folds = make_folds(FoldSettings(groups=4, test_groups=2, hold_out=0.2), 100, 0, 1, 1, 5)
     found = {
-        name: [gap[1:] for gap in gaps(folds) if gap.split == name] for name in ("cpcv 0+1", "cpcv 0+2", "cpcv 1+3")
+        name: [gap[1:] for gap in gaps(folds) if gap.split == name]
+        for name in ("cpcv 0+1", "cpcv 0+2", "cpcv 1+3")
     }
     assert found == {
         "cpcv 0+1": [(Block(0, 40), None, 5), (Block(80, 100), 2, None)],
@@ -237,7 +271,9 @@ def test_gaps_are_purge_and_embargo_or_there_is_no_training_next(folds: Folds) -
 
 
 def test_gap_where_training_between_two_tests_was_dropped() -> None:
-    """Group 1 is too short for purge and embargo: nothing teaches between the tests, so no gap is claimed."""
+    """Group 1 is too short for purge and embargo: nothing teaches between the tests, so no gap is
+    claimed.
+    """
     folds = plain_folds("cpcv", 40, 2, 8, groups=4, test_groups=2)
     assert [gap for gap in gaps(folds) if gap.split == "cpcv 0+2"] == [
         Gap("cpcv 0+2", Block(0, 10), None, None),

@@ -35,7 +35,9 @@ def test_paths_by_hand(folds: Folds) -> None:
 def test_walking_forward_is_stitched_from_the_groups_it_judges() -> None:
     folds = plain_folds("walk_forward", 42, 1, 1, warm=2, groups=4, train_groups=2)
     np.testing.assert_array_equal(judged_bars(folds), np.arange(22, 42))
-    np.testing.assert_array_equal(stitch(folds, cells_of(folds)), [np.arange(22, 42) + np.repeat([0, 1000], 10)])
+    np.testing.assert_array_equal(
+        stitch(folds, cells_of(folds)), [np.arange(22, 42) + np.repeat([0, 1000], 10)]
+    )
 
 
 @given(any_folds())
@@ -62,29 +64,38 @@ def test_whole_numbers_stay_whole(folds: Folds) -> None:
 def test_missing_cells_are_named(folds: Folds) -> None:
     cells = cells_of(folds)
     del cells[1, 2], cells[2, 2]
-    with pytest.raises(FlatoutError, match=r"2 of 6 cells are missing, first \(split 1, group 2\): give one for each"):
+    with pytest.raises(
+        FlatoutError,
+        match=r"2 of 6 cells are missing, first \(split 1, group 2\): give one for each",
+    ):
         stitch(folds, cells)
 
 
 def test_a_cell_that_no_path_uses_is_refused(folds: Folds) -> None:
     with pytest.raises(
-        FlatoutError, match=r"cell \(split 0, group 2\) is in no path.*by \(split, group\), in this order"
+        FlatoutError,
+        match=r"cell \(split 0, group 2\) is in no path.*by \(split, group\), in this order",
     ):
         stitch(folds, {**cells_of(folds), (0, 2): np.zeros(10)})
 
 
 def test_a_cell_of_the_wrong_length_is_refused(folds: Folds) -> None:
     with pytest.raises(
-        FlatoutError, match=r"\(split 1, group 2\) has shape \(9,\), but \(10,\) is needed: the bars 21..31"
+        FlatoutError,
+        match=r"\(split 1, group 2\) has shape \(9,\), but \(10,\) is needed: the bars 21..31",
     ):
         stitch(folds, {**cells_of(folds), (1, 2): np.zeros(9)})
 
 
 def test_cells_with_other_leading_axes_are_refused(folds: Folds) -> None:
-    with pytest.raises(FlatoutError, match=r"\(split 1, group 0\) has shape \(2, 10\), but \(10,\) is needed"):
+    with pytest.raises(
+        FlatoutError, match=r"\(split 1, group 0\) has shape \(2, 10\), but \(10,\) is needed"
+    ):
         stitch(folds, {**cells_of(folds), (1, 0): np.zeros((2, 10))})
 
 
 def test_a_bare_number_is_no_cell(folds: Folds) -> None:
-    with pytest.raises(FlatoutError, match=r"\(split 0, group 0\) has shape \(\), but \(10,\) is needed"):
+    with pytest.raises(
+        FlatoutError, match=r"\(split 0, group 0\) has shape \(\), but \(10,\) is needed"
+    ):
         stitch(folds, {**cells_of(folds), (0, 0): np.array(1.0)})

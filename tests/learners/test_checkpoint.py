@@ -77,7 +77,10 @@ def test_a_network_comes_back_as_a_network(tmp_path: Path) -> None:
 
 
 def test_every_bit_comes_back(tmp_path: Path) -> None:
-    path, facts = tmp_path / "state.safetensors", {"lanes": ["a", "ä b"], "nested": {"x": [1, None]}}
+    path, facts = (
+        tmp_path / "state.safetensors",
+        {"lanes": ["a", "ä b"], "nested": {"x": [1, None]}},
+    )
     write_checkpoint(path, ODD, facts)
     arrays, told = read_checkpoint(path)
     assert told == facts
@@ -92,7 +95,9 @@ def test_equal_states_are_equal_files(tmp_path: Path) -> None:
     """Else nobody could tell whether a resumed training is the uninterrupted one."""
     contents = set()
     for k in range(20):
-        write_checkpoint(tmp_path / str(k), dict(reversed(ODD.items())) if k % 2 else ODD, {"b": 1, "a": 2})
+        write_checkpoint(
+            tmp_path / str(k), dict(reversed(ODD.items())) if k % 2 else ODD, {"b": 1, "a": 2}
+        )
         contents.add((tmp_path / str(k)).read_bytes())
     assert len(contents) == 1
 
@@ -115,7 +120,9 @@ def test_a_cut_file_is_refused(tmp_path: Path, kept: int) -> None:
 def test_what_others_wrote_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     path = tmp_path / "foreign.safetensors"
     safetensors.numpy.save_file({"x": np.zeros(2)}, path, metadata=metadata)
-    with pytest.raises(RunError, match=r"foreign\.safetensors is no checkpoint that this flatout reads"):
+    with pytest.raises(
+        RunError, match=r"foreign\.safetensors is no checkpoint that this flatout reads"
+    ):
         read_checkpoint(path)
 
 
@@ -129,9 +136,14 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_other_shapes_are_refused_by_name() -> None:
-    arrays, path = {"a": np.zeros((2, 3)), "b": np.zeros(4), "more": np.zeros(1)}, Path("state.safetensors")
+    arrays, path = (
+        {"a": np.zeros((2, 3)), "b": np.zeros(4), "more": np.zeros(1)},
+        Path("state.safetensors"),
+    )
     check_arrays(path, arrays, {"a": (2, 3), "b": (4,)})
-    with pytest.raises(RunError, match=r"belongs to another training: b is \(4,\), this one has \(5,\)"):
+    with pytest.raises(
+        RunError, match=r"belongs to another training: b is \(4,\), this one has \(5,\)"
+    ):
         check_arrays(path, arrays, {"a": (2, 3), "b": (5,)})
     with pytest.raises(RunError, match=r"c is missing, this one has \(\)"):
         check_arrays(path, arrays, {"a": (2, 3), "c": ()})
@@ -163,7 +175,9 @@ def test_a_flipped_bit_is_found_anywhere(tmp_path: Path) -> None:
     body = 8 + int.from_bytes(whole[:8], "little")
     for place in range(body, len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(RunError, match=r"state\.safetensors is damaged: its arrays are not those"):
+        with pytest.raises(
+            RunError, match=r"state\.safetensors is damaged: its arrays are not those"
+        ):
             read_checkpoint(path)
     assert len(whole) > body + 50
 
@@ -184,7 +198,8 @@ def test_notes_of_another_shape_are_refused(tmp_path: Path, about: str) -> None:
     path = tmp_path / "state.safetensors"
     safetensors.numpy.save_file({"x": np.zeros(2)}, path, metadata={checkpoint.FORMAT: about})
     with pytest.raises(
-        RunError, match=r"state\.safetensors is no checkpoint that this flatout reads: .*restore the run"
+        RunError,
+        match=r"state\.safetensors is no checkpoint that this flatout reads: .*restore the run",
     ):
         read_checkpoint(path)
 

@@ -1,4 +1,6 @@
-"""The forecast of memory against what XLA says of the compiled program, and against a worker's real peak."""
+"""The forecast of memory against what XLA says of the compiled program, and against a worker's real
+peak.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,12 @@ def market() -> Market:
     return build_market(RandomWalk(n_bars=300, symbols=SYMBOLS).panel())
 
 
-def program_for(market: Market, n_envs: int = 64, index_only: bool = False, **settings: Any) -> Program:
-    return program_of(TrainSettings(**settings), JaxMarketEnvironment(market.shape), n_envs, index_only=index_only)
+def program_for(
+    market: Market, n_envs: int = 64, index_only: bool = False, **settings: Any
+) -> Program:
+    return program_of(
+        TrainSettings(**settings), JaxMarketEnvironment(market.shape), n_envs, index_only=index_only
+    )
 
 
 def working_memory(market: Market, program: Program, lanes: int = 2) -> int:
@@ -42,7 +48,11 @@ def working_memory(market: Market, program: Program, lanes: int = 2) -> int:
     rates = jax.tree.map(lambda x: np.stack([x] * lanes), rates)
     network = jax.tree.map(lambda x: np.stack([x] * lanes), new_network(program.sizes, 0))
     state = jax.eval_shape(
-        lambda *inputs: population._init(program, *inputs), tape, rates, network, jnp.zeros(lanes, jnp.uint32)
+        lambda *inputs: population._init(program, *inputs),
+        tape,
+        rates,
+        network,
+        jnp.zeros(lanes, jnp.uint32),
     )
     lowered = population.chunk_runner(program, True).lower(tape, rates, state)
     return lowered.compile(compiler_options=FAST).memory_analysis().temp_size_in_bytes
@@ -61,16 +71,21 @@ def working_memory(market: Market, program: Program, lanes: int = 2) -> int:
 def test_the_forecast_is_what_the_compiler_sets_aside(
     market: Market, n_envs: int, width: int, minibatches: int, index_only: bool
 ) -> None:
-    """It errs by two per cent here, whatever the processor: buffers are laid out before there is code for one."""
-    program = program_for(market, n_envs, index_only, hidden=(width, width), minibatches=minibatches)
+    """It errs by two per cent here, whatever the processor: buffers are laid out before there is
+    code for one.
+    """
+    program = program_for(
+        market, n_envs, index_only, hidden=(width, width), minibatches=minibatches
+    )
     found, told = working_memory(market, program), forecast(program, 2, 0)
     assert told.rollout + told.minibatch == pytest.approx(found, rel=0.1)
 
 
 @pytest.mark.slow
 def test_the_forecast_is_what_a_worker_takes(tmp_path: Path) -> None:
-    """With a compiler that has something to do: a program that was kept from another run takes less. What the compiler
-    takes differs by a fifth of a GiB from run to run, so the arrays must outweigh it.
+    """With a compiler that has something to do: a program that was kept from another run takes
+    less. What the compiler takes differs by a fifth of a GiB from run to run, so the arrays must
+    outweigh it.
     """
     settings = Settings.model_validate({"train": {"n_envs": 8192, "n_steps": 128, "epochs": 1}})
     agent = make_agent("five", RandomWalk(n_bars=400, symbols=SYMBOLS).panel(), settings, 0.2)
@@ -103,12 +118,16 @@ def needed(program: Program, lanes: int = 1) -> int:
     return int(forecast(program, lanes, 0).total / module.BUDGET) + 1
 
 
-def chosen(market: Market, monkeypatch: pytest.MonkeyPatch, free: int, n_envs: int | None, **settings: Any) -> Program:
+def chosen(
+    market: Market, monkeypatch: pytest.MonkeyPatch, free: int, n_envs: int | None, **settings: Any
+) -> Program:
     monkeypatch.setattr(module, "free_bytes", lambda: free)
     return choose(program_for(market, n_envs or USUAL_ENVS, **settings), n_envs, 1, 1, 0)
 
 
-def test_with_memory_enough_trajectories_are_whole(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_memory_enough_trajectories_are_whole(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = chosen(market, monkeypatch, 2**40, None)
     assert (found.n_envs, found.index_only) == (USUAL_ENVS, False)
     found = chosen(market, monkeypatch, 2**40, 4096)
@@ -129,7 +148,9 @@ def test_what_just_fits_is_chosen(market: Market, monkeypatch: pytest.MonkeyPatc
     assert (least.n_envs, least.index_only) == (LEAST_ENVS, True)
 
 
-def test_a_given_number_of_environments_stays(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_number_of_environments_stays(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = chosen(market, monkeypatch, 0, 4096)
     assert (found.n_envs, found.index_only) == (4096, True)
 

@@ -1,4 +1,6 @@
-"""No dead knobs: every number that can be set changes what is learned; only numbers of a shape are other programs."""
+"""No dead knobs: every number that can be set changes what is learned; only numbers of a shape are
+other programs.
+"""
 
 from functools import partial
 from typing import Any
@@ -6,13 +8,23 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from small_learners import Clock, Population, Trained, biting_settings, clock, difference, lane, population, train
 
 from flatout.learners.jax_engine.population import chunk_runner
 from flatout.learners.jax_engine.rollout import rollout
 from flatout.learners.rates import Rates
 from flatout.settings.tables import TrainSettings
 from rounding import assert_close
+from small_learners import (
+    Clock,
+    Population,
+    Trained,
+    biting_settings,
+    clock,
+    difference,
+    lane,
+    population,
+    train,
+)
 
 pytestmark = pytest.mark.long
 
@@ -60,21 +72,27 @@ def trained(base: Population) -> Trained:
 
 
 def assert_other(trained: Trained, other: Trained) -> None:
-    """Every lane has learned something else: more than rounding does, less than any knob here (2e-3 and more)."""
+    """Every lane has learned something else: more than rounding does, less than any knob here (2e-3
+    and more).
+    """
     for k in range(3):
         assert difference(lane(trained.state.network, k), lane(other.state.network, k)) > 1e-4
 
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
-    """Except the engine, which changes nothing but rounding and noise: see test_torch_equals_jax.py. For gates see
-    test_jax_population.py.
+    """Except the engine, which changes nothing but rounding and noise: see
+    test_torch_equals_jax.py. For gates see test_jax_population.py.
     """
     assert {*DATA_KNOBS, *SHAPE_KNOBS, "engine"} == set(TrainSettings.model_fields)
-    assert {*DATA_KNOBS} - {"log_std"} | {"gates", "updates", "until", "environment"} == set(Rates._fields)
+    assert {*DATA_KNOBS} - {"log_std"} | {"gates", "updates", "until", "environment"} == set(
+        Rates._fields
+    )
 
 
 @pytest.mark.parametrize("name", DATA_KNOBS)
-def test_settings_that_are_data_matter_in_the_same_program(base: Population, trained: Trained, name: str) -> None:
+def test_settings_that_are_data_matter_in_the_same_program(
+    base: Population, trained: Trained, name: str
+) -> None:
     other = lanes(**{name: DATA_KNOBS[name]})
     assert other.program == base.program
     assert_other(trained, train(other))
@@ -87,7 +105,10 @@ def test_what_is_switched_off_was_in_effect(trained: Trained, name: str) -> None
 
 @pytest.mark.parametrize(
     "name",
-    [*("minibatches", "activation", "distribution"), *(pytest.param(x, marks=SLOW) for x in ("n_envs", "n_steps"))],
+    [
+        *("minibatches", "activation", "distribution"),
+        *(pytest.param(x, marks=SLOW) for x in ("n_envs", "n_steps")),
+    ],
 )
 def test_settings_of_shape_matter(base: Population, trained: Trained, name: str) -> None:
     other = lanes(**{name: SHAPE_KNOBS[name]})
@@ -109,26 +130,41 @@ def test_hidden_layers_are_as_set() -> None:
     program, data, rates, state = lanes(hidden=(8,))
     assert program.hidden == (8,)
     after, _ = jax.eval_shape(chunk_runner(program, True), data, rates, state)
-    assert [x.shape for x in jax.tree.leaves(after.network.actor)] == [(3, 2, 8), (3, 8), (3, 2, 8), (3, 2)]
+    assert [x.shape for x in jax.tree.leaves(after.network.actor)] == [
+        (3, 2, 8),
+        (3, 8),
+        (3, 2, 8),
+        (3, 2),
+    ]
 
 
 def test_the_schedule_ends_at_the_last_update(base: Population, trained: Trained) -> None:
-    """From the full rate to the share of it, in a straight line over all updates of the training."""
+    """From the full rate to the share of it, in a straight line over all updates of the
+    training.
+    """
     assert_other(trained, train(base, updates=9))
     for updates, shares in ((3, (1.0, 0.75, 0.5)), (5, (1.0, 0.875, 0.75))):
         part = base
         for k, share in enumerate(shares, start=1):
             result = train(part, updates=updates, until=k)
-            assert_close(result.metrics["learning_rate"], [share * 3e-3] * 3, roundings=16, dtype=np.float32)
+            assert_close(
+                result.metrics["learning_rate"], [share * 3e-3] * 3, roundings=16, dtype=np.float32
+            )
             part = part._replace(state=result.state)
 
 
 def test_until_is_the_number_of_updates(base: Population, trained: Trained) -> None:
     fewer = train(base, until=2)
-    assert np.asarray(fewer.state.updates).tolist() == [2, 2, 2] != np.asarray(trained.state.updates).tolist()
+    assert (
+        np.asarray(fewer.state.updates).tolist()
+        == [2, 2, 2]
+        != np.asarray(trained.state.updates).tolist()
+    )
     assert_other(trained, fewer)
 
 
-@pytest.mark.parametrize("rule", [clock(6), clock(terminates=True), clock(cost=0.4)], ids=Clock._fields)
+@pytest.mark.parametrize(
+    "rule", [clock(6), clock(terminates=True), clock(cost=0.4)], ids=Clock._fields
+)
 def test_the_rules_of_the_environment_matter(trained: Trained, rule: Clock) -> None:
     assert_other(trained, train(population([biting_settings()] * 3, [rule] * 3)))

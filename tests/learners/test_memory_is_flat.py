@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tiny_training import run_tiny
 
 from flatout.training.metrics_file import Row
+from tiny_training import run_tiny
 from worker_processes import children
 
 EARLY, CHUNKS = 20, 200

@@ -1,4 +1,6 @@
-"""V-trace against its definition, against GAE, and against TorchRL; losses that agree with PPO's where they should."""
+"""V-trace against its definition, against GAE, and against TorchRL; losses that agree with PPO's
+where they should.
+"""
 
 import warnings
 from typing import Any
@@ -55,13 +57,22 @@ def by_definition(rows: dict[str, Any], trust: Trust) -> tuple[np.ndarray, np.nd
                 ahead = target[t + 1, k] - rows["value"][t + 1, k] if t + 1 < steps else 0.0
                 goes_on = 0.0 if rows["terminated"][t, k] else 1.0
                 then = rows["value"][t + 1, k] + trust.decay * ahead
-                advantage[t, k] = rows["reward"][t, k] + GAMMA * goes_on * then - rows["value"][t, k]
+                advantage[t, k] = (
+                    rows["reward"][t, k] + GAMMA * goes_on * then - rows["value"][t, k]
+                )
     return advantage, target
 
 
 @settings(deadline=None)
-@given(seed=st.integers(0, 10**6), rho=st.floats(0.3, 3), trace=st.floats(0.3, 2), decay=st.floats(0, 1))
-def test_vtrace_is_the_sum_that_the_paper_writes(seed: int, rho: float, trace: float, decay: float) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    rho=st.floats(0.3, 3),
+    trace=st.floats(0.3, 2),
+    decay=st.floats(0, 1),
+)
+def test_vtrace_is_the_sum_that_the_paper_writes(
+    seed: int, rho: float, trace: float, decay: float
+) -> None:
     rows, trust = drawn(seed), Trust(rho, trace, decay)
     made = vtrace(**rows, gamma=GAMMA, trust=trust, xp=np)
     advantage, target = by_definition(rows, trust)
@@ -74,8 +85,12 @@ def test_without_another_policy_it_is_gae() -> None:
     rows |= {"ratio": np.ones_like(rows["ratio"]), "acting": np.ones_like(rows["acting"])}
     made = vtrace(**rows, gamma=GAMMA, trust=Trust(decay=0.9), xp=np)
     never = np.zeros_like(rows["terminated"])
-    after = following_values(rows["value"][:-1], rows["value"][-1], rows["reward"], rows["terminated"], never, np)
-    advantage, returns = gae(rows["reward"], rows["value"][:-1], after, rows["terminated"], GAMMA, 0.9, np)
+    after = following_values(
+        rows["value"][:-1], rows["value"][-1], rows["reward"], rows["terminated"], never, np
+    )
+    advantage, returns = gae(
+        rows["reward"], rows["value"][:-1], after, rows["terminated"], GAMMA, 0.9, np
+    )
     np.testing.assert_allclose(made.advantage, advantage, atol=1e-12)
     np.testing.assert_allclose(made.target, returns, atol=1e-12)
 
@@ -108,13 +123,17 @@ def test_vtrace_equals_torchrl() -> None:
 
     value = column(rows["value"])
     advantage, target = vtrace_advantage_estimate(
-        GAMMA, torch.log(column(rows["ratio"])), torch.zeros_like(column(rows["ratio"])), value[:, :-1], value[:, 1:],
+        GAMMA, torch.log(column(rows["ratio"])), torch.zeros_like(column(rows["ratio"])),
+        value[:, :-1], value[:, 1:],
         column(rows["reward"]), column(rows["terminated"] | last), column(rows["terminated"]),
-        rho_thresh=torch.tensor(1.0, dtype=torch.float64), c_thresh=torch.tensor(1.0, dtype=torch.float64),
+        rho_thresh=torch.tensor(1.0, dtype=torch.float64),
+        c_thresh=torch.tensor(1.0, dtype=torch.float64),
     )  # fmt: skip
-    weighted = np.minimum(rows["ratio"], 1.0) * made.advantage  # TorchRL's advantages carry the weight of the loss
+    # TorchRL's advantages carry the weight of the loss
+    weighted = np.minimum(rows["ratio"], 1.0) * made.advantage
     for ours, theirs in ((made.target, target), (weighted, advantage)):
-        # it keeps gamma in float32, and multiplies up to 20 of them into sums of as many terms of size 2
+        # it keeps gamma in float32, and multiplies up to 20 of them into sums of as many terms of
+        # size 2
         assert_close(ours, theirs[..., 0].T.numpy(), roundings=20 * 20, size=2.0, dtype=np.float32)
 
 
@@ -122,13 +141,22 @@ def test_all_libraries_agree() -> None:
     rows, trust = drawn(7), Trust(1.2, 0.9, 0.95)
     expected = vtrace(**rows, gamma=GAMMA, trust=trust, xp=np)
     tensors = vtrace(
-        **{name: torch.as_tensor(x) for name, x in rows.items()}, gamma=GAMMA, trust=trust, xp=array_api_compat.torch
+        **{name: torch.as_tensor(x) for name, x in rows.items()},
+        gamma=GAMMA,
+        trust=trust,
+        xp=array_api_compat.torch,
     )
-    arrays = vtrace(**{name: jnp.asarray(x) for name, x in rows.items()}, gamma=GAMMA, trust=trust, xp=jnp)
+    arrays = vtrace(
+        **{name: jnp.asarray(x) for name, x in rows.items()}, gamma=GAMMA, trust=trust, xp=jnp
+    )
     for made in (tensors, arrays):
-        for found, array in zip(made, expected, strict=True):  # JAX counts in float32: 13 steps of some ten operations
+        for found, array in zip(
+            made, expected, strict=True
+        ):  # JAX counts in float32: 13 steps of some ten operations
             size = 1 + np.max(np.abs(array))
-            assert_close(np.asarray(found), array, roundings=13 * 10 * 4, size=size, dtype=np.float32)
+            assert_close(
+                np.asarray(found), array, roundings=13 * 10 * 4, size=size, dtype=np.float32
+            )
 
 
 def test_decoupled_loss_is_ppos_where_the_proximal_policy_acted() -> None:
@@ -148,7 +176,9 @@ def test_decoupled_loss_weighs_by_how_likely_the_proximal_policy_was_to_act_so()
 def test_vtrace_loss_has_the_policy_gradient() -> None:
     rng = np.random.default_rng(1)
     proximal, behaviour, advantage = rng.normal(size=(3, 50)).astype(np.float32)
-    slope = jax.grad(lambda new: vtrace_loss(new, proximal, behaviour, advantage, 1.0, jnp).loss)(jnp.asarray(proximal))
+    slope = jax.grad(lambda new: vtrace_loss(new, proximal, behaviour, advantage, 1.0, jnp).loss)(
+        jnp.asarray(proximal)
+    )
     expected = -np.minimum(np.exp(proximal - behaviour), 1) * advantage / 50
     assert_close(slope, expected, roundings=64, size=expected)  # products only
 

@@ -1,4 +1,5 @@
-"""One update from equal weights and equal minibatches is Stable-Baselines3's, parameter by parameter.
+"""One update from equal weights and equal minibatches is Stable-Baselines3's, parameter by
+parameter.
 
 Both in float64: Adam enlarges what float32 rounds off.
 """
@@ -14,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from small_learners import QUICK, assert_learned_alike, difference, exact
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import configure
 
@@ -26,6 +26,7 @@ from flatout.learners.trajectory import Batch
 from flatout.policies.network import Layer, Network, Perceptron
 from flatout.settings.tables import TrainSettings
 from rounding import close_to
+from small_learners import QUICK, assert_learned_alike, difference, exact
 
 OBSERVATION, ROWS, MINIBATCHES, EPOCHS, HIDDEN = 5, 96, 4, 2, (12, 10)
 KEY = jax.random.key(3)
@@ -36,7 +37,13 @@ KNOBS = {
     "value clipping": {"value_clip": 0.1},
     "entropy bonus": {"entropy": 0.2},
     "gradient clipping": {"max_grad_norm": 0.05},
-    "all": {"normalise_advantage": False, "value_clip": 0.1, "entropy": 0.2, "max_grad_norm": 0.05, "value": 0.9},
+    "all": {
+        "normalise_advantage": False,
+        "value_clip": 0.1,
+        "entropy": 0.2,
+        "max_grad_norm": 0.05,
+        "value": 0.9,
+    },
 }
 
 
@@ -45,7 +52,9 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", autouse=True)
 def doubles() -> Iterator[None]:
-    """Theirs asks for single precision in one place, that of the observations. In one thread: there is little to do."""
+    """Theirs asks for single precision in one place, that of the observations. In one thread: there
+    is little to do.
+    """
     usual, threads = torch.get_default_dtype(), torch.get_num_threads()
     with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
@@ -64,9 +73,14 @@ class Nothing(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-10, 10, (OBSERVATION,), np.float32)
 
     def __init__(self, actions: Box | Discrete) -> None:
-        low_high = [np.asarray(x, np.float32) for x in (getattr(actions, "low", 0), getattr(actions, "high", 0))]
+        low_high = [
+            np.asarray(x, np.float32)
+            for x in (getattr(actions, "low", 0), getattr(actions, "high", 0))
+        ]
         self.action_space = (
-            gymnasium.spaces.Box(*low_high) if isinstance(actions, Box) else gymnasium.spaces.Discrete(actions.size)
+            gymnasium.spaces.Box(*low_high)
+            if isinstance(actions, Box)
+            else gymnasium.spaces.Discrete(actions.size)
         )
 
 
@@ -84,30 +98,59 @@ def ours(actions: Box | Discrete) -> Ours:
     return Ours(program, jax.jit(partial(_learn, program, None), compiler_options=QUICK))
 
 
-@pytest.fixture(scope="module", params=[Box((-1.0, -1.0), (1.0, 1.0)), Discrete(3)], ids=["box", "discrete"])
+@pytest.fixture(
+    scope="module", params=[Box((-1.0, -1.0), (1.0, 1.0)), Discrete(3)], ids=["box", "discrete"]
+)
 def compiled(request: Any) -> Ours:
     return ours(request.param)
 
 
 def theirs(settings: TrainSettings, actions: Box | Discrete, moved: float) -> PPO:
-    """Their learner with these settings and a full buffer: a policy that has moved, a critic that errs."""
+    """Their learner with these settings and a full buffer: a policy that has moved, a critic that
+    errs.
+    """
     model = PPO(
-        "MlpPolicy", Nothing(actions), settings.learning_rate, ROWS, ROWS // MINIBATCHES, EPOCHS, settings.gamma,
-        settings.gae_lambda, settings.clip, settings.value_clip, settings.normalise_advantage, settings.entropy,
-        settings.value, settings.max_grad_norm, target_kl=settings.target_kl, seed=0, device="cpu",
-        policy_kwargs={"net_arch": {"pi": list(HIDDEN), "vf": list(HIDDEN)}, "activation_fn": torch.nn.Tanh},
-    )  # fmt: skip
+        "MlpPolicy",
+        Nothing(actions),
+        settings.learning_rate,
+        ROWS,
+        ROWS // MINIBATCHES,
+        EPOCHS,
+        settings.gamma,
+        settings.gae_lambda,
+        settings.clip,
+        settings.value_clip,
+        settings.normalise_advantage,
+        settings.entropy,
+        settings.value,
+        settings.max_grad_norm,
+        target_kl=settings.target_kl,
+        seed=0,
+        device="cpu",
+        policy_kwargs={
+            "net_arch": {"pi": list(HIDDEN), "vf": list(HIDDEN)},
+            "activation_fn": torch.nn.Tanh,
+        },
+    )
     model.set_logger(configure(None, []))
     model.policy.action_net.weight.data *= 50  # a policy with opinions
     rng, buffer = np.random.default_rng(0), model.rollout_buffer
     for name in ("observations", "values", "log_probs", "advantages", "returns"):
         setattr(buffer, name, getattr(buffer, name).astype(np.float64))
     buffer.observations[:] = rng.normal(size=buffer.observations.shape)
-    drawn = rng.normal(size=buffer.actions.shape) if isinstance(actions, Box) else rng.integers(0, 3, (ROWS, 1, 1))
+    drawn = (
+        rng.normal(size=buffer.actions.shape)
+        if isinstance(actions, Box)
+        else rng.integers(0, 3, (ROWS, 1, 1))
+    )
     buffer.actions[:] = drawn
     with torch.no_grad():
-        chosen = torch.as_tensor(buffer.actions[:, 0] if isinstance(actions, Box) else buffer.actions[:, 0, 0])
-        value, log_prob, _ = model.policy.evaluate_actions(torch.as_tensor(buffer.observations[:, 0]), chosen)
+        chosen = torch.as_tensor(
+            buffer.actions[:, 0] if isinstance(actions, Box) else buffer.actions[:, 0, 0]
+        )
+        value, log_prob, _ = model.policy.evaluate_actions(
+            torch.as_tensor(buffer.observations[:, 0]), chosen
+        )
     buffer.values[:] = value.numpy() + rng.normal(0, 0.1, (ROWS, 1))
     buffer.log_probs[:, 0] = log_prob.numpy() + rng.normal(0, 0.15, ROWS) - moved
     buffer.advantages[:] = rng.normal(1, 2, (ROWS, 1))
@@ -124,10 +167,14 @@ def network_of(model: PPO) -> Network:
         return Layer(jnp.asarray(weight if head else weight.T), jnp.asarray(bias))
 
     def perceptron(hidden: Any, head: Any) -> Perceptron:
-        return Perceptron(tuple(layer(hidden[2 * k], False) for k in range(len(HIDDEN))), layer(head, True))
+        return Perceptron(
+            tuple(layer(hidden[2 * k], False) for k in range(len(HIDDEN))), layer(head, True)
+        )
 
     policy = model.policy
-    deviations = policy.log_std.detach().numpy().copy() if hasattr(policy, "log_std") else np.zeros(0)
+    deviations = (
+        policy.log_std.detach().numpy().copy() if hasattr(policy, "log_std") else np.zeros(0)
+    )
     return Network(
         perceptron(policy.mlp_extractor.policy_net, policy.action_net),
         perceptron(policy.mlp_extractor.value_net, policy.value_net),
@@ -140,7 +187,9 @@ def batch_of(model: PPO, discrete: bool) -> Batch:
     buffer = model.rollout_buffer
     action = buffer.actions[:, 0, 0].astype(np.int32) if discrete else buffer.actions[:, 0]
     rest = (x[:, 0] for x in (buffer.log_probs, buffer.values, buffer.advantages, buffer.returns))
-    return Batch(*(jnp.asarray(exact(x.copy())) for x in (buffer.observations[:, 0], action, *rest)))
+    return Batch(
+        *(jnp.asarray(exact(x.copy())) for x in (buffer.observations[:, 0], action, *rest))
+    )
 
 
 def as_written(leaf: Any) -> Any:
@@ -163,18 +212,27 @@ class Both(NamedTuple):
     log: dict[str, float]
 
 
-def update(compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, **changes: Any) -> Both:
+def update(
+    compiled: Ours, monkeypatch: pytest.MonkeyPatch, moved: float = 0.0, **changes: Any
+) -> Both:
     """The same update by both; `moved` is by how much the log-probabilities have grown."""
     settings = TrainSettings(epochs=EPOCHS, hidden=HIDDEN, **PLAIN | changes)
     actions = compiled.program.environment.actions
     model = theirs(settings, actions, moved)
     before, batch = network_of(model), batch_of(model, isinstance(actions, Discrete))
-    noise = [jax.random.uniform(jax.random.fold_in(KEY, k), shuffle.noise_shape(ROWS)) for k in range(EPOCHS)]
+    noise = [
+        jax.random.uniform(jax.random.fold_in(KEY, k), shuffle.noise_shape(ROWS))
+        for k in range(EPOCHS)
+    ]
     orders = iter([np.asarray(shuffle.permutation(x, ROWS, jnp.int32, jnp)) for x in noise])
-    monkeypatch.setattr("stable_baselines3.common.buffers.np.random.permutation", lambda rows: next(orders))
+    monkeypatch.setattr(
+        "stable_baselines3.common.buffers.np.random.permutation", lambda rows: next(orders)
+    )
     norms, clip = [], torch.nn.utils.clip_grad_norm_
     with monkeypatch.context() as patch:
-        patch.setattr("torch.nn.utils.clip_grad_norm_", lambda *inputs: norms.append(float(clip(*inputs))))
+        patch.setattr(
+            "torch.nn.utils.clip_grad_norm_", lambda *inputs: norms.append(float(clip(*inputs)))
+        )
         model.train()
     rates = jax.tree.map(as_written, rates_of(settings, 1, ()))
     network, optimiser, metrics, epochs = compiled.learn(
@@ -213,11 +271,18 @@ def test_parameters_and_metrics_are_theirs(updated: Callable[[str], Both], knob:
     assert_learned_alike(both.after, both.expected, EPOCHS * MINIBATCHES, 3e-3)
     assert difference(both.after, both.before) > 1e-2
     assert both.steps == both.expected_steps == EPOCHS * MINIBATCHES
-    expected = both.log | {"policy_loss": both.log["policy_gradient_loss"], "entropy": -both.log["entropy_loss"]}
+    expected = both.log | {
+        "policy_loss": both.log["policy_gradient_loss"],
+        "entropy": -both.log["entropy_loss"],
+    }
     for name in ("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm"):
         assert both.metrics[name] == as_told(expected[name]), name
     weights = TrainSettings(**changes)
-    loss = expected["policy_loss"] + weights.value * expected["value_loss"] - weights.entropy * expected["entropy"]
+    loss = (
+        expected["policy_loss"]
+        + weights.value * expected["value_loss"]
+        - weights.entropy * expected["entropy"]
+    )
     assert both.metrics["loss"] == as_told(loss)
     assert 0.1 < both.metrics["clip_fraction"] < 0.9
 
@@ -238,7 +303,9 @@ def test_both_stop_at_the_same_minibatch(compiled: Ours, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("moved", [0.0, 1000.0])
-def test_a_policy_that_is_already_too_far_stays(compiled: Ours, moved: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_is_already_too_far_stays(
+    compiled: Ours, moved: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even if it is so far that the ratio of probabilities overflows."""
     both = update(compiled, monkeypatch, moved, target_kl=1e-4)
     assert both.steps == both.expected_steps == 0 and both.epochs == 1

@@ -1,4 +1,6 @@
-"""PPO's math against Stable-Baselines3: its buffer, the formulas of its training, its running moments."""
+"""PPO's math against Stable-Baselines3: its buffer, the formulas of its training, its running
+moments.
+"""
 
 from typing import Any, NamedTuple
 
@@ -52,13 +54,17 @@ def trajectories(steps: int, envs: int, seed: int = 0, ends: float = 0.15) -> Tr
 def advantages(path: Trajectories, gamma: Any, lam: Any, xp: Any) -> Any:
     """Advantages and returns."""
     after = following_values(*path[1:], xp)
-    return ppo_math.gae(path.reward, path.value, after, path.terminated | path.truncated, gamma, lam, xp)
+    return ppo_math.gae(
+        path.reward, path.value, after, path.terminated | path.truncated, gamma, lam, xp
+    )
 
 
 def by_sb3(path: Trajectories, gamma: float, lam: float) -> tuple[np.ndarray, np.ndarray]:
     """The buffer's loop; its arrays are replaced so that it counts in float64."""
     steps, envs = path.reward.shape
-    buffer = RolloutBuffer(steps, SPACE, SPACE, device="cpu", gae_lambda=lam, gamma=gamma, n_envs=envs)
+    buffer = RolloutBuffer(
+        steps, SPACE, SPACE, device="cpu", gae_lambda=lam, gamma=gamma, n_envs=envs
+    )
     ended = path.terminated | path.truncated
     cut_short = path.truncated & ~path.terminated  # what SB3 calls TimeLimit.truncated
     buffer.rewards = path.reward + gamma * path.final * cut_short
@@ -68,21 +74,30 @@ def by_sb3(path: Trajectories, gamma: float, lam: float) -> tuple[np.ndarray, np
     return buffer.advantages, buffer.returns
 
 
-# --- advantages -----------------------------------------------------------------------------------------------------
+# --- advantages
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (0.9, 0.0), (0.0, 0.9)])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 3), (3, 1), (5, 2), (64, 3), (127, 2), (128, 4), (129, 1)])
-def test_advantages_equal_those_of_the_sb3_buffer(shape: tuple[int, int], gamma: float, lam: float) -> None:
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 4), (2, 3), (3, 1), (5, 2), (64, 3), (127, 2), (128, 4), (129, 1)]
+)
+def test_advantages_equal_those_of_the_sb3_buffer(
+    shape: tuple[int, int], gamma: float, lam: float
+) -> None:
     path = trajectories(*shape)
-    np.testing.assert_allclose(advantages(path, gamma, lam, np), by_sb3(path, gamma, lam), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        advantages(path, gamma, lam, np), by_sb3(path, gamma, lam), rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (2, 3), (3, 1), (127, 2), (128, 4)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_library_gives_the_same_advantages(library: str, dtype: Any, shape: Any) -> None:
-    """Sums of as many steps as count, some twenty, with some ten roundings each: of the inputs, too."""
+    """Sums of as many steps as count, some twenty, with some ten roundings each: of the inputs,
+    too.
+    """
     path = trajectories(*shape)
     given = Trajectories(*(x if x.dtype == bool else x.astype(dtype) for x in path))
     found = run(library, advantages, given, dtype(0.99), dtype(0.95))
@@ -92,8 +107,14 @@ def test_every_library_gives_the_same_advantages(library: str, dtype: Any, shape
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_value_that_follows_is_the_next_steps_unless_the_episode_ended(library: str) -> None:
-    """Env 0 goes on and terminates, env 1 is truncated and goes on, env 2 is both and terminates."""
-    value, last, final = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([7.0, 8, 9]), np.array([[10.0, 20, 30]] * 2)
+    """Env 0 goes on and terminates, env 1 is truncated and goes on, env 2 is both and
+    terminates.
+    """
+    value, last, final = (
+        np.array([[1.0, 2, 3], [4, 5, 6]]),
+        np.array([7.0, 8, 9]),
+        np.array([[10.0, 20, 30]] * 2),
+    )
     terminated = np.array([[False, False, True], [True, False, True]])
     truncated = np.array([[False, True, True], [False, False, False]])
     found = run(library, following_values, value, last, final, terminated, truncated)
@@ -102,11 +123,15 @@ def test_the_value_that_follows_is_the_next_steps_unless_the_episode_ended(libra
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(0, 2**32 - 1), st.data())
-def test_nothing_flows_backward_over_the_end_of_an_episode(steps: int, envs: int, seed: int, data: Any) -> None:
+def test_nothing_flows_backward_over_the_end_of_an_episode(
+    steps: int, envs: int, seed: int, data: Any
+) -> None:
     path = trajectories(steps + 1, envs, seed)
     end, env = data.draw(st.integers(0, steps - 1)), data.draw(st.integers(0, envs - 1))
     (path.terminated if data.draw(st.booleans()) else path.truncated)[end, env] = True
-    changed = path._replace(**{name: getattr(path, name).copy() for name in ("reward", "value", "final", "last")})
+    changed = path._replace(
+        **{name: getattr(path, name).copy() for name in ("reward", "value", "final", "last")}
+    )
     for array in (changed.reward, changed.value, changed.final):
         array[end + 1 :, env] += 1000.0
     changed.last[env] -= 1000.0
@@ -128,7 +153,10 @@ def test_without_an_end_the_future_does_flow_backward() -> None:
 @given(st.integers(1, 70), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_decayed_sums_equal_a_plain_loop(steps: int, envs: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    x, decay = rng.normal(size=(steps, envs)), rng.uniform(-1, 1, (steps, envs)) * (rng.random((steps, envs)) < 0.9)
+    x, decay = (
+        rng.normal(size=(steps, envs)),
+        rng.uniform(-1, 1, (steps, envs)) * (rng.random((steps, envs)) < 0.9),
+    )
     total, expected = np.zeros(envs), []
     for t in reversed(range(steps)):
         total = x[t] + decay[t] * total
@@ -136,11 +164,17 @@ def test_decayed_sums_equal_a_plain_loop(steps: int, envs: int, seed: int) -> No
     np.testing.assert_allclose(ppo_math.decayed_sums(x, decay, np), expected, rtol=1e-9, atol=1e-12)
 
 
-# --- losses ---------------------------------------------------------------------------------------------------------
+# --- losses
+# --------------------------------------------------------------------------------------------------
 
 CLIP, VALUE_CLIP = 0.2, 0.25
-LOG_PROB, OLD_LOG_PROB, ADVANTAGE, VALUE, OLD_VALUE, RETURNS = np.random.default_rng(5).normal(0, 0.3, (6, 200))
-OLD_VALUE[:3], VALUE[:3] = 1.0, (1.0, 0.75, 1.25)  # not moved yet, and just as far as the clip lets it
+LOG_PROB, OLD_LOG_PROB, ADVANTAGE, VALUE, OLD_VALUE, RETURNS = np.random.default_rng(5).normal(
+    0, 0.3, (6, 200)
+)
+OLD_VALUE[:3], VALUE[:3] = (
+    1.0,
+    (1.0, 0.75, 1.25),
+)  # not moved yet, and just as far as the clip lets it
 
 
 def sb3_policy_loss(log_prob: Any) -> tuple[Any, Any, Any]:
@@ -177,16 +211,24 @@ def test_policy_loss_and_its_figures_equal_those_of_sb3(library: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("library", DIFFERENTIABLE)
 def test_gradient_of_the_policy_loss_equals_that_of_sb3(library: str) -> None:
-    found = gradient(library, lambda *x: policy_loss(*x).loss, LOG_PROB, OLD_LOG_PROB, ADVANTAGE, CLIP)
-    np.testing.assert_allclose(found, slope(lambda x: sb3_policy_loss(x)[0], LOG_PROB), rtol=1e-10, atol=1e-15)
+    found = gradient(
+        library, lambda *x: policy_loss(*x).loss, LOG_PROB, OLD_LOG_PROB, ADVANTAGE, CLIP
+    )
+    np.testing.assert_allclose(
+        found, slope(lambda x: sb3_policy_loss(x)[0], LOG_PROB), rtol=1e-10, atol=1e-15
+    )
     assert 0.1 < np.mean(found == 0) < 0.5
 
 
 @pytest.mark.parametrize(("clip", "theirs"), [(VALUE_CLIP, VALUE_CLIP), (OFF, None)])
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_value_loss_and_its_gradient_equal_those_of_sb3(library: str, clip: float, theirs: float | None) -> None:
+def test_value_loss_and_its_gradient_equal_those_of_sb3(
+    library: str, clip: float, theirs: float | None
+) -> None:
     found = run(library, value_loss, VALUE, OLD_VALUE, RETURNS, clip)
-    np.testing.assert_allclose(found, sb3_value_loss(torch.asarray(VALUE), theirs).item(), rtol=1e-12)
+    np.testing.assert_allclose(
+        found, sb3_value_loss(torch.asarray(VALUE), theirs).item(), rtol=1e-12
+    )
     if library in DIFFERENTIABLE:
         found = gradient(library, value_loss, VALUE, OLD_VALUE, RETURNS, clip)
         expected = slope(lambda x: sb3_value_loss(x, theirs), VALUE)
@@ -204,7 +246,12 @@ def test_normalised_advantages_equal_those_of_sb3(library: str, shape: tuple[int
     expected = (tensor - tensor.mean()) / (tensor.std() + 1e-8)
     assert_close(run(library, normalise, advantage), expected.numpy(), roundings=2000)
     # equal numbers: what their mean has lost, if anything, is divided by 1e-8
-    assert_close(run(library, normalise, np.full(shape, 0.25)), np.zeros(shape), roundings=64, size=0.25 / 1e-8)
+    assert_close(
+        run(library, normalise, np.full(shape, 0.25)),
+        np.zeros(shape),
+        roundings=64,
+        size=0.25 / 1e-8,
+    )
     assert run(library, normalise, np.array([3.0])) == 3  # one alone stays as it is
 
 
@@ -212,11 +259,14 @@ def test_normalised_advantages_equal_those_of_sb3(library: str, shape: tuple[int
 def test_explained_variance_equals_that_of_sb3(library: str) -> None:
     for value in (VALUE, RETURNS, RETURNS + 0.2 * VALUE + 7, 2 - RETURNS):
         found = run(library, explained_variance, value, RETURNS)
-        assert_close(found, sb3_explained_variance(value, RETURNS), roundings=1e5, size=1.0)  # variances about a 7
+        assert_close(
+            found, sb3_explained_variance(value, RETURNS), roundings=1e5, size=1.0
+        )  # variances about a 7
     assert run(library, explained_variance, VALUE, np.full(200, 0.5)) == 0  # SB3 says NaN
 
 
-# --- scale of rewards -----------------------------------------------------------------------------------------------
+# --- scale of rewards
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -260,7 +310,9 @@ def test_scaled_rewards_equal_those_of_vecnormalize(library: str) -> None:
         discounted = discounted * 0.9 + reward[k]
         moments = run(library, ppo_math.merge_moments, moments, discounted)
         found = run(library, ppo_math.scaled_reward, reward[k].astype(np.float64), moments)
-        assert_close(found, expected, roundings=16, size=expected, dtype=np.float32)  # theirs are rounded
+        assert_close(
+            found, expected, roundings=16, size=expected, dtype=np.float32
+        )  # theirs are rounded
         discounted[ended[k]] = 0
         extremes += [found.min(), found.max()]
     assert (min(extremes), max(extremes)) == (-10, 10)

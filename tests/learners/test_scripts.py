@@ -1,4 +1,6 @@
-"""Scripts of orders: dealt to the workers, answered whole and in order, begun again when a death interrupts them."""
+"""Scripts of orders: dealt to the workers, answered whole and in order, begun again when a death
+interrupts them.
+"""
 
 import os
 import random
@@ -38,7 +40,9 @@ class FakeWorker:
         script, part = divmod(order.turn, 100)
         if part == 0:
             self.script = script
-        assert self.script == script, "an order of a script whose beginning this process has not seen"
+        assert self.script == script, (
+            "an order of a script whose beginning this process has not seen"
+        )
         self.say((CHUNK._replace(turn=order.turn, job=self.name),))
 
     def answer(self) -> tuple[Chunk, ...]:
@@ -65,7 +69,10 @@ def workers_that(dies: Callable[[], bool], count: int) -> Iterator[list[FakeWork
 
 
 def scripts_of(lengths: list[int]) -> list[list[Order]]:
-    return [[Order((1,), turn=100 * k + part) for part in range(length)] for k, length in enumerate(lengths)]
+    return [
+        [Order((1,), turn=100 * k + part) for part in range(length)]
+        for k, length in enumerate(lengths)
+    ]
 
 
 def turns(answers: list[list[Chunk]]) -> list[list[int]]:
@@ -80,7 +87,9 @@ def test_scripts_are_answered_whole_and_in_order(count: int, lengths: list[int])
         answers = run_scripts(workers, scripts)  # type: ignore[arg-type]
         assert turns(answers) == [[order.turn for order in script] for script in scripts]
         for k, script in enumerate(answers):
-            assert {chunk.job for chunk in script} == {k % count}  # each on one worker, dealt in turn
+            assert {chunk.job for chunk in script} == {
+                k % count
+            }  # each on one worker, dealt in turn
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,4 +1,6 @@
-"""Shuffles: permutations whatever the noise, the same in every library, and as good as random for minibatches."""
+"""Shuffles: permutations whatever the noise, the same in every library, and as good as random for
+minibatches.
+"""
 
 from typing import Any
 
@@ -43,7 +45,9 @@ def test_factors_are_the_nearest_pair(rows: int) -> None:
 def test_every_row_comes_exactly_once(rows: int, seed: int, edges: float) -> None:
     """Also where a share of the noise, or all of it, is 0 or the largest number below 1."""
     rng, noise = np.random.default_rng(seed), noise_of(rows, seed)
-    noise = np.where(rng.random(noise.shape) < edges, rng.choice([np.float32(0), LARGEST], noise.shape), noise)
+    noise = np.where(
+        rng.random(noise.shape) < edges, rng.choice([np.float32(0), LARGEST], noise.shape), noise
+    )
     found = shuffled(noise, rows)
     assert (found.dtype, noise.dtype) == (np.int32, np.float32)
     np.testing.assert_array_equal(np.sort(found), np.arange(rows))
@@ -55,14 +59,20 @@ def test_every_library_shuffles_alike(library: str, rows: int) -> None:
     def by_library(noise: Any, xp: Any) -> Any:
         return permutation(noise, rows, xp.int32, xp)
 
-    for noise in (noise_of(rows, 1), np.zeros(noise_shape(rows), np.float32), np.full(noise_shape(rows), LARGEST)):
+    for noise in (
+        noise_of(rows, 1),
+        np.zeros(noise_shape(rows), np.float32),
+        np.full(noise_shape(rows), LARGEST),
+    ):
         found = run(library, by_library, noise)
         assert found.dtype == np.int32
         np.testing.assert_array_equal(found, shuffled(noise, rows))
 
 
 def test_a_small_shuffle_by_hand() -> None:
-    """Six rows as 2 x 3; each round moves the columns 0, 1, 2 by 1, 0, 1 places and then the rows 0, 1 by 2, 1."""
+    """Six rows as 2 x 3; each round moves the columns 0, 1, 2 by 1, 0, 1 places and then the rows
+    0, 1 by 2, 1.
+    """
     table = np.arange(6).reshape(2, 3)
     noise = np.float32([[0.5, 0.49, 0.99, 0.99, 0.6]] * 3)
     where = {}
@@ -76,7 +86,9 @@ def test_a_small_shuffle_by_hand() -> None:
 
 
 def test_without_noise_nothing_moves() -> None:
-    np.testing.assert_array_equal(shuffled(np.zeros(noise_shape(12), np.float32), 12), np.arange(12))
+    np.testing.assert_array_equal(
+        shuffled(np.zeros(noise_shape(12), np.float32), 12), np.arange(12)
+    )
 
 
 def test_every_number_of_the_noise_matters() -> None:
@@ -91,7 +103,10 @@ def test_every_number_of_the_noise_matters() -> None:
 
 def test_other_noise_gives_a_shuffle_that_has_nothing_to_do_with_the_first() -> None:
     """Two random permutations agree in about one place."""
-    agreements = [np.sum(shuffled(noise_of(ROWS, k), ROWS) == shuffled(noise_of(ROWS, k + 1), ROWS)) for k in range(50)]
+    agreements = [
+        np.sum(shuffled(noise_of(ROWS, k), ROWS) == shuffled(noise_of(ROWS, k + 1), ROWS))
+        for k in range(50)
+    ]
     assert abs(np.mean(agreements) - 1) < 4 / np.sqrt(50)
 
 
@@ -113,8 +128,12 @@ def test_every_row_lands_in_every_minibatch_equally_often(quarters: np.ndarray) 
 
 
 @pytest.mark.parametrize("apart", APART)
-def test_neighbours_share_a_minibatch_as_often_as_independent_rows(quarters: np.ndarray, apart: int) -> None:
-    """On average over all draws, for each pair of rows, and with the spread from draw to draw that chance has."""
+def test_neighbours_share_a_minibatch_as_often_as_independent_rows(
+    quarters: np.ndarray, apart: int
+) -> None:
+    """On average over all draws, for each pair of rows, and with the spread from draw to draw that
+    chance has.
+    """
     together = quarters[:, apart:] == quarters[:, :-apart]
     pairs, chance = together.shape[1], (QUARTER - 1) / (ROWS - 1)
     spread = np.sqrt(chance * (1 - chance))
@@ -123,4 +142,6 @@ def test_neighbours_share_a_minibatch_as_often_as_independent_rows(quarters: np.
     counts = together.sum(axis=0)
     assert binom.ppf(rare, DRAWS, chance) <= counts.min()
     assert counts.max() <= binom.isf(rare, DRAWS, chance)
-    assert together.mean(axis=1).std() * np.sqrt(pairs) / spread == pytest.approx(1, abs=4 / np.sqrt(2 * DRAWS))
+    assert together.mean(axis=1).std() * np.sqrt(pairs) / spread == pytest.approx(
+        1, abs=4 / np.sqrt(2 * DRAWS)
+    )

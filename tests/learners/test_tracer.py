@@ -1,4 +1,6 @@
-"""What the tracer says of a policy, bar by bar, is what a backtest of the same policy says: one market, two drivers."""
+"""What the tracer says of a policy, bar by bar, is what a backtest of the same policy says: one
+market, two drivers.
+"""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -8,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_learners import QUICK
 
 from flatout.bars.synthetic import PlantedSignal
 from flatout.evaluation.backtest import History, backtest
@@ -23,12 +24,17 @@ from flatout.search.market_study import LOG_RETURN, TURNOVER, MarketStudy, make_
 from flatout.settings.tables import Settings
 from rounding import assert_close
 from small_bundles import network_of
+from small_learners import QUICK
 
 pytestmark = pytest.mark.long
 
 PANEL = PlantedSignal(n_bars=700, symbols=("ONE", "TWO"), strength_bps=80.0).panel()
 LANES, LONGER = 3, 20
-CLOSE: dict[str, Any] = {"roundings": 200, "size": 1.0, "dtype": np.float32}  # a bar's changes of an equity of size 1
+CLOSE: dict[str, Any] = {
+    "roundings": 200,
+    "size": 1.0,
+    "dtype": np.float32,
+}  # a bar's changes of an equity of size 1
 
 
 def settings_of(action: str = "weights", costs: float = 1.0, **limits: Any) -> Settings:
@@ -78,15 +84,23 @@ def trace(
     study: MarketStudy, lanes: list[tuple[int, Network]], delay: Any = 0, most_delay: int = 0,
     cost_factor: float = 1.0, segments: int | None = None, judged: Any = None,
 ) -> np.ndarray:  # fmt: skip
-    """(lane, term, segment, bar) of some (split, policy), some bars longer than the longest block."""
+    """(lane, term, segment, bar) of some (split, policy), some bars longer than the longest
+    block.
+    """
     count = len(lanes)
     delays = jnp.asarray(np.resize(delay, LANES), jnp.int32)
     lanes = (lanes * LANES)[:LANES]  # always as many, so that few programs are compiled
     specs = [study.lane({}, split, 0, cost_factor=cost_factor) for split, _ in lanes]
-    rates = [spec.rates._replace(environment=spec.judged if judged is None else judged) for spec in specs]
-    run = program_of(study.program, segments or study.test_blocks, study.test_bars + LONGER, most_delay)
+    rates = [
+        spec.rates._replace(environment=spec.judged if judged is None else judged) for spec in specs
+    ]
+    run = program_of(
+        study.program, segments or study.test_blocks, study.test_bars + LONGER, most_delay
+    )
     networks = stack_trees([network for _, network in lanes])
-    return np.asarray(run(jax.tree.map(jnp.asarray, study.tape), stack_trees(rates), networks, delays))[:count]
+    return np.asarray(
+        run(jax.tree.map(jnp.asarray, study.tape), stack_trees(rates), networks, delays)
+    )[:count]
 
 
 @dataclass(frozen=True)
@@ -103,13 +117,22 @@ class Late(Learned):
 
 
 def backtested(
-    study: MarketStudy, split: int, block: Block, network: Network, delay: int = 0, settings: Settings | None = None
+    study: MarketStudy,
+    split: int,
+    block: Block,
+    network: Network,
+    delay: int = 0,
+    settings: Settings | None = None,
 ) -> History:
     """The same policy on the same bars, in NumPy, double precision but for the network."""
     where = study.stretches[study.folds.splits[split].name]
     market = (settings or study.settings).market
-    bundle = Bundle(network, study.program.activation, study.program.distribution, where.fitted, market)
-    return backtest(bundle.market(study.panel), Late(bundle, delay=delay), 1, block.first - 1, block.stop)
+    bundle = Bundle(
+        network, study.program.activation, study.program.distribution, where.fitted, market
+    )
+    return backtest(
+        bundle.market(study.panel), Late(bundle, delay=delay), 1, block.first - 1, block.stop
+    )
 
 
 def check_same(traced: np.ndarray, history: History, block: Block) -> None:
@@ -123,7 +146,11 @@ def check_same(traced: np.ndarray, history: History, block: Block) -> None:
     for term, values in expected.items():
         found = traced[term, : block.length]
         assert_close(found, values, **CLOSE)
-        assert_close(np.cumsum(found, dtype=float), np.cumsum(values), **CLOSE | {"roundings": 10 * block.length})
+        assert_close(
+            np.cumsum(found, dtype=float),
+            np.cumsum(values),
+            **CLOSE | {"roundings": 10 * block.length},
+        )
     assert not traced[:, block.length :].any()
     assert np.std(history.returns) > 1e-4
     assert history.turnover.mean() > 1e-3
@@ -141,11 +168,17 @@ def test_a_trace_is_a_backtest_bar_by_bar(action: str) -> None:
 
 
 def test_rules_that_forbid_are_the_same_too() -> None:
-    """Stops, cooldowns, forced sales and short positions. A stop that is touched in one precision only would part
-    the two for good: on these bars no decision changes if all weights do by a hundred roundings.
+    """Stops, cooldowns, forced sales and short positions. A stop that is touched in one precision
+    only would part the two for good: on these bars no decision changes if all weights do by a
+    hundred roundings.
     """
     study = study_of(
-        trailing_stop=0.03, cooldown_bars=3, max_held_bars=12, forced_share=0.5, max_short_weight=0.4, gross_limit=1.0
+        trailing_stop=0.03,
+        cooldown_bars=3,
+        max_held_bars=12,
+        forced_share=0.5,
+        max_short_weight=0.4,
+        gross_limit=1.0,
     )
     network = policy_of(study, 3)
     [traced] = trace(study, [(2, network)])
@@ -211,7 +244,9 @@ def test_segments_of_one_call_are_those_of_calls_of_their_own() -> None:
     [together] = trace(study, [(split, network)])
     judged = study.lane({}, split, 0).judged
     for k in range(2):
-        segments = judged.segments._replace(first=judged.segments.first[[k]], stop=judged.segments.stop[[k]])
+        segments = judged.segments._replace(
+            first=judged.segments.first[[k]], stop=judged.segments.stop[[k]]
+        )
         only = judged._replace(segments=segments)
         [[*terms]] = trace(study, [(split, network)], segments=1, judged=only)
         assert_close(together[:, k], np.stack(terms)[:, 0], **CLOSE)
@@ -226,7 +261,9 @@ def test_after_ruin_there_is_nothing() -> None:
     ruined = 0
     for k, block in enumerate(study.folds.splits[split].test):
         history = backtested(study, split, block, network)
-        assert_close(traced[LOG_RETURN, k, : block.length], np.log1p(history.returns[:, 0]), **CLOSE)
+        assert_close(
+            traced[LOG_RETURN, k, : block.length], np.log1p(history.returns[:, 0]), **CLOSE
+        )
         low = np.flatnonzero(history.equity[:, 0] <= 0.95)
         if len(low):
             ruined += 1

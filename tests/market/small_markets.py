@@ -1,4 +1,6 @@
-"""Markets for the tests of this folder: one bar with round numbers, and a built market in which every rule bites."""
+"""Markets for the tests of this folder: one bar with round numbers, and a built market in which
+every rule bites.
+"""
 
 from typing import Any, NamedTuple
 
@@ -25,10 +27,14 @@ def column(values: Any) -> np.ndarray:
     return np.asarray(values, float).reshape(-1, 1)
 
 
-def bar(open_: Any, high: Any, low: Any, close: Any, volume: Any = ENDLESS, impact_rate: Any = 0.0) -> Bar:
+def bar(
+    open_: Any, high: Any, low: Any, close: Any, volume: Any = ENDLESS, impact_rate: Any = 0.0
+) -> Bar:
     """A bar of one account; every field is a number or one per asset."""
     size = np.size(open_)
-    return Bar(*(column(np.broadcast_to(x, size)) for x in (open_, high, low, close, volume, impact_rate)))
+    return Bar(
+        *(column(np.broadcast_to(x, size)) for x in (open_, high, low, close, volume, impact_rate))
+    )
 
 
 def flat(price: Any, volume: Any = ENDLESS, impact_rate: Any = 0.0) -> Bar:
@@ -39,8 +45,12 @@ def flat(price: Any, volume: Any = ENDLESS, impact_rate: Any = 0.0) -> Bar:
 def owner(units: Any, cash: float, best: Any = 100.0, **changes: Any) -> Account:
     """An account that owns these units."""
     units = column(units)
-    account = open_account(units, np)._replace(cash=np.array([cash]), units=units, best=units * 0 + column(best))
-    return account._replace(**{name: getattr(account, name) * 0 + value for name, value in changes.items()})
+    account = open_account(units, np)._replace(
+        cash=np.array([cash]), units=units, best=units * 0 + column(best)
+    )
+    return account._replace(
+        **{name: getattr(account, name) * 0 + value for name, value in changes.items()}
+    )
 
 
 def beginner(assets: int = 1) -> Account:
@@ -49,7 +59,9 @@ def beginner(assets: int = 1) -> Account:
 
 
 def rules(assets: int = 1, **changes: Any) -> tuple[Costs, Limits]:
-    """A free market with some rules switched on, each given as a number, one per asset, or one per tier."""
+    """A free market with some rules switched on, each given as a number, one per asset, or one per
+    tier.
+    """
     costs, limits = free_market(assets)
     for name, value in changes.items():
         group = costs if name in Costs._fields else limits
@@ -68,7 +80,14 @@ class Played(NamedTuple):
     units: Any
 
 
-def play(account: Account, order: Any, met: Bar, mark: Any = 100.0, fill: Fill = "next_open", **changes: Any) -> Played:
+def play(
+    account: Account,
+    order: Any,
+    met: Bar,
+    mark: Any = 100.0,
+    fill: Fill = "next_open",
+    **changes: Any,
+) -> Played:
     """One bar of a free market with some rules switched on; the order is in money."""
     assets = account.units.shape[0]
     wanted, known = (column(np.broadcast_to(x, assets)) for x in (order, mark))
@@ -102,19 +121,35 @@ COSTS = {
     "impact": 0.5,
     "borrow_bps_per_year": 800.0,
 }
-REWARD = {"log_return": 1.0, "excess": 0.5, "differential_sharpe": 0.1, "drawdown": 0.2, "turnover": 0.05,
-          "concentration": 0.02, "scale": 2.0, "sharpe_bars": 50.0}  # fmt: skip
+REWARD = {
+    "log_return": 1.0,
+    "excess": 0.5,
+    "differential_sharpe": 0.1,
+    "drawdown": 0.2,
+    "turnover": 0.05,
+    "concentration": 0.02,
+    "scale": 2.0,
+    "sharpe_bars": 50.0,
+}
 
 
 def settings(**market: Any) -> Settings:
     """Every rule on; keywords change the market's own keys."""
-    values = {"capital": 1e6, "action": "trade", "costs": COSTS, "limits": LIMITS, "reward": REWARD} | market
+    values = {
+        "capital": 1e6,
+        "action": "trade",
+        "costs": COSTS,
+        "limits": LIMITS,
+        "reward": REWARD,
+    } | market
     features = {"indicators": INDICATORS, "lookback": 2, "scaler": "zscore"}
     return Settings.model_validate({"market": values, "features": features})
 
 
 def biting_market(n_bars: int = 120, assets: int = 3, seed: int = 0, **market: Any) -> Market:
-    """A built market with every rule on; without `episode_bars` its episodes all start at the same bar."""
+    """A built market with every rule on; without `episode_bars` its episodes all start at the same
+    bar.
+    """
     return build_market(random_panel(seed, n_bars, assets), settings(**market))
 
 
@@ -130,11 +165,17 @@ class Walk(NamedTuple):
 
 def random_actions(market: Market, steps: int, accounts: int, seed: int = 0) -> np.ndarray:
     """(step, account, action), a little beyond [-1, 1]."""
-    return np.random.default_rng(seed).uniform(-1.2, 1.2, (steps, accounts, market.action_size)).astype(np.float32)
+    return (
+        np.random.default_rng(seed)
+        .uniform(-1.2, 1.2, (steps, accounts, market.action_size))
+        .astype(np.float32)
+    )
 
 
 def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np.float64) -> Walk:
-    """What happens to accounts that take (step, account, action) actions; (step + 1, account) noise starts them."""
+    """What happens to accounts that take (step, account, action) actions; (step + 1, account) noise
+    starts them.
+    """
     tape, given = market.arrays(dtype)
     state, seen = episode.reset(noise[0].astype(dtype), market.shape, given, np), []
     for action, draw in zip(actions.astype(dtype), noise[1:].astype(dtype), strict=True):
@@ -146,24 +187,32 @@ def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np
     return Walk(list(states), *(np.stack(values) for values in rest))
 
 
-# --- how far two computations of a bar may lie apart ----------------------------------------------------------------
+# --- how far two computations of a bar may lie apart
+# ----------------------------------------------------------------
 
-FLIPS = 0.05  # share of accounts in which a comparison may fall the other way in float32: a lot more, a stop missed
+# share of accounts in which a comparison may fall the other way in float32: a lot more, a stop
+# missed
+FLIPS = 0.05
 
 
 def reward_size(state: Episode, rules: Rules) -> np.ndarray:
-    """(account,): what a rounding of the equity, which is near 1, becomes in the reward of the bar that follows.
+    """(account,): what a rounding of the equity, which is near 1, becomes in the reward of the bar
+    that follows.
 
     The differential Sharpe ratio divides it by the deviation of the returns, which may be 1e-4.
     """
     marks, weights = state.marks, rules.reward
     deviation = np.sqrt(np.clip(marks.mean_square - marks.mean**2, LEAST_VARIANCE, None))
     pace = 1 - weights.sharpe_memory
-    return weights.scale * (weights.log_return + weights.excess + 1 + weights.differential_sharpe * pace / deviation)
+    return weights.scale * (
+        weights.log_return + weights.excess + 1 + weights.differential_sharpe * pace / deviation
+    )
 
 
 class Bars(NamedTuple):
-    """One bar of many accounts, in float32: what goes in, and what comes out in float64 for the same numbers."""
+    """One bar of many accounts, in float32: what goes in, and what comes out in float64 for the
+    same numbers.
+    """
 
     state: Episode
     action: np.ndarray  # (account, action)
@@ -174,18 +223,24 @@ class Bars(NamedTuple):
     reward_size: np.ndarray
 
     def check(self, observation: Any, reward: Any, terminated: Any, truncated: Any) -> None:
-        """All accounts but those in which a comparison fell the other way are where float64 says."""
+        """All accounts but those in which a comparison fell the other way are where float64
+        says.
+        """
         found = [np.asarray(x) for x in (observation, reward, terminated, truncated)]
         assert found[0].dtype == found[1].dtype == np.float32
-        far = np.abs(found[0] - self.observation) > tolerance(BAR_ROUNDINGS, np.abs(self.observation) + 1, np.float32)
-        flipped = np.abs(found[1] - self.reward) > tolerance(BAR_ROUNDINGS, self.reward_size, np.float32)
+        far = np.abs(found[0] - self.observation) > tolerance(
+            BAR_ROUNDINGS, np.abs(self.observation) + 1, np.float32
+        )
+        flipped = np.abs(found[1] - self.reward) > tolerance(
+            BAR_ROUNDINGS, self.reward_size, np.float32
+        )
         flipped |= far.any(axis=1) | (found[2] != self.terminated) | (found[3] != self.truncated)
         assert flipped.mean() < FLIPS, f"{flipped.sum()} of {len(flipped)} accounts are elsewhere"
 
 
 def float32_bars(market: Market, steps: int = 60, accounts: int = 12) -> Bars:
-    """Every bar of a walk, side by side: float32 is compared bar by bar, for a comparison that fell the other way
-    would send the rest of a trajectory elsewhere.
+    """Every bar of a walk, side by side: float32 is compared bar by bar, for a comparison that fell
+    the other way would send the rest of a trajectory elsewhere.
     """
     noise = np.random.default_rng(0).random((steps + 1, accounts))
     states = walk(market, random_actions(market, steps, accounts), noise).states
@@ -206,5 +261,7 @@ def bars_of(market: Market, state: Episode, action: np.ndarray) -> Bars:
 def side_by_side(states: Any, kept: np.ndarray) -> Any:
     """Episodes of some accounts each as one of all of them, as far as they are kept."""
     if isinstance(states[0], tuple):
-        return type(states[0])(*(side_by_side(leaves, kept) for leaves in zip(*states, strict=True)))
+        return type(states[0])(
+            *(side_by_side(leaves, kept) for leaves in zip(*states, strict=True))
+        )
     return np.concatenate(states, axis=-1)[..., kept]

@@ -23,7 +23,8 @@ def segments(bounds: list[tuple[int, int]], length: int) -> Segments:
     return Segments(first, stop, np.asarray(length, np.int32))
 
 
-# --- starts -------------------------------------------------------------------------------------------------------
+# --- starts
+# --------------------------------------------------------------------------------------------------
 
 
 def possible_episodes(bounds: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
@@ -39,14 +40,18 @@ def possible_episodes(bounds: list[tuple[int, int]], length: int) -> list[tuple[
 def bounds(draw: Any) -> list[tuple[int, int]]:
     """One to five segments of 2 to 30 bars with gaps between them."""
     found, at = [], 0
-    for gap, size in draw(st.lists(st.tuples(st.integers(0, 9), st.integers(2, 30)), min_size=1, max_size=5)):
+    for gap, size in draw(
+        st.lists(st.tuples(st.integers(0, 9), st.integers(2, 30)), min_size=1, max_size=5)
+    ):
         found.append((at + gap, at + gap + size))
         at += gap + size
     return found
 
 
 @given(bounds(), st.integers(1, 40))
-def test_every_possible_episode_is_equally_likely(bounds: list[tuple[int, int]], length: int) -> None:
+def test_every_possible_episode_is_equally_likely(
+    bounds: list[tuple[int, int]], length: int
+) -> None:
     """Noise in the middle of n equal intervals finds each of the n episodes once, in order."""
     expected = possible_episodes(bounds, length)
     noise = (np.arange(len(expected)) + 0.5) / len(expected)
@@ -56,17 +61,25 @@ def test_every_possible_episode_is_equally_likely(bounds: list[tuple[int, int]],
 
 
 @given(bounds(), st.integers(1, 40), st.floats(0, 1, exclude_max=True, width=32))
-def test_no_episode_leaves_its_segment(bounds: list[tuple[int, int]], length: int, noise: float) -> None:
+def test_no_episode_leaves_its_segment(
+    bounds: list[tuple[int, int]], length: int, noise: float
+) -> None:
     start, last = choose_start(np.array([noise], np.float32), segments(bounds, length), np)
     assert (start[0], last[0]) in possible_episodes(bounds, length)
 
 
 def test_starts_are_whole_numbers_and_keep_their_type() -> None:
     market = biting_market(episode_bars=5)
-    states = walk(market, random_actions(market, 20, 4), np.random.default_rng(0).random((21, 4)), np.float32).states
+    states = walk(
+        market, random_actions(market, 20, 4), np.random.default_rng(0).random((21, 4)), np.float32
+    ).states
     assert np.issubdtype(states[0].t.dtype, np.integer)
-    assert {(s.t.dtype, s.last.dtype) for s in states} == {(states[0].t.dtype, states[0].last.dtype)}
-    assert {leaf.dtype for s in states for leaf in (*s.account, *s.marks, s.close)} == {np.dtype(np.float32)}
+    assert {(s.t.dtype, s.last.dtype) for s in states} == {
+        (states[0].t.dtype, states[0].last.dtype)
+    }
+    assert {leaf.dtype for s in states for leaf in (*s.account, *s.marks, s.close)} == {
+        np.dtype(np.float32)
+    }
 
 
 def test_noise_of_one_is_the_last_start() -> None:
@@ -75,14 +88,17 @@ def test_noise_of_one_is_the_last_start() -> None:
     assert (start[0], last[0]) == (44, 49)
 
 
-# --- ends ---------------------------------------------------------------------------------------------------------
+# --- ends
+# --------------------------------------------------------------------------------------------------
 
 
 def crashing_market(bar: int, n_bars: int = 40, ruin: float = 0.5) -> Market:
     """One asset whose price falls by 90 % in a bar."""
     panel = random_panel(0, n_bars, 1, gaps=False)
     level = np.where(np.arange(n_bars) < bar, 100.0, 10.0)[:, None]
-    panel = replace(panel, open=level, high=level, low=level, close=level, volume=np.full((n_bars, 1), 1e9))
+    panel = replace(
+        panel, open=level, high=level, low=level, close=level, volume=np.full((n_bars, 1), 1e9)
+    )
     limits = {"min_notional": 0.0, "participation": 1.0, "ruin": ruin}
     return build_market(panel, settings(action="weights", capital=1.0, limits=limits, costs={}))
 
@@ -93,7 +109,9 @@ def fully_invested(market: Market, steps: int) -> Any:
 
 
 def test_truncated_at_the_last_bar_of_the_segment() -> None:
-    """The first decision is made at the close of the bar after the warm-up; the last bar is only arrived at."""
+    """The first decision is made at the close of the bar after the warm-up; the last bar is only
+    arrived at.
+    """
     found = fully_invested(crashing_market(bar=99), 2 * (39 - 11))
     ends = np.flatnonzero(found.truncated[:, 0])
     assert ends.tolist() == [39 - 11 - 1, 2 * (39 - 11) - 1]
@@ -121,19 +139,24 @@ def test_nothing_ends_before_its_last_bar() -> None:
     market = biting_market(episode_bars=7)
     found = walk(market, random_actions(market, 60, 8), np.random.default_rng(1).random((61, 8)))
     t, last = (np.stack([getattr(s, name) for s in found.states]) for name in ("t", "last"))
-    np.testing.assert_array_equal(found.truncated | found.terminated, (t == last) | found.terminated)
+    np.testing.assert_array_equal(
+        found.truncated | found.terminated, (t == last) | found.terminated
+    )
     assert (t <= last).all()
     assert found.truncated.sum() > 40
 
 
-# --- restarts -----------------------------------------------------------------------------------------------------
+# --- restarts
+# --------------------------------------------------------------------------------------------------
 
 
 def worn(market: Market, accounts: int = 8) -> Episode:
     """States in the middle of their episodes, with positions, cooldowns and volume."""
     noise = np.random.default_rng(2).random((41, accounts))
     state = walk(market, random_actions(market, 40, accounts), noise).states[-1]
-    assert all((x != 0).any() for x in (state.account.units, state.account.cooldown, state.account.volume))
+    assert all(
+        (x != 0).any() for x in (state.account.units, state.account.cooldown, state.account.volume)
+    )
     assert (state.account.units < 0).any()
     return state
 
@@ -145,8 +168,19 @@ def onward(market: Market, state: Episode, steps: int = 30) -> list[np.ndarray]:
     for action in random_actions(market, steps, len(state.t), seed=9).astype(float):
         state, outcome = episode.step(state, action.T, tape, market.shape, rules, np)
         account = state.account
-        seen += [episode.observe(state, tape, market.shape, rules, np), outcome.reward, outcome.terminated]
-        seen += [account.cash, account.units, account.held, account.cooldown, account.volume, outcome.truncated]
+        seen += [
+            episode.observe(state, tape, market.shape, rules, np),
+            outcome.reward,
+            outcome.terminated,
+        ]
+        seen += [
+            account.cash,
+            account.units,
+            account.held,
+            account.cooldown,
+            account.volume,
+            outcome.truncated,
+        ]
     return seen
 
 
@@ -164,13 +198,18 @@ def test_restart_leaves_the_others_alone() -> None:
     market = biting_market(episode_bars=40)
     state, ended = worn(market), np.arange(8) < 3
     again = episode.restart(state, ended, np.zeros(8), market.rules, np)
-    for a, b in zip((*again.account, *again.marks, again.t), (*state.account, *state.marks, state.t), strict=True):
+    for a, b in zip(
+        (*again.account, *again.marks, again.t),
+        (*state.account, *state.marks, state.t),
+        strict=True,
+    ):
         np.testing.assert_array_equal(a[..., ~ended], b[..., ~ended])
     assert (again.t[ended] == WARMUP + 1).all()
     assert (again.account.cash[ended] == 1).all()
 
 
-# --- observations -------------------------------------------------------------------------------------------------
+# --- observations
+# -------------------------------------------------------------------------------------------------
 
 
 def hand_made(market: Market) -> Episode:
@@ -194,10 +233,14 @@ def observed(market: Market, state: Episode) -> np.ndarray:
 
 
 def test_private_part_of_the_observation() -> None:
-    """The account's numbers, then weight, distance from the best price, holding and cooldown per asset."""
+    """The account's numbers, then weight, distance from the best price, holding and cooldown per
+    asset.
+    """
     market = biting_market()
     state = hand_made(market)
-    state = state._replace(marks=state.marks._replace(mean=np.array([0.002]), mean_square=np.array([0.0009])))
+    state = state._replace(
+        marks=state.marks._replace(mean=np.array([0.002]), mean_square=np.array([0.0009]))
+    )
     private = observed(market, state)[2 * 3 * 2 :]
     account = dict(zip(episode.ACCOUNT_FEATURES, private, strict=False))
     assert account["cash"] == near(1 - 0.4 + 0.2)
@@ -236,7 +279,9 @@ def test_observation_is_bounded() -> None:
     """A nearly ruined account with a large position, far from its best price, long overdue."""
     market = biting_market()
     state = hand_made(market)
-    account = state.account._replace(units=column([5, -7, 1]), best=column([0.1, 1e6, 3]), held=column([500, 1, 0]))
+    account = state.account._replace(
+        units=column([5, -7, 1]), best=column([0.1, 1e6, 3]), held=column([500, 1, 0])
+    )
     marks = state.marks._replace(equity=np.array([-3.0]))
     found = observed(market, state._replace(account=account, marks=marks))
     assert np.isfinite(found).all()
@@ -250,7 +295,9 @@ def test_what_the_rules_depend_on_is_seen(name: str) -> None:
     market = biting_market()
     state = hand_made(market)
     account = state.account._replace(**{name: getattr(state.account, name) / 2})
-    assert not np.array_equal(observed(market, state._replace(account=account)), observed(market, state))
+    assert not np.array_equal(
+        observed(market, state._replace(account=account)), observed(market, state)
+    )
 
 
 def test_what_has_no_meaning_is_not_seen() -> None:
@@ -268,7 +315,9 @@ def test_money_is_relative() -> None:
     state = hand_made(market)
     account = state.account._replace(cash=2 * state.account.cash, units=2 * state.account.units)
     marks = state.marks._replace(equity=2 * state.marks.equity, peak=2 * state.marks.peak)
-    difference = observed(market, state._replace(account=account, marks=marks)) - observed(market, state)
+    difference = observed(market, state._replace(account=account, marks=marks)) - observed(
+        market, state
+    )
     level = 2 * 3 * 2 + episode.ACCOUNT_FEATURES.index("ruin_share")
     assert difference[level] == near(-market.rules.limits.ruin / 1.25 / 2)
     assert np.delete(difference, level) == near(0)

@@ -24,7 +24,8 @@ def test_fill_price(fill: Fill, price: float) -> None:
     assert after.executed.notional[0] == near(0.005 * price)
 
 
-# --- trailing stops: 10 % below the best price of 100 is a level of 90 --------------------------------------------
+# --- trailing stops: 10 % below the best price of 100 is a level of 90
+# --------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -46,16 +47,24 @@ def test_stop_of_a_long_position(met, price: float) -> None:
 
 @pytest.mark.parametrize(
     ("met", "price"),
-    [(bar(114, 115, 105, 106), 114.0), (bar(105, 115, 104, 106), 112.5), (bar(105, 112.5, 104, 106), 112.5)],
+    [
+        (bar(114, 115, 105, 106), 114.0),
+        (bar(105, 115, 104, 106), 112.5),
+        (bar(105, 112.5, 104, 106), 112.5),
+    ],
     ids=["gap", "rise", "touch"],
 )
 def test_stop_of_a_short_position(met, price: float) -> None:
-    """Sold short at 100 for 1: cash 2; an eighth above is a level of 112.5; 0.01 units are bought back at the price."""
+    """Sold short at 100 for 1: cash 2; an eighth above is a level of 112.5; 0.01 units are bought
+    back at the price.
+    """
     after = play(owner(-0.01, cash=2), 0, met, trailing_stop=0.125)
     assert (after.units, after.cash) == (0, near(2 - 0.01 * price))
 
 
-@pytest.mark.parametrize(("units", "met"), [(0.01, bar(95, 96, 90.01, 94)), (-0.01, bar(105, 109.99, 104, 106))])
+@pytest.mark.parametrize(
+    ("units", "met"), [(0.01, bar(95, 96, 90.01, 94)), (-0.01, bar(105, 109.99, 104, 106))]
+)
 def test_stop_that_is_not_reached(units: float, met) -> None:
     after = play(owner(units, cash=1), 0, met, trailing_stop=0.1, cooldown_bars=3)
     assert (after.units, after.cash) == (units, 1)
@@ -63,7 +72,9 @@ def test_stop_that_is_not_reached(units: float, met) -> None:
 
 
 def test_low_comes_before_high() -> None:
-    """The high of 120 puts the level at 108 for the next bar only; this bar's low of 95 meets the old level of 90."""
+    """The high of 120 puts the level at 108 for the next bar only; this bar's low of 95 meets the
+    old level of 90.
+    """
     first = play(owner(0.01, cash=0), 0, bar(100, 120, 95, 119), trailing_stop=0.1)
     assert first.units == 0.01
     assert first.account.best[0, 0] == 120
@@ -72,7 +83,9 @@ def test_low_comes_before_high() -> None:
 
 
 def test_high_comes_before_low_for_a_short_position() -> None:
-    """The low of 80 puts the level at 88 for the next bar only; this bar's high of 105 meets the old level of 110."""
+    """The low of 80 puts the level at 88 for the next bar only; this bar's high of 105 meets the
+    old level of 110.
+    """
     first = play(owner(-0.01, cash=2), 0, bar(100, 105, 80, 81), trailing_stop=0.1)
     assert first.units == -0.01
     assert first.account.best[0, 0] == 80
@@ -93,11 +106,14 @@ def test_next_close_enters_after_the_bars_stop() -> None:
     assert after.account.best[0, 0] == 100
 
 
-# --- memory: cooldown, forced reductions --------------------------------------------------------------------------
+# --- memory: cooldown, forced reductions
+# --------------------------------------------------------------------------
 
 
 def test_cooldown_blocks_growth_for_exactly_its_bars() -> None:
-    account = play(owner(0.005, cash=0.5), 0, bar(80, 80, 80, 80), trailing_stop=0.1, cooldown_bars=3).account
+    account = play(
+        owner(0.005, cash=0.5), 0, bar(80, 80, 80, 80), trailing_stop=0.1, cooldown_bars=3
+    ).account
     filled = []
     for _ in range(5):
         played = play(account, 0.1, flat(100), trailing_stop=0.1, cooldown_bars=3)
@@ -112,7 +128,9 @@ def test_cooldown_lets_positions_shrink() -> None:
 
 
 def sizes_held(orders: list[float]) -> list[float]:
-    """Units over 0.01 at the end of each bar, under a forced reduction by a quarter after three bars."""
+    """Units over 0.01 at the end of each bar, under a forced reduction by a quarter after three
+    bars.
+    """
     account, sizes = beginner(), []
     for order in orders:
         played = play(account, order, flat(100), max_held_bars=3, forced_share=0.25)
@@ -131,7 +149,8 @@ def test_forced_reduction_overrules_buying_but_not_a_larger_sale() -> None:
     assert sizes_held([0.5, 0, 0, -0.4]) == near([0.5, 0.5, 0.5, 0.1])
 
 
-# --- sizes: minimum notional, lots, participation -----------------------------------------------------------------
+# --- sizes: minimum notional, lots, participation
+# -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -178,32 +197,53 @@ def test_participation_fills_a_part_and_cancels_the_rest() -> None:
 
 
 def test_order_and_stop_share_the_bars_volume() -> None:
-    """Room for 0.005 units: the order sells 0.003 at the open of 95, the stop 0.002 at 90, and 0.005 stay."""
+    """Room for 0.005 units: the order sells 0.003 at the open of 95, the stop 0.002 at 90, and
+    0.005 stay.
+    """
     met = bar(95, 96, 85, 88, volume=0.05)
-    after = play(owner(0.01, cash=0), -0.3, met, trailing_stop=0.1, participation=0.1, cooldown_bars=2)
+    after = play(
+        owner(0.01, cash=0), -0.3, met, trailing_stop=0.1, participation=0.1, cooldown_bars=2
+    )
     assert after.units == near(0.005)
     assert after.cash == near(0.003 * 95 + 0.002 * 90)
     assert after.account.cooldown[0, 0] == 2
-    at_close = play(owner(0.01, cash=0), -0.3, met, trailing_stop=0.1, participation=0.1, fill="next_close")
+    at_close = play(
+        owner(0.01, cash=0), -0.3, met, trailing_stop=0.1, participation=0.1, fill="next_close"
+    )
     assert at_close.cash == near(0.005 * 90)  # the stop came first and took it all
 
 
 def test_bar_that_is_not_tradable() -> None:
     """Volume 0: no order, no stop, no forced reduction; time passes."""
     account = owner(0.01, cash=0.5, held=7)
-    after = play(account, -0.5, bar(80, 80, 80, 80, volume=0), trailing_stop=0.1, max_held_bars=5, forced_share=0.5)
+    after = play(
+        account,
+        -0.5,
+        bar(80, 80, 80, 80, volume=0),
+        trailing_stop=0.1,
+        max_held_bars=5,
+        forced_share=0.5,
+    )
     assert (after.units, after.cash, after.executed.notional[0]) == (0.01, 0.5, 0)
     assert (after.account.held[0, 0], after.account.cooldown[0, 0]) == (8, 0)
     assert play(beginner(), 0.5, flat(100, volume=0)).units == 0
 
 
-# --- costs --------------------------------------------------------------------------------------------------------
+# --- costs
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("volume", "rate"), [(0.0, 0.009), (1.99, 0.009), (2.0, 0.0035)])
 def test_fee_tier_by_volume_and_maker_share(volume: float, rate: float) -> None:
-    """A quarter fills as maker: 0.006 / 4 + 0.01 * 3 / 4 = 0.009, and 0.002 / 4 + 0.004 * 3 / 4 = 0.0035."""
-    fees = {"tier_volume": [0, 2], "maker_fee": [0.006, 0.002], "taker_fee": [0.01, 0.004], "maker_share": 0.25}
+    """A quarter fills as maker: 0.006 / 4 + 0.01 * 3 / 4 = 0.009, and 0.002 / 4 + 0.004 * 3 / 4 =
+    0.0035.
+    """
+    fees = {
+        "tier_volume": [0, 2],
+        "maker_fee": [0.006, 0.002],
+        "taker_fee": [0.01, 0.004],
+        "maker_share": 0.25,
+    }
     after = play(owner(0.0, cash=1, volume=volume), 0.5, flat(100), **fees, volume_memory=0.9)
     assert after.cash == near(0.5 - 0.5 * rate)
     assert after.account.volume[0] == near(0.9 * volume + 0.5)
@@ -227,7 +267,9 @@ def test_impact_by_hand() -> None:
 def test_impact_per_notional_grows_with_size(size: float, factor: float, side: int) -> None:
     rates = []
     for order in (size, size * factor):
-        after = play(beginner(), side * order, flat(100, impact_rate=0.1), impact=0.5, max_short_weight=OFF)
+        after = play(
+            beginner(), side * order, flat(100, impact_rate=0.1), impact=0.5, max_short_weight=OFF
+        )
         rates.append(trade_cost(after.executed.traded)[0, 0] / after.executed.notional[0])
     assert 0 < rates[0] < rates[1]
     assert rates[1] / rates[0] == near(np.sqrt(factor), rel=1e-6)
@@ -249,10 +291,13 @@ def test_slippage_is_capped_at_half_the_price() -> None:
     ids=["short", "debt", "neither"],
 )
 def test_borrow(account: Account, paid: float) -> None:
-    assert account.cash[0] - play(account, 0, bar(100, 120, 100, 120), borrow=0.001).cash == near(paid)
+    assert account.cash[0] - play(account, 0, bar(100, 120, 100, 120), borrow=0.001).cash == near(
+        paid
+    )
 
 
-# --- what an order may reach --------------------------------------------------------------------------------------
+# --- what an order may reach
+# --------------------------------------------------------------------------------------
 
 
 def test_weight_cap_per_asset() -> None:
@@ -261,14 +306,23 @@ def test_weight_cap_per_asset() -> None:
 
 
 def test_weight_cap_sells_nothing() -> None:
-    """A price rise may carry a weight (0.8) over its cap (0.3): then it may not grow, that is all."""
+    """A price rise may carry a weight (0.8) over its cap (0.3): then it may not grow, that is
+    all.
+    """
     for order in (0.0, 0.1):
         assert play(owner(0.008, cash=0.2), order, flat(100), max_weight=0.3).units == 0.008
 
 
 def test_gross_limit_cuts_all_alike() -> None:
     """0.5 of 0.4 + 0.3 asked; shorts count too."""
-    after = play(beginner(2), [0.4, -0.3], flat([100, 50]), mark=[100, 50], gross_limit=0.5, max_short_weight=OFF)
+    after = play(
+        beginner(2),
+        [0.4, -0.3],
+        flat([100, 50]),
+        mark=[100, 50],
+        gross_limit=0.5,
+        max_short_weight=OFF,
+    )
     assert after.units * [100, 50] == near([0.4 * 0.5 / 0.7, -0.3 * 0.5 / 0.7])
 
 
@@ -297,11 +351,14 @@ def test_reversal_in_one_order() -> None:
     assert (after.account.best[0, 0], after.account.held[0, 0]) == (100, 1)
     capped = play(owner(0.005, cash=0.5), -0.8, flat(100), max_short_weight=0.2)
     assert capped.units == near(-0.002)
-    assert play(owner(0.005, cash=0.5), -0.8, flat(100)).units == 0  # no shorts: the position is closed
+    # no shorts: the position is closed
+    assert play(owner(0.005, cash=0.5), -0.8, flat(100)).units == 0
 
 
 def test_reversal_pays_impact_for_the_whole_order() -> None:
-    """0.0025 units close at 0.05 x sqrt(0.0025) = 0.25 %; 0.0075 more open at 0.05 x sqrt(0.01) = 0.5 %."""
+    """0.0025 units close at 0.05 x sqrt(0.0025) = 0.25 %; 0.0075 more open at
+    0.05 x sqrt(0.01) = 0.5 %.
+    """
     met = flat(100, impact_rate=0.1)
     after = play(owner(0.0025, cash=0.75), -1, met, impact=0.5, max_short_weight=OFF)
     assert after.cash == near(1.75 - 0.25 * 0.0025 - 0.75 * 0.005)
@@ -313,4 +370,7 @@ def test_reversal_from_short_to_long() -> None:
 
 
 def test_volume_forgets_without_trading() -> None:
-    assert play(owner(0.0, cash=1, volume=4.0), 0, flat(100), volume_memory=0.75).account.volume[0] == 3
+    assert (
+        play(owner(0.0, cash=1, volume=4.0), 0, flat(100), volume_memory=0.75).account.volume[0]
+        == 3
+    )

@@ -1,4 +1,6 @@
-"""The Gymnasium drivers: the checkers of Gymnasium and Stable-Baselines3, seeds, restarts and refusals."""
+"""The Gymnasium drivers: the checkers of Gymnasium and Stable-Baselines3, seeds, restarts and
+refusals.
+"""
 
 from typing import Any
 
@@ -18,7 +20,8 @@ from flatout.settings.tables import Settings
 from rounding import assert_close, close_to
 from scenarios import BAR_ROUNDINGS
 
-# Of a reward only logarithms of the equity's change, at most 0.1, may be rounded otherwise; `reward_size` is up to 45.
+# Of a reward only logarithms of the equity's change, at most 0.1, may be rounded otherwise;
+# `reward_size` is up to 45.
 REWARD = {"roundings": 16, "size": 0.1 * 45, "dtype": np.float32}
 KINDS = ["trade", "weights", "direction_amount"]
 
@@ -57,8 +60,8 @@ def test_make_vec_by_name() -> None:
 def test_vector_equals_single_environments() -> None:
     """Every account starts where its single environment starts; compared until its episode ends.
 
-    No comparison falls the other way: what decides is added, multiplied and divided, which NumPy rounds alike in arrays
-    of every shape. Logarithms it may not.
+    No comparison falls the other way: what decides is added, multiplied and divided, which NumPy
+    rounds alike in arrays of every shape. Logarithms it may not.
     """
     market = biting_market(episode_bars=60)
     noise, actions = np.random.default_rng(4).random(5, np.float32), random_actions(market, 60, 5)
@@ -74,10 +77,17 @@ def test_vector_equals_single_environments() -> None:
             obs, reward, *ends, info = ones[i].step(action[i])
             alive[i] = not any(ends)
             assert ends == [terminated[i], truncated[i]]
-            assert_close(obs, seen[i] if alive[i] else infos["final_obs"][i], roundings=BAR_ROUNDINGS, size=1.0)
+            assert_close(
+                obs,
+                seen[i] if alive[i] else infos["final_obs"][i],
+                roundings=BAR_ROUNDINGS,
+                size=1.0,
+            )
             assert reward == close_to(rewards[i], **REWARD)
             equity = infos["equity"] if alive[i] else infos["final_info"]["equity"]
-            assert info["equity"] == close_to(equity[i], roundings=BAR_ROUNDINGS, size=1.0, dtype=np.float32)
+            assert info["equity"] == close_to(
+                equity[i], roundings=BAR_ROUNDINGS, size=1.0, dtype=np.float32
+            )
             compared += 1
     assert not alive.any()
     assert compared > 100
@@ -94,7 +104,9 @@ def ending_vector(num_envs: int = 4) -> tuple[MarketVectorEnv, np.ndarray]:
 
 
 def test_restart_within_the_same_step() -> None:
-    """Where an account ended: the final observation in the info, the first one of the next episode returned."""
+    """Where an account ended: the final observation in the info, the first one of the next episode
+    returned.
+    """
     envs, actions = ending_vector()
     ended_at: dict[int, int] = {}
     for k, action in enumerate(actions):
@@ -147,7 +159,9 @@ def test_equal_seeds_give_equal_trajectories() -> None:
     def trajectory(seed: int | None) -> np.ndarray:
         envs = MarketVectorEnv(market, 4)
         first = envs.reset(seed=seed)[0]
-        return np.stack([first, *(envs.step(action)[0] for action in random_actions(market, 20, 4))])
+        return np.stack(
+            [first, *(envs.step(action)[0] for action in random_actions(market, 20, 4))]
+        )
 
     np.testing.assert_array_equal(trajectory(7), trajectory(7))
     assert not np.array_equal(trajectory(7), trajectory(8))
@@ -170,7 +184,9 @@ def test_reset_mask_restarts_some_accounts() -> None:
     assert (info["equity"][~mask] != 1).all()
 
 
-@pytest.mark.parametrize("make", [MarketEnv, lambda m: MarketVectorEnv(m, 2)], ids=["single", "vector"])
+@pytest.mark.parametrize(
+    "make", [MarketEnv, lambda m: MarketVectorEnv(m, 2)], ids=["single", "vector"]
+)
 def test_refusals(make: Any) -> None:
     env = make(biting_market())
     good = np.zeros(env.action_space.shape, np.float32)

@@ -20,12 +20,15 @@ from scenarios import BAR_ROUNDINGS
 # Orders are made from actions before they are filled: three pairs show all of both.
 KINDS = [("trade", "next_open"), ("weights", "next_close"), ("direction_amount", "same_close")]
 EPISODE = 15  # bars
-CHAIN = 10 * EPISODE * BAR_ROUNDINGS  # over an episode; ten times, for what was cut or averaged may have grown
+# over an episode; ten times, for what was cut or averaged may have grown
+CHAIN = 10 * EPISODE * BAR_ROUNDINGS
 
 
 @pytest.fixture(autouse=True)
 def ranks_are_given() -> Iterator[None]:
-    """Broadcasting a (asset,) array against an (asset, account) one is a mistake here: JAX shall say so."""
+    """Broadcasting a (asset,) array against an (asset, account) one is a mistake here: JAX shall
+    say so.
+    """
     with jax.numpy_rank_promotion("raise"):
         yield
 
@@ -45,7 +48,10 @@ def scanned(actions: Any, noise: Any, tape: Any, rules: Any, shape: Any) -> Any:
 
 def compare(market: Market, steps: int) -> np.ndarray:
     """Two implementations in float64, one trajectory; returns where it was truncated."""
-    actions, noise = random_actions(market, steps, 6), np.random.default_rng(0).random((steps + 1, 6), np.float32)
+    actions, noise = (
+        random_actions(market, steps, 6),
+        np.random.default_rng(0).random((steps + 1, 6), np.float32),
+    )
     tape, rules = jax_market.upload(market)
     inputs = (jnp.asarray(x.astype(np.float64)) for x in (actions, noise))
     found = scanned(*inputs, tape, rules, market.shape)
@@ -58,7 +64,8 @@ def compare(market: Market, steps: int) -> np.ndarray:
     sizes = np.max([reward_size(state, market.rules) for state in expected.states])
     assert_close(rewards, expected.rewards, roundings=CHAIN, size=sizes)
     going = ~(terminated | truncated)
-    # One account seen twice in one program: the compiler may still round two copies of an expression differently.
+    # One account seen twice in one program: the compiler may still round two copies of an
+    # expression differently.
     assert_close(final[going], first[going], roundings=BAR_ROUNDINGS, size=OBSERVATION_LIMIT)
     assert (first[~going][:, 12:] != final[~going][:, 12:]).any(axis=1).all()
     return truncated
@@ -83,22 +90,31 @@ def test_upload_keeps_precision_and_whole_numbers() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("action", "fill"), KINDS)
-def test_populations_of_rules_by_vmap_equal_numpy_in_single_precision(action: str, fill: str) -> None:
+def test_populations_of_rules_by_vmap_equal_numpy_in_single_precision(
+    action: str, fill: str
+) -> None:
     """Lanes with different rules in one program, bar by bar: see `float32_bars`."""
     market = biting_market(60, action=action, fill=fill, episode_bars=EPISODE)
     state, actions = float32_bars(market)[:2]
     costs = market.rules.costs
     lanes = [
-        replace(market, rules=market.rules._replace(costs=costs._replace(taker_fee=costs.taker_fee * times)))
+        replace(
+            market,
+            rules=market.rules._replace(costs=costs._replace(taker_fee=costs.taker_fee * times)),
+        )
         for times in (0.5, 1.0, 4.0)
     ]
     tape, _ = jax_market.upload(market)
-    rules = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(jax_market.upload(lane)[1] for lane in lanes))
+    rules = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(jax_market.upload(lane)[1] for lane in lanes)
+    )
 
     @jax.jit
     @partial(jax.vmap, in_axes=(None, None, None, 0))
     def one_bar(state: Any, action: Any, tape: Any, rules: Any) -> Any:
-        _, (outcome, arrived) = jax_market.step(state, action, jnp.zeros(len(action)), tape, rules, market.shape)
+        _, (outcome, arrived) = jax_market.step(
+            state, action, jnp.zeros(len(action)), tape, rules, market.shape
+        )
         observation = jax_market.observe(arrived, tape, rules, market.shape)
         return observation, outcome.reward, outcome.terminated, outcome.truncated
 

@@ -22,8 +22,17 @@ def rules(**market: Any) -> Rules:
 
 
 def test_costs_become_fractions_and_shares_of_the_capital() -> None:
-    tiers = [{"volume": 0, "maker_bps": 15, "taker_bps": 25}, {"volume": 50_000, "maker_bps": 5, "taker_bps": 10}]
-    given = {"tiers": tiers, "maker_share": 0.3, "half_spread_bps": 3, "impact": 0.7, "borrow_bps_per_year": 876}
+    tiers = [
+        {"volume": 0, "maker_bps": 15, "taker_bps": 25},
+        {"volume": 50_000, "maker_bps": 5, "taker_bps": 10},
+    ]
+    given = {
+        "tiers": tiers,
+        "maker_share": 0.3,
+        "half_spread_bps": 3,
+        "impact": 0.7,
+        "borrow_bps_per_year": 876,
+    }
     costs = rules(capital=20_000, costs=given).costs
     assert costs.tier_volume == near([0, 2.5])
     assert costs.maker_fee == near([0.0015, 0.0005])
@@ -36,14 +45,28 @@ def test_costs_become_fractions_and_shares_of_the_capital() -> None:
 
 
 def test_limits_become_shares_of_the_capital() -> None:
-    given = {"min_notional": 50, "lot_step": 0.5, "max_weight": 0.4, "max_short_weight": 0.2, "gross_limit": 1.5}
-    given |= {"reserve": 0.1, "participation": 0.03, "trailing_stop": 0.05, "cooldown_bars": 4, "max_held_bars": 9}
+    given = {
+        "min_notional": 50,
+        "lot_step": 0.5,
+        "max_weight": 0.4,
+        "max_short_weight": 0.2,
+        "gross_limit": 1.5,
+    }
+    given |= {
+        "reserve": 0.1,
+        "participation": 0.03,
+        "trailing_stop": 0.05,
+        "cooldown_bars": 4,
+        "max_held_bars": 9,
+    }
     given |= {"forced_share": 0.25, "trade_size": 0.6, "ruin": 0.2}
     limits = rules(capital=20_000, limits=given).limits
     expected = given | {"min_notional": 50 / 20_000, "lot_step": 0.5 / 20_000}
     for name, value in limits._asdict().items():
         assert value == near(np.full(value.shape, expected[name])), name
-        assert value.shape == (() if name in ("gross_limit", "reserve", "trade_size", "ruin") else (2, 1)), name
+        assert value.shape == (
+            () if name in ("gross_limit", "reserve", "trade_size", "ruin") else (2, 1)
+        ), name
 
 
 def test_rules_that_are_not_given_are_off() -> None:
@@ -65,9 +88,12 @@ def test_lot_step_of_an_unknown_symbol_is_an_error() -> None:
 
 
 def test_reward_weights() -> None:
-    reward = rules(reward={"log_return": 2, "excess": 3, "drawdown": 4, "scale": 5, "sharpe_bars": 50}).reward
+    reward = rules(
+        reward={"log_return": 2, "excess": 3, "drawdown": 4, "scale": 5, "sharpe_bars": 50}
+    ).reward
     assert reward._asdict() == {
-        "log_return": 2, "excess": 3, "differential_sharpe": 0, "drawdown": 4, "turnover": 0, "concentration": 0,
+        "log_return": 2, "excess": 3, "differential_sharpe": 0, "drawdown": 4, "turnover": 0,
+        "concentration": 0,
         "scale": 5, "sharpe_memory": near(0.98),
     }  # fmt: skip
 
@@ -76,14 +102,21 @@ def test_one_segment_after_the_warm_up() -> None:
     """Ten bars to warm up, and one more for the second bar of the lookback."""
     market = build_market(PANEL, settings(episode_bars=20))
     found = market.rules.segments
-    assert (found.first.tolist(), found.stop.tolist(), int(found.length)) == ([WARMUP + 1], [60], 20)
+    assert (found.first.tolist(), found.stop.tolist(), int(found.length)) == (
+        [WARMUP + 1],
+        [60],
+        20,
+    )
     assert int(build_market(PANEL, settings()).rules.segments.length) == MOST_BARS
     assert found.first.dtype == found.length.dtype == np.int32
 
 
 def test_too_few_bars_is_an_error() -> None:
     fitted = fit(Recipe(INDICATORS, lookback=2, scaler="zscore"), PANEL, np.arange(60))
-    assert build_market(PANEL.rows(0, WARMUP + 3), settings(), fitted).rules.segments.stop[0] == WARMUP + 3
+    assert (
+        build_market(PANEL.rows(0, WARMUP + 3), settings(), fitted).rules.segments.stop[0]
+        == WARMUP + 3
+    )
     with pytest.raises(RulesError, match=r"12 bars are too few: the features need 11 bars"):
         build_market(PANEL.rows(0, WARMUP + 2), settings(), fitted)
 
@@ -97,7 +130,9 @@ def test_fitted_recipe_decides_the_features() -> None:
 
 def test_without_a_recipe_all_bars_teach() -> None:
     expected = fit(Recipe(INDICATORS, lookback=2, scaler="zscore"), PANEL, np.arange(60))
-    np.testing.assert_array_equal(build_market(PANEL, settings()).fitted.scaler.statistics, expected.scaler.statistics)
+    np.testing.assert_array_equal(
+        build_market(PANEL, settings()).fitted.scaler.statistics, expected.scaler.statistics
+    )
 
 
 def test_shape_and_sizes() -> None:
@@ -119,7 +154,9 @@ def test_between_changes_the_segment_only() -> None:
 
 @pytest.mark.parametrize(("first", "stop"), [(-1, 5), (5, 6), (9, 5), (58, 61)])
 def test_between_refuses_what_is_not_in_the_bars(first: int, stop: int) -> None:
-    with pytest.raises(RulesError, match=rf"segment {first}\.\.{stop} must hold at least two bars of 0\.\.60"):
+    with pytest.raises(
+        RulesError, match=rf"segment {first}\.\.{stop} must hold at least two bars of 0\.\.60"
+    ):
         biting_market(60).between(first, stop)
 
 
@@ -127,5 +164,7 @@ def test_arrays_in_the_precision_asked_for() -> None:
     market = biting_market(60)
     for dtype in (np.float32, np.float64):
         tape, found = market.arrays(dtype)
-        assert {x.dtype for x in (*tape, *found.costs, *found.limits, *found.reward)} == {np.dtype(dtype)}
+        assert {x.dtype for x in (*tape, *found.costs, *found.limits, *found.reward)} == {
+            np.dtype(dtype)
+        }
         assert {x.dtype for x in found.segments} == {np.dtype(np.int32)}

@@ -22,7 +22,9 @@ MARK = [100.0, 50.0]
 def order(kind: ActionKind, action: list[float], account, **limits) -> np.ndarray:
     """The order of one account at prices of 100 and 50."""
     worth = equity(account, column(MARK), np)
-    return order_from(kind, column(action), account, worth, column(MARK), rules(2, **limits)[1], np)[:, 0]
+    return order_from(
+        kind, column(action), account, worth, column(MARK), rules(2, **limits)[1], np
+    )[:, 0]
 
 
 @pytest.mark.parametrize(("kind", "width"), [("trade", 3), ("weights", 4), ("direction_amount", 6)])
@@ -32,11 +34,15 @@ def test_action_size(kind: ActionKind, width: int) -> None:
 
 def test_trade_is_a_share_of_the_equity() -> None:
     """Equity 2, trade size 0.3: an action of 1 is 0.6; -7 is clipped to -1."""
-    assert order("trade", [0.5, -7], owner([0.01, 0.0], cash=1), trade_size=0.3) == near([0.3, -0.6])
+    assert order("trade", [0.5, -7], owner([0.01, 0.0], cash=1), trade_size=0.3) == near(
+        [0.3, -0.6]
+    )
 
 
 def test_weights_are_shares_of_their_sum() -> None:
-    """Shares (0.5, 0, cash 1) of 1.5: weights 1/3 and 0; equity 2, of which 0.1 and 0.2 are owned."""
+    """Shares (0.5, 0, cash 1) of 1.5: weights 1/3 and 0; equity 2, of which 0.1 and 0.2 are
+    owned.
+    """
     account = owner([0.001, 0.004], cash=1.7)
     assert order("weights", [0, -1, 1], account) == near([2 / 3 - 0.1, -0.2])
     assert order("weights", [0, -3, 8], account) == near([2 / 3 - 0.1, -0.2])  # clipped
@@ -48,17 +54,28 @@ def test_weights_of_nothing_sell_everything() -> None:
 
 
 def test_weights_with_shorts() -> None:
-    """Shares (-0.5, 0.25, cash 0.25) already sum to 1 in absolute value; twice the first one divides by 1.5."""
-    assert order("weights", [-0.5, 0.25, -0.5], beginner(2), max_short_weight=0.5) == near([-0.5, 0.25])
-    assert order("weights", [-1, 0.25, -0.5], beginner(2), max_short_weight=0.5) == near([-1 / 1.5, 0.25 / 1.5])
+    """Shares (-0.5, 0.25, cash 0.25) already sum to 1 in absolute value; twice the first one
+    divides by 1.5.
+    """
+    assert order("weights", [-0.5, 0.25, -0.5], beginner(2), max_short_weight=0.5) == near(
+        [-0.5, 0.25]
+    )
+    assert order("weights", [-1, 0.25, -0.5], beginner(2), max_short_weight=0.5) == near(
+        [-1 / 1.5, 0.25 / 1.5]
+    )
 
 
 def test_weights_with_shorts_of_one_asset_only() -> None:
     """The second asset may not be sold short, so its -0.5 means a share of 0.25."""
-    assert order("weights", [-0.5, -0.5, -0.5], beginner(2), max_short_weight=[0.5, 0]) == near([-0.5, 0.25])
+    assert order("weights", [-0.5, -0.5, -0.5], beginner(2), max_short_weight=[0.5, 0]) == near(
+        [-0.5, 0.25]
+    )
 
 
-@given(st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda x: sum(x) > 1e-3), st.integers(0, 1))
+@given(
+    st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda x: sum(x) > 1e-3),
+    st.integers(0, 1),
+)
 def test_asked_weights_are_reached_without_costs(shares: list[float], owned: int) -> None:
     weights = np.array(shares)[:3] / sum(shares)
     prices = np.array([100.0, 7.0, 3000.0])
@@ -68,7 +85,9 @@ def test_asked_weights_are_reached_without_costs(shares: list[float], owned: int
     account = owner(np.array([0.2, 0.3, 0.4]) * owned / prices, cash=1 - 0.9 * owned)
     money = order_from("weights", action, account, np.ones(1), column(prices), limits, np)[:, 0]
     after = play(account, money, flat(prices), mark=prices)
-    assert after.units * prices == near(weights, abs=2e-6)  # what is less than a millionth is no order
+    assert after.units * prices == near(
+        weights, abs=2e-6
+    )  # what is less than a millionth is no order
 
 
 @pytest.mark.parametrize(
@@ -96,10 +115,16 @@ def test_direction_and_amount_come_in_pairs() -> None:
 
 
 def test_direction_sells_the_position_and_the_largest_short() -> None:
-    """Equity 1, position 0.2, shorts up to 0.3: all of it is 0.5; a short position of 0.3 leaves nothing to sell."""
+    """Equity 1, position 0.2, shorts up to 0.3: all of it is 0.5; a short position of 0.3 leaves
+    nothing to sell.
+    """
     sell = [-1, 1, 0, 0]
-    assert order("direction_amount", sell, owner([0.002, 0.0], cash=0.8), max_short_weight=0.3) == near([-0.5, 0])
-    assert order("direction_amount", sell, owner([-0.003, 0.0], cash=1.3), max_short_weight=0.3) == near([0, 0])
+    assert order(
+        "direction_amount", sell, owner([0.002, 0.0], cash=0.8), max_short_weight=0.3
+    ) == near([-0.5, 0])
+    assert order(
+        "direction_amount", sell, owner([-0.003, 0.0], cash=1.3), max_short_weight=0.3
+    ) == near([0, 0])
 
 
 def test_no_cash_buys_nothing() -> None:

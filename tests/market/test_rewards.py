@@ -27,7 +27,9 @@ near = pytest.approx
 
 def weights(**given: float) -> RewardWeights:
     """All weights 0 but these; the Sharpe ratio's averages forget 2 % per bar."""
-    values = dict.fromkeys(RewardWeights._fields, 0.0) | {"scale": 1.0, "sharpe_memory": 0.98} | given
+    values = (
+        dict.fromkeys(RewardWeights._fields, 0.0) | {"scale": 1.0, "sharpe_memory": 0.98} | given
+    )
     return RewardWeights(**{name: np.asarray(value) for name, value in values.items()})
 
 
@@ -35,7 +37,9 @@ def marks(equity: float, peak: float, mean: float = 0.0, mean_square: float = 0.
     return Marks(*(np.array([x]) for x in (equity, peak, mean, mean_square)))
 
 
-def terms_of(before: Marks, worth: float, values: list[float], traded: float = 0.0, benchmark: float = 0.0) -> Any:
+def terms_of(
+    before: Marks, worth: float, values: list[float], traded: float = 0.0, benchmark: float = 0.0
+) -> Any:
     inputs = np.array([worth]), column(values), np.array([traded]), np.array([benchmark])
     return reward_terms(before, *inputs, weights(), np)
 
@@ -61,14 +65,18 @@ def sharpe(mean: float, mean_square: float) -> float:
 
 
 def test_differential_sharpe_is_the_derivative_by_the_pace_of_forgetting() -> None:
-    """Moody and Saffell: A and B move by eta x (R - A) and eta x (R^2 - B); the term is eta x dS / d eta at 0."""
+    """Moody and Saffell: A and B move by eta x (R - A) and eta x (R^2 - B); the term is eta x dS /
+    d eta at 0.
+    """
     rng, pace, nudge = np.random.default_rng(0), 0.02, 1e-5
     state, a, b, compared = first_marks(np.ones(1), np), 0.0, 0.0, 0
     for r in rng.normal(0.002, 0.01, 300):
         state, terms = terms_of(state, float(state.equity[0] * np.exp(r)), [0.0])
         if b - a * a > LEAST_VARIANCE:
             up, down = (sharpe(a + e * (r - a), b + e * (r * r - b)) for e in (nudge, -nudge))
-            assert terms.differential_sharpe[0] / pace == near((up - down) / (2 * nudge), rel=1e-4, abs=1e-6)
+            assert terms.differential_sharpe[0] / pace == near(
+                (up - down) / (2 * nudge), rel=1e-4, abs=1e-6
+            )
             compared += 1
         a, b = a + pace * (r - a), b + pace * (r * r - b)
         assert (state.mean[0], state.mean_square[0]) == near((a, b))
@@ -100,11 +108,15 @@ def test_reward_is_the_scaled_weighted_sum() -> None:
         assert weighted(terms, weights(**{name: 1.0})) == near(getattr(terms, name))
 
 
-# --- a knob that changes nothing is an error ----------------------------------------------------------------------
+# --- a knob that changes nothing is an error
+# ----------------------------------------------------------------------
 
 BARS, ASSETS, ACCOUNTS = 300, 3, 16
-KNOBS = [(group, name) for group, kind in zip(Rules._fields, (Costs, Limits, RewardWeights, Segments), strict=True)
-         for name in kind._fields]  # fmt: skip
+KNOBS = [
+    (group, name)
+    for group, kind in zip(Rules._fields, (Costs, Limits, RewardWeights, Segments), strict=True)
+    for name in kind._fields
+]
 
 
 def biting_rules() -> Rules:
@@ -117,7 +129,9 @@ def biting_rules() -> Rules:
 
 @cache
 def tape_of_bars() -> Tape:
-    return make_tape(random_panel(0, BARS, ASSETS), np.zeros((BARS, ASSETS, 1), np.float32), capital=1e6)
+    return make_tape(
+        random_panel(0, BARS, ASSETS), np.zeros((BARS, ASSETS, 1), np.float32), capital=1e6
+    )
 
 
 def outcomes(rules: Rules) -> np.ndarray:
@@ -126,7 +140,9 @@ def outcomes(rules: Rules) -> np.ndarray:
     shape = Shape(ASSETS, 1, 1, "trade", "next_open")
     state, seen = episode.reset(rng.random(ACCOUNTS), shape, rules, np), []
     for _ in range(120):
-        state, outcome = episode.step(state, rng.uniform(-1, 1, (ASSETS, ACCOUNTS)), tape, shape, rules, np)
+        state, outcome = episode.step(
+            state, rng.uniform(-1, 1, (ASSETS, ACCOUNTS)), tape, shape, rules, np
+        )
         ended = outcome.terminated | outcome.truncated
         seen += [*state.account, outcome.reward, outcome.terminated, outcome.truncated]
         state = episode.restart(state, ended, rng.random(ACCOUNTS), rules, np)

@@ -68,7 +68,9 @@ def test_impact_is_volatility_over_root_volume() -> None:
     volatility = np.sqrt(np.mean(moves**2, axis=0))
     np.testing.assert_allclose(trailing_volatility(panel.close)[t], volatility, rtol=1e-9)
     np.testing.assert_allclose(
-        met_at(panel, t).bar.impact_rate, volatility / np.sqrt(panel.volume[t + 1] / CAPITAL), rtol=1e-9
+        met_at(panel, t).bar.impact_rate,
+        volatility / np.sqrt(panel.volume[t + 1] / CAPITAL),
+        rtol=1e-9,
     )
 
 
@@ -76,7 +78,9 @@ def test_volatility_does_not_see_the_next_bar() -> None:
     panel = random_panel(1, BARS, ASSETS)
     spoilt = panel.close.copy()
     spoilt[41:] *= 7
-    np.testing.assert_array_equal(trailing_volatility(spoilt)[:41], trailing_volatility(panel.close)[:41])
+    np.testing.assert_array_equal(
+        trailing_volatility(spoilt)[:41], trailing_volatility(panel.close)[:41]
+    )
     assert (trailing_volatility(spoilt)[41] != trailing_volatility(panel.close)[41]).all()
 
 
@@ -104,13 +108,17 @@ def test_volatility_of_a_new_listing_averages_its_own_returns() -> None:
     """Bars before the listing are no returns of 0: impact would be nearly free at first."""
     panel = listed_late(random_panel(2, BARS, ASSETS, gaps=False), asset=1, start=60)
     moves = np.diff(np.log(panel.close[60:70, 1]))
-    assert trailing_volatility(panel.close)[69, 1] == pytest.approx(np.sqrt(np.mean(moves**2)), rel=0.1)
+    assert trailing_volatility(panel.close)[69, 1] == pytest.approx(
+        np.sqrt(np.mean(moves**2)), rel=0.1
+    )
 
 
 def test_benchmark_is_the_mean_simple_return() -> None:
     panel = random_panel(3, BARS, ASSETS)
     simple = panel.close[1:] / panel.close[:-1] - 1
-    np.testing.assert_allclose(equal_weight_log_return(panel)[1:], np.log(1 + simple.mean(axis=1)), atol=1e-12)
+    np.testing.assert_allclose(
+        equal_weight_log_return(panel)[1:], np.log(1 + simple.mean(axis=1)), atol=1e-12
+    )
     assert met_at(panel, 12).benchmark == pytest.approx(np.log(1 + simple[12].mean()))
 
 
@@ -123,7 +131,9 @@ def test_benchmark_leaves_out_unlisted_assets() -> None:
 
 @pytest.mark.parametrize("shape", [(BARS - 1, ASSETS, 1), (BARS, ASSETS - 1, 1)])
 def test_refuses_features_of_another_panel(shape: tuple[int, ...]) -> None:
-    with pytest.raises(RulesError, match=rf"{shape[0]} bars x {shape[1]} assets.*{BARS} x {ASSETS}"):
+    with pytest.raises(
+        RulesError, match=rf"{shape[0]} bars x {shape[1]} assets.*{BARS} x {ASSETS}"
+    ):
         make_tape(random_panel(0, BARS, ASSETS), np.zeros(shape, np.float32), CAPITAL)
 
 

@@ -19,19 +19,24 @@ from flatout.market.market import Market  # noqa: E402
 from flatout.market.torch_market import HostSyncs, TorchMarket  # noqa: E402
 from scenarios import BAR_ROUNDINGS  # noqa: E402
 
-CHAIN = 10 * 48 * BAR_ROUNDINGS  # over an episode of 48 bars; ten times, for what was cut or averaged may have grown
+# over an episode of 48 bars; ten times, for what was cut or averaged may have grown
+CHAIN = 10 * 48 * BAR_ROUNDINGS
 
 
 def started(market: Market, noise: np.ndarray, **options: Any) -> TorchMarket:
     """A market whose accounts start where the noise says."""
     found = TorchMarket(market, len(noise), **options)
-    found.state = episode.reset(torch.as_tensor(noise, dtype=found.dtype), market.shape, found.rules, xp)
+    found.state = episode.reset(
+        torch.as_tensor(noise, dtype=found.dtype), market.shape, found.rules, xp
+    )
     return found
 
 
 @pytest.mark.parametrize("action", ["trade", "weights", "direction_amount"])
 def test_equals_numpy(action: str) -> None:
-    """Two episodes in float64 and a restart between them; every episode of this market starts at the same bar."""
+    """Two episodes in float64 and a restart between them; every episode of this market starts at
+    the same bar.
+    """
     market = biting_market(60, action=action)
     steps = 2 * (59 - 11)
     actions = random_actions(market, steps, 6)
@@ -42,7 +47,9 @@ def test_equals_numpy(action: str) -> None:
         result = found.step(torch.as_tensor(actions[k], dtype=torch.float64))
         np.testing.assert_array_equal(result.terminated, expected.terminated[k])
         np.testing.assert_array_equal(result.truncated, expected.truncated[k])
-        assert_close(result.final_obs, expected.observations[k], roundings=CHAIN, size=OBSERVATION_LIMIT)
+        assert_close(
+            result.final_obs, expected.observations[k], roundings=CHAIN, size=OBSERVATION_LIMIT
+        )
         assert_close(result.reward, expected.rewards[k], roundings=CHAIN, size=sizes)
     assert expected.truncated.sum() >= 6
 
@@ -67,7 +74,9 @@ def test_different_starts() -> None:
     assert len(set(found.state.t.tolist())) > 2
     for k, action in enumerate(actions):
         result = found.step(torch.as_tensor(action, dtype=torch.float64))
-        assert_close(result.final_obs, expected.observations[k], roundings=CHAIN, size=OBSERVATION_LIMIT)
+        assert_close(
+            result.final_obs, expected.observations[k], roundings=CHAIN, size=OBSERVATION_LIMIT
+        )
 
 
 def test_accounts_that_end_restart_at_once() -> None:
@@ -100,7 +109,9 @@ def test_precision(dtype: Any) -> None:
     found = TorchMarket(biting_market(), 2, dtype=dtype)
     result = found.step(torch.zeros(2, 3, dtype=dtype))
     state = found.state
-    assert {x.dtype for x in (result.obs, result.reward, *state.account, *state.marks, state.close)} == {dtype}
+    assert {
+        x.dtype for x in (result.obs, result.reward, *state.account, *state.marks, state.close)
+    } == {dtype}
     assert result.terminated.dtype == torch.bool
 
 
@@ -109,7 +120,8 @@ def test_no_gradient_is_recorded() -> None:
     assert not found.step(torch.zeros(2, 3, requires_grad=True)).reward.requires_grad
 
 
-# --- the device is never waited for -------------------------------------------------------------------------------
+# --- the device is never waited for
+# -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +168,9 @@ def test_step_makes_no_tensor_from_a_python_number() -> None:
 
 
 def test_everything_lives_on_the_device_asked_for() -> None:
-    """The meta device holds no values, so a single tensor that was left on the host would be an error."""
+    """The meta device holds no values, so a single tensor that was left on the host would be an
+    error.
+    """
     market = biting_market(episode_bars=10)
     assert TorchMarket(market, 3, device=torch.device("cpu")).reset().device.type == "cpu"
     found = TorchMarket(market, 3)
@@ -166,7 +180,9 @@ def test_everything_lives_on_the_device_asked_for() -> None:
     )
     found._noise = lambda: torch.empty(3, device="meta")  # generators do not exist there
     result = found.step(torch.empty(3, 3, device="meta"))
-    assert {x.device.type for x in (result.obs, result.reward, result.truncated, result.final_obs)} == {"meta"}
+    assert {
+        x.device.type for x in (result.obs, result.reward, result.truncated, result.final_obs)
+    } == {"meta"}
     assert {x.device.type for x in found.state.account} == {"meta"}
 
 
@@ -175,8 +191,14 @@ def test_everything_lives_on_the_device_asked_for() -> None:
 def test_the_compiled_step_equals_the_eager_one() -> None:
     """Twenty bars with restarts, in float64; fusing may round differently, no more."""
     market = biting_market(60, episode_bars=7)
-    eager, fused = (TorchMarket(market, 5, dtype=torch.float64, seed=1, compile=fuse) for fuse in (False, True))
-    for action in torch.rand(20, 5, market.action_size, generator=torch.Generator().manual_seed(0)).double() * 2 - 1:
+    eager, fused = (
+        TorchMarket(market, 5, dtype=torch.float64, seed=1, compile=fuse) for fuse in (False, True)
+    )
+    for action in (
+        torch.rand(20, 5, market.action_size, generator=torch.Generator().manual_seed(0)).double()
+        * 2
+        - 1
+    ):
         one, other = eager.step(action), fused.step(action)
         assert torch.equal(other.truncated, one.truncated)
         assert_close(other.obs, one.obs, roundings=CHAIN, size=OBSERVATION_LIMIT)

@@ -1,7 +1,7 @@
 """Markets as finite Markov chains: a state that the trader sees, and what can happen from it.
 
-Noise becomes a few nodes with probabilities, chosen so that expectations of what follows are accurate. This
-file does not know what a trader does with a chain, nor what trading costs.
+Noise becomes a few nodes with probabilities, chosen so that expectations of what follows are
+accurate. This file does not know what a trader does with a chain, nor what trading costs.
 """
 
 from itertools import product
@@ -31,7 +31,9 @@ class Chain(NamedTuple):
 
 def walk_chain(market: RandomWalk, n_nodes: int) -> Chain:
     """One asset of the walk; there is nothing to see."""
-    return _noisy_chain(np.zeros((1, 1)), np.array([[market.drift]]), market.sigma, np.ones((1, 1)), n_nodes)
+    return _noisy_chain(
+        np.zeros((1, 1)), np.array([[market.drift]]), market.sigma, np.ones((1, 1)), n_nodes
+    )
 
 
 def signal_chain(market: PlantedSignal, n_nodes: int) -> Chain:
@@ -44,14 +46,18 @@ def signal_chain(market: PlantedSignal, n_nodes: int) -> Chain:
 
 
 def oracle_chain(market: OracleFeature, n_cells: int) -> Chain:
-    """The state is the next return, drawn anew each bar; nodes are means of equally likely cells."""
+    """The state is the next return, drawn anew each bar; nodes are means of equally likely
+    cells.
+    """
     known = market.drift + market.sigma * _normal_cell_means(n_cells)
     next_state = np.full((n_cells, 1, n_cells), 1 / n_cells)
     return Chain(known[:, None], np.ones((n_cells, 1)), known[:, None, None], next_state)
 
 
 def pair_chain(market: MeanRevertingPair, spacing: float, n_nodes: int) -> Chain:
-    """The spread on an even grid in steps of `spacing` shocks; the common factor is integrated over."""
+    """The spread on an even grid in steps of `spacing` shocks; the common factor is integrated
+    over.
+    """
     spread, near, probability = _spread_transitions(market, spacing)
     nodes, weights = _normal_nodes(n_nodes, 1)
     common = market.drift + market.sigma_common * nodes[:, 0]
@@ -66,11 +72,14 @@ def pair_chain(market: MeanRevertingPair, spacing: float, n_nodes: int) -> Chain
     )
 
 
-def _spread_transitions(market: MeanRevertingPair, spacing: float) -> tuple[FloatArray, IntArray, FloatArray]:
-    """The spread's grid (state,), the states that can follow each (state, near), and their probabilities.
+def _spread_transitions(
+    market: MeanRevertingPair, spacing: float
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """The spread's grid (state,), the states that can follow each (state, near), and their
+    probabilities.
 
-    Normal densities on an even grid are the trapezoidal rule: for smooth values its error falls like
-    exp(-2π² / spacing²), and at the kinks where the best trade changes like spacing².
+    Normal densities on an even grid are the trapezoidal rule: for smooth values its error falls
+    like exp(-2π² / spacing²), and at the kinks where the best trade changes like spacing².
     """
     step = spacing * market.sigma_spread
     half = int(np.ceil(SPREAD_REACH * market.stationary_spread / step))
@@ -85,8 +94,12 @@ def _spread_transitions(market: MeanRevertingPair, spacing: float) -> tuple[Floa
     return spread, near, density / np.sum(density, axis=1, keepdims=True)
 
 
-def _noisy_chain(states: FloatArray, mean: FloatArray, sigma: float, transition: FloatArray, n_nodes: int) -> Chain:
-    """Returns with a mean (state, asset) set by the state, plus noise that does not move the state."""
+def _noisy_chain(
+    states: FloatArray, mean: FloatArray, sigma: float, transition: FloatArray, n_nodes: int
+) -> Chain:
+    """Returns with a mean (state, asset) set by the state, plus noise that does not move the
+    state.
+    """
     nodes, weights = _normal_nodes(n_nodes, mean.shape[1])
     return Chain(
         states=states,
@@ -97,7 +110,9 @@ def _noisy_chain(states: FloatArray, mean: FloatArray, sigma: float, transition:
 
 
 def _normal_nodes(n: int, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss-Hermite nodes (node, dimension) and probabilities (node,) of independent standard normals."""
+    """Gauss-Hermite nodes (node, dimension) and probabilities (node,) of independent standard
+    normals.
+    """
     nodes, weights = np.polynomial.hermite_e.hermegauss(n)
     all_nodes = np.array(list(product(nodes, repeat=dimensions)))
     all_weights = np.prod(np.array(list(product(weights, repeat=dimensions))), axis=1)
@@ -105,7 +120,9 @@ def _normal_nodes(n: int, dimensions: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _normal_cell_means(n: int) -> FloatArray:
-    """Means of a standard normal in `n` cells of equal probability: unlike Gauss nodes they forgive kinks."""
+    """Means of a standard normal in `n` cells of equal probability: unlike Gauss nodes they forgive
+    kinks.
+    """
     normal = NormalDist()
     density = [normal.pdf(normal.inv_cdf(i / n)) for i in range(1, n)]
     return -n * np.diff([0.0, *density, 0.0])

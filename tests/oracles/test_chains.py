@@ -37,7 +37,9 @@ def test_walk_has_zero_expected_simple_return() -> None:
 def test_signal_states_are_all_combinations_with_their_own_means() -> None:
     market = PlantedSignal(symbols=("A", "B"), levels=(-1.0, 1.0), persistence=0.5)
     chain = signal_chain(market, 3)
-    assert_close(mean(chain, chain.log_return), market.strength * chain.states, roundings=64, size=0.1)
+    assert_close(
+        mean(chain, chain.log_return), market.strength * chain.states, roundings=64, size=0.1
+    )
     np.testing.assert_allclose(mean(chain, chain.next_state)[0], [9 / 16, 3 / 16, 3 / 16, 1 / 16])
     expected = mean(chain, chain.next_state) @ chain.states
     assert_close(expected, 0.5 * chain.states, roundings=32, size=1.0)

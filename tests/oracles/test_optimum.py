@@ -29,13 +29,17 @@ PAIR = MeanRevertingPair(persistence=0.7, sigma_common=0.005)
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Threads of a BLAS wait for each other in busy loops: where the cores are taken, that is all they do."""
+    """Threads of a BLAS wait for each other in busy loops: where the cores are taken, that is all
+    they do.
+    """
     with threadpool_limits(1):
         yield
 
 
 def follow(policy: ChainPolicy, state: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """The policy's weights: from the nearest state and point to its target, or exactly what is held."""
+    """The policy's weights: from the nearest state and point to its target, or exactly what is
+    held.
+    """
     k = np.argmin(np.sum((policy.states - state[:, None]) ** 2, axis=-1), axis=1)
     point = np.argmin(np.sum((policy.points - held[:, None]) ** 2, axis=-1), axis=1)
     goal = policy.target[k, point]
@@ -43,7 +47,9 @@ def follow(policy: ChainPolicy, state: np.ndarray, held: np.ndarray) -> np.ndarr
 
 
 def seen_and_expected(market: SyntheticMarket, panel: Panel) -> tuple[np.ndarray, np.ndarray]:
-    """What the policy sees (time, feature), and the next bar's expected log return (time, asset)."""
+    """What the policy sees (time, feature), and the next bar's expected log return (time,
+    asset).
+    """
     extras = panel.extras
     match market:
         case PlantedSignal():
@@ -56,14 +62,20 @@ def seen_and_expected(market: SyntheticMarket, panel: Panel) -> tuple[np.ndarray
     raise AssertionError(market)
 
 
-def monte_carlo(market: SyntheticMarket, best: Optimum, cost: float, n_paths: int) -> tuple[float, float]:
+def monte_carlo(
+    market: SyntheticMarket, best: Optimum, cost: float, n_paths: int
+) -> tuple[float, float]:
     """Mean log growth per bar of the policy on the market's own panels, and its standard error.
 
-    What the weights earn from pure noise has mean zero and is subtracted, which leaves a far smaller error.
+    What the weights earn from pure noise has mean zero and is subtracted, which leaves a far
+    smaller error.
     """
     assert isinstance(best.policy, ChainPolicy)
     panels = [replace(market, seed=1000 + i).panel() for i in range(n_paths)]
-    seen, expected = (np.stack(x) for x in zip(*(seen_and_expected(market, panel) for panel in panels), strict=True))
+    seen, expected = (
+        np.stack(x)
+        for x in zip(*(seen_and_expected(market, panel) for panel in panels), strict=True)
+    )
     log_return = np.stack([np.diff(np.log(panel.close), axis=0) for panel in panels])
     held, total = np.zeros((n_paths, market.n_assets)), np.zeros(n_paths)
     for t in range(market.n_bars - 1):
@@ -90,11 +102,14 @@ def monte_carlo(market: SyntheticMarket, best: Optimum, cost: float, n_paths: in
     ],
     ids=lambda x: type(x).__name__ if isinstance(x, SyntheticMarket) else str(x),
 )
-def test_simulating_the_policy_earns_the_value(market: SyntheticMarket, shorts: bool, tolerance: float) -> None:
+def test_simulating_the_policy_earns_the_value(
+    market: SyntheticMarket, shorts: bool, tolerance: float
+) -> None:
     best = optimum(market, COST, shorts, tolerance)
     assert 0 < best.tolerance <= tolerance
     earned, error = monte_carlo(market, best, COST, n_paths=100)
-    entry = 2 * COST / market.n_bars  # the run starts in cash; the long-run average does not see that
+    # the run starts in cash; the long-run average does not see that
+    entry = 2 * COST / market.n_bars
     assert error < 0.05 * best.value_per_bar
     assert abs(earned - best.value_per_bar) < 4 * error + best.tolerance + entry
 
@@ -103,7 +118,9 @@ def test_simulating_the_policy_earns_the_value(market: SyntheticMarket, shorts: 
 
 
 def kelly_growth(mean: float, sigma: float) -> float:
-    """max over w in [0, 1] of E log(1 + w (e^r - 1)), by plain summation over a fine grid of returns."""
+    """max over w in [0, 1] of E log(1 + w (e^r - 1)), by plain summation over a fine grid of
+    returns.
+    """
     z = np.linspace(-8, 8, 2001)
     density = np.exp(-0.5 * z**2) / np.sum(np.exp(-0.5 * z**2))
     weights = np.linspace(0, 1, 1001)
@@ -159,7 +176,9 @@ def test_costs_beyond_any_gain_leave_cash() -> None:
         assert not np.any(best.policy.points[best.policy.target[:, 0]])
 
 
-@pytest.mark.parametrize(("cost", "shorts"), [(0.0, False), (0.001, False), (0.001, True), (0.05, False)])
+@pytest.mark.parametrize(
+    ("cost", "shorts"), [(0.0, False), (0.001, False), (0.001, True), (0.05, False)]
+)
 def test_a_random_walk_is_best_left_alone(cost: float, shorts: bool) -> None:
     best = optimum(RandomWalk(sigma=0.02), cost, shorts)
     assert abs(best.value_per_bar) <= best.tolerance <= 1e-6

@@ -1,4 +1,6 @@
-"""The computed optimum is reached in the real market: the kernel, run by the best policy, earns it."""
+"""The computed optimum is reached in the real market: the kernel, run by the best policy,
+earns it.
+"""
 
 import numpy as np
 import pytest
@@ -23,15 +25,23 @@ N_BARS = 4000
 
 def market_of(process: SyntheticMarket) -> Market:
     """The process with proportional costs only."""
-    costs = {"tiers": [{"maker_bps": COST_BPS, "taker_bps": COST_BPS}], "half_spread_bps": 0, "impact": 0}
+    costs = {
+        "tiers": [{"maker_bps": COST_BPS, "taker_bps": COST_BPS}],
+        "half_spread_bps": 0,
+        "impact": 0,
+    }
     limits = {"min_notional": 0, "participation": 1}
     features = {"indicators": ["return_1"]}
     rules = {"costs": costs, "limits": limits, "capital": 1.0}
-    return build_market(process.panel(), Settings.model_validate({"market": rules, "features": features}))
+    return build_market(
+        process.panel(), Settings.model_validate({"market": rules, "features": features})
+    )
 
 
 class Best:
-    """Follows the computed policy: from the nearest weight on its grid to the target of the state that is seen."""
+    """Follows the computed policy: from the nearest weight on its grid to the target of the state
+    that is seen.
+    """
 
     def __init__(self, policy: ChainPolicy, seen: Floats) -> None:
         self.policy, self.seen = policy, seen
@@ -41,7 +51,11 @@ class Best:
         state = np.argmin(np.abs(self.policy.states[:, 0] - now))
         point = np.argmin(np.abs(self.policy.points[:, 0] - moment.weights[0, 0]))
         target = self.policy.target[state, point]
-        return np.zeros((1, 1)) if target == point else self.policy.points[target][None] - moment.weights
+        return (
+            np.zeros((1, 1))
+            if target == point
+            else self.policy.points[target][None] - moment.weights
+        )
 
 
 class Planned:
@@ -84,7 +98,9 @@ def test_the_best_plan_of_a_known_path_is_reached(process: SyntheticMarket) -> N
 
 @pytest.mark.slow
 def test_nothing_can_be_earned_on_a_random_walk() -> None:
-    """Buying and holding earns half the variance less than nothing, and its costs: the kernel adds no drift."""
+    """Buying and holding earns half the variance less than nothing, and its costs: the kernel adds
+    no drift.
+    """
     growths = []
     for seed in range(12):
         walk = RandomWalk(n_bars=800, seed=seed, symbols=("WALK",))

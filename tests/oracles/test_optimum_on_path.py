@@ -14,7 +14,9 @@ from oracles.optimum import PathPolicy, optimum, optimum_on_path
 
 COST = 0.001
 
-closes = st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=6).map(lambda r: np.exp(np.cumsum([0.0, *r])))
+closes = st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=6).map(
+    lambda r: np.exp(np.cumsum([0.0, *r]))
+)
 costs = st.sampled_from([0.0, 0.001, 0.02, 0.2])
 
 
@@ -25,7 +27,9 @@ def test_long_only_paths_by_brute_force(close: np.ndarray, cost: float) -> None:
     log_return = np.diff(np.log(close))
     n = len(log_return)
     extremes = np.array(list(product([0.0, 1.0], repeat=n)))
-    assert np.max(log_growth(extremes, log_return, cost)) / n == pytest.approx(best.value_per_bar, abs=1e-12)
+    assert np.max(log_growth(extremes, log_return, cost)) / n == pytest.approx(
+        best.value_per_bar, abs=1e-12
+    )
     between = np.array(list(product([0.0, 0.5, 1.0, np.nan], repeat=n)))
     assert np.max(log_growth(between, log_return, cost)) / n <= best.value_per_bar + 1e-12
 
@@ -70,7 +74,9 @@ def test_sine_rides_every_rise() -> None:
     assert both.value_per_bar > 1.8 * paid.value_per_bar
 
 
-@pytest.mark.parametrize("close", [np.array([1.0]), np.ones((3, 2)), np.array([1.0, 0.0]), np.array([1.0, np.nan])])
+@pytest.mark.parametrize(
+    "close", [np.array([1.0]), np.ones((3, 2)), np.array([1.0, 0.0]), np.array([1.0, np.nan])]
+)
 def test_what_is_no_path_is_refused(close: np.ndarray) -> None:
     with pytest.raises(RulesError, match="path"):
         optimum_on_path(close, COST)

@@ -1,4 +1,6 @@
-"""The lattice of weights: interpolation is exact for linear functions, trades cost what the equation says."""
+"""The lattice of weights: interpolation is exact for linear functions, trades cost what the
+equation says.
+"""
 
 from itertools import product
 
@@ -24,7 +26,9 @@ def test_grid_holds_all_and_only_the_allowed_weights(n_assets: int, shorts: bool
 
 
 @pytest.mark.parametrize(("n_assets", "shorts"), list(product((1, 2), (False, True))))
-def test_interpolation_is_exact_for_linear_functions_and_at_points(n_assets: int, shorts: bool) -> None:
+def test_interpolation_is_exact_for_linear_functions_and_at_points(
+    n_assets: int, shorts: bool
+) -> None:
     grid = weight_grid(n_assets, 5, shorts)
     random = np.random.default_rng(0)
     weights = random.dirichlet(np.ones(n_assets + 1), size=(20, 30))[..., :n_assets]
@@ -33,11 +37,19 @@ def test_interpolation_is_exact_for_linear_functions_and_at_points(n_assets: int
     assert np.all(share >= -1e-12)
     np.testing.assert_allclose(np.sum(share, axis=-1), 1.0)
     found = np.sum(grid.points[index] * share[..., None], axis=-2)
-    np.testing.assert_allclose(found, np.concatenate([weights.reshape(-1, n_assets), grid.points]), atol=1e-12)
+    np.testing.assert_allclose(
+        found, np.concatenate([weights.reshape(-1, n_assets), grid.points]), atol=1e-12
+    )
 
 
-@given(before=st.tuples(fraction, fraction), after=st.tuples(fraction, fraction), cost=st.floats(0, 0.3))
-def test_trade_satisfies_its_equation(before: tuple[float, float], after: tuple[float, float], cost: float) -> None:
+@given(
+    before=st.tuples(fraction, fraction),
+    after=st.tuples(fraction, fraction),
+    cost=st.floats(0, 0.3),
+)
+def test_trade_satisfies_its_equation(
+    before: tuple[float, float], after: tuple[float, float], cost: float
+) -> None:
     w, v = (np.array(x) / max(1.0, np.abs(x).sum()) for x in (before, after))
     left = np.exp(log_after_trade(w, v, cost))
     assert left == pytest.approx(1 - cost * np.sum(np.abs(v * left - w)), abs=1e-12)
@@ -59,7 +71,8 @@ def test_drift_of_long_weights_stays_inside_and_costs_nothing() -> None:
 
 def test_a_short_that_outgrows_equity_is_scaled_back_at_cost() -> None:
     growth, after = drift(np.array([-1.0]), np.array([np.log(1.1)]), 0.01)
-    left = 0.9 * (1 - 0.01 * 1.1 / 0.9) / (1 - 0.01)  # equity 0.9, short 1.1: buy back to equal sizes
+    # equity 0.9, short 1.1: buy back to equal sizes
+    left = 0.9 * (1 - 0.01 * 1.1 / 0.9) / (1 - 0.01)
     assert after == pytest.approx([-1.0])
     assert growth == pytest.approx(np.log(left))
 

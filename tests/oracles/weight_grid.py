@@ -1,16 +1,19 @@
 """Dynamic programming over portfolio weights: the best long-run log growth in a finite market.
 
-The market has one or two assets. A trader sees the state, pays proportional costs to move to new weights,
-earns the branch's returns and starts the next bar with the weights that these left. Weights live on a
-lattice; between its points the value is interpolated linearly. This file does not know where a chain
-comes from (`chains.py`), nor how fine chain and lattice ought to be (`optimum.py`).
+The market has one or two assets. A trader sees the state, pays proportional costs to move to new
+weights, earns the branch's returns and starts the next bar with the weights that these left.
+Weights live on a lattice; between its points the value is interpolated linearly. This file does not
+know where a chain comes from (`chains.py`), nor how fine chain and lattice ought to be
+(`optimum.py`).
 
-Costs. A trade from weights w of equity E to weights w' of equity E' costs `cost` per traded notional, paid
-from equity: E' = E - cost · Σ|w'E' - wE|. With σ the signs of the trades this is linear,
-E' = E (1 + cost σ·w) / (1 + cost σ·w'), and the right signs are those that give the smallest E'. For one
-asset: (1 + cost w) / (1 + cost w') when buying, (1 - cost w) / (1 - cost w') when selling.
+Costs. A trade from weights w of equity E to weights w' of equity E' costs `cost` per traded
+notional, paid from equity: E' = E - cost · Σ|w'E' - wE|. With σ the signs of the trades this is
+linear, E' = E (1 + cost σ·w) / (1 + cost σ·w'), and the right signs are those that give the
+smallest E'. For one asset: (1 + cost w) / (1 + cost w') when buying, (1 - cost w) / (1 - cost w')
+when selling.
 
-Shorts. Σ|w| may not exceed 1. What drifts beyond it is scaled back pro rata at the bar's close, at cost.
+Shorts. Σ|w| may not exceed 1. What drifts beyond it is scaled back pro rata at the bar's close, at
+cost.
 """
 
 from itertools import product
@@ -31,7 +34,9 @@ class WeightGrid(NamedTuple):
 
     points: FloatArray  # (point, asset)
     steps: int  # lattice steps between 0 and 1
-    number: IntArray  # (2 steps + 1, 2 steps + 1): which point it is; one asset uses the middle column
+    number: (
+        IntArray  # (2 steps + 1, 2 steps + 1): which point it is; one asset uses the middle column
+    )
 
     @property
     def cash(self) -> int:
@@ -53,7 +58,8 @@ class Model(NamedTuple):
     reward: FloatArray  # (state, point): expected log growth of holding the point for a bar
     next_state: FloatArray  # (state, branch, state)
     corner: IntArray  # (state, branch, point · corner): where the drifted weights lie
-    share: FloatArray  # (state, branch, point, corner): probability of the branch x interpolation weight
+    # (state, branch, point, corner): probability of the branch x interpolation weight
+    share: FloatArray
     trade: FloatArray  # (point, point): log growth of trading from row to column
 
 
@@ -74,7 +80,8 @@ def weight_grid(n_assets: int, steps: int, shorts: bool) -> WeightGrid:
 def corners(grid: WeightGrid, weights: FloatArray) -> tuple[IntArray, FloatArray]:
     """Points around `weights` (..., asset) and their interpolation weights, both (..., asset + 1).
 
-    Lattice squares are cut along lines of equal gross weight, so that no triangle crosses the edge Σ|w| = 1.
+    Lattice squares are cut along lines of equal gross weight, so that no triangle crosses the edge
+    Σ|w| = 1.
     """
     n_assets = weights.shape[-1]
     padded = np.concatenate([weights, np.zeros((*weights.shape[:-1], 2 - n_assets))], axis=-1)
@@ -101,7 +108,10 @@ def _lookup(grid: WeightGrid, i: IntArray, j: IntArray) -> IntArray:
 def check_cost(cost: float) -> None:
     """Refuse costs that are not a fraction of the traded notional."""
     if not 0 <= cost <= 0.5:
-        raise RulesError(f"cost is {cost!r}; it is a fraction of the traded notional, from 0 to 0.5 (10 bps = 0.001)")
+        raise RulesError(
+            f"cost is {cost!r}; it is a fraction of the traded notional, from 0 to 0.5 (10 "
+            f"bps = 0.001)"
+        )
 
 
 def log_after_trade(before: FloatArray, after: FloatArray, cost: float) -> FloatArray:
@@ -114,11 +124,17 @@ def log_after_trade(before: FloatArray, after: FloatArray, cost: float) -> Float
     return smallest
 
 
-def drift(weights: FloatArray, log_return: FloatArray, cost: float) -> tuple[FloatArray, FloatArray]:
-    """Log growth over a bar (...) and the weights after it (..., asset), scaled back to Σ|w| ≤ 1."""
+def drift(
+    weights: FloatArray, log_return: FloatArray, cost: float
+) -> tuple[FloatArray, FloatArray]:
+    """Log growth over a bar (...) and the weights after it (..., asset), scaled back to Σ|w| ≤
+    1.
+    """
     factor = 1 + np.sum(weights * np.expm1(log_return), axis=-1)
     if np.any(factor <= 0):
-        raise RulesError("a short can lose all equity within one bar: forbid shorts or lower the market's sigma")
+        raise RulesError(
+            "a short can lose all equity within one bar: forbid shorts or lower the market's sigma"
+        )
     drifted = weights * np.exp(log_return) / factor[..., None]
     inside = drifted / np.maximum(1.0, np.sum(np.abs(drifted), axis=-1, keepdims=True))
     return np.log(factor) + log_after_trade(drifted, inside, cost), inside
@@ -135,10 +151,11 @@ def prepare(chain: Chain, grid: WeightGrid, cost: float) -> Model:
 
 
 def solve(model: Model, precision: float) -> Solution:
-    """Modified policy iteration; stops when the bounds on the best growth per bar are `precision` apart.
+    """Modified policy iteration; stops when the bounds on the best growth per bar are `precision`
+    apart.
 
-    For any values v and their Bellman update Tv the best growth lies between min(Tv - v) and max(Tv - v), no
-    matter how v was found.
+    For any values v and their Bellman update Tv the best growth lies between min(Tv - v) and max(Tv
+    - v), no matter how v was found.
     """
     value = np.zeros_like(model.reward)
     for _ in range(MAX_SEARCHES):
@@ -148,13 +165,16 @@ def solve(model: Model, precision: float) -> Solution:
             return Solution(low, high, target)
         value = _evaluate(model, better, target)
     raise RulesError(
-        f"after {MAX_SEARCHES} searches the best growth is only known to lie in [{low:g}, {high:g}]: "
+        f"after {MAX_SEARCHES} searches the best growth is only known to lie in [{low:g}, "
+        f"{high:g}]: "
         "ask for a larger tolerance"
     )
 
 
 def _holding_value(model: Model, value: FloatArray) -> FloatArray:
-    """(state, point): reward of a bar with these weights plus the expected value of where it leads."""
+    """(state, point): reward of a bar with these weights plus the expected value of where it
+    leads.
+    """
     ahead = model.next_state @ value  # (state, branch, point)
     reached = np.take_along_axis(ahead, model.corner, axis=2).reshape(model.share.shape)
     holding: FloatArray = model.reward + np.einsum("kqwc,kqwc->kw", reached, model.share)

@@ -21,15 +21,27 @@ OTHER_RECIPE = fit(Recipe(INDICATORS, 2, "zscore"), PANEL, np.arange(50, 150))
 def content(bundle: Bundle) -> dict[str, Any]:
     """All that a bundle holds, in comparable form."""
     return {
-        "tensors": {name: array.tobytes() for name, array in bundle_files.flatten(bundle.network).items()},
+        "tensors": {
+            name: array.tobytes() for name, array in bundle_files.flatten(bundle.network).items()
+        },
         "gates": None if bundle.gates is None else bundle.gates.tobytes(),
-        "names": (bundle.activation, bundle.distribution, bundle.settings, bundle.notes, bundle.schema_hash),
+        "names": (
+            bundle.activation,
+            bundle.distribution,
+            bundle.settings,
+            bundle.notes,
+            bundle.schema_hash,
+        ),
         "recipe": bundle_files.recipe_hash(bundle.recipe),
     }
 
 
 def observations(bundle: Bundle, *leading: int) -> np.ndarray:
-    return np.random.default_rng(0).normal(0, 1, (*leading, bundle.observation_size)).astype(np.float32)
+    return (
+        np.random.default_rng(0)
+        .normal(0, 1, (*leading, bundle.observation_size))
+        .astype(np.float32)
+    )
 
 
 def saved(folder: Path) -> tuple[Path, Path, Path]:

@@ -1,4 +1,6 @@
-"""Distributions over actions against torch.distributions, at extremes, masked, and what the environment gets."""
+"""Distributions over actions against torch.distributions, at extremes, masked, and what the
+environment gets.
+"""
 
 from typing import Any
 
@@ -16,7 +18,9 @@ from rounding import assert_close
 RNG = np.random.default_rng(0)
 MEAN, LOG_STD, RAW = RNG.normal(size=(6, 3)), np.array([-1.0, 0.2, 0.7]), RNG.uniform(-3, 3, (6, 3))
 LOGITS, CHOICES = 2 * RNG.normal(size=(6, 5)), np.array([0, 4, 1, 2, 3, 3])
-ALLOWED = np.array([list(row) for row in ("11111", "10101", "01000", "00110", "10011", "11110")]) == "1"
+ALLOWED = (
+    np.array([list(row) for row in ("11111", "10101", "01000", "00110", "10011", "11110")]) == "1"
+)
 
 
 def normal(mean: Any, log_std: Any) -> Any:
@@ -33,8 +37,16 @@ def categorical(logits: Any) -> Any:
 
 CASES = {
     "gaussian": (Gaussian(MEAN, LOG_STD), RAW, lambda given, raw: normal(*given).log_prob(raw)),
-    "squashed": (SquashedGaussian(MEAN, LOG_STD), RAW, lambda given, raw: squashed(*given).log_prob(torch.tanh(raw))),
-    "categorical": (Categorical(LOGITS), CHOICES, lambda given, raw: categorical(*given).log_prob(raw)),
+    "squashed": (
+        SquashedGaussian(MEAN, LOG_STD),
+        RAW,
+        lambda given, raw: squashed(*given).log_prob(torch.tanh(raw)),
+    ),
+    "categorical": (
+        Categorical(LOGITS),
+        CHOICES,
+        lambda given, raw: categorical(*given).log_prob(raw),
+    ),
 }
 ENTROPIES = {
     "gaussian": lambda given, raw: normal(*given).entropy(),
@@ -51,17 +63,25 @@ def entropy(policy: Distribution, raw: Any, xp: Any) -> Any:
     return policy.entropy(raw, xp)
 
 
-def reference(function: Any, policy: Distribution, raw: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Values by torch.distributions, and the gradient of their weighted sum by the policy's parameters."""
+def reference(
+    function: Any, policy: Distribution, raw: np.ndarray
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Values by torch.distributions, and the gradient of their weighted sum by the policy's
+    parameters.
+    """
     leaves = [torch.asarray(x).clone().requires_grad_() for x in policy]
     values = function(leaves, torch.asarray(raw))
     total = values @ torch.arange(1, 7, dtype=values.dtype)
     found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
-    return values.detach().numpy(), [x.detach().numpy() for x in found]  # PyTorch 2.7 lets zeros require one
+    return values.detach().numpy(), [
+        x.detach().numpy() for x in found
+    ]  # PyTorch 2.7 lets zeros require one
 
 
 def weighted(function: Any) -> Any:
-    return lambda policy, raw, xp: xp.sum(function(policy, raw, xp) * xp.arange(1, 7, dtype=policy[0].dtype))
+    return lambda policy, raw, xp: xp.sum(
+        function(policy, raw, xp) * xp.arange(1, 7, dtype=policy[0].dtype)
+    )
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -70,7 +90,9 @@ def test_log_probabilities_and_entropies_equal_those_of_torch(library: str, kind
     policy, raw, expected = CASES[kind]
     for function, exact in ((log_prob, expected), (entropy, ENTROPIES[kind])):
         theirs = reference(exact, policy, raw)[0]
-        assert_close(run(library, function, policy, raw), theirs, roundings=1000, size=10 + np.abs(theirs))
+        assert_close(
+            run(library, function, policy, raw), theirs, roundings=1000, size=10 + np.abs(theirs)
+        )
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -92,22 +114,34 @@ def test_float32_stays_float32_and_close(library: str, kind: str) -> None:
     for function in (log_prob, entropy):
         found = run(library, function, single, action)
         assert (found.dtype, found.shape) == (np.float32, (6,))
-        expected = function(policy, raw, np)  # of inputs that were not rounded: squares of distances in deviations
+        expected = function(
+            policy, raw, np
+        )  # of inputs that were not rounded: squares of distances in deviations
         assert_close(found, expected, roundings=256, size=1 + np.abs(expected))
 
 
-# --- extremes -------------------------------------------------------------------------------------------------------
+# --- extremes
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("size", [9.0, 50.0, 1000.0])
 def test_squashed_stays_finite_where_tanh_is_one(library: str, size: float) -> None:
-    """There 1 - tanh^2 is 0 in float32; its logarithm is 2 log 2 - 2 |raw|, and the slope of that is -2 or 2."""
+    """There 1 - tanh^2 is 0 in float32; its logarithm is 2 log 2 - 2 |raw|, and the slope of that
+    is -2 or 2.
+    """
     raw = np.array([[-size, size]], np.float32)
     policy = SquashedGaussian(np.float32([[0.5, -0.5]]), np.float32([0.0, 1.0]))
-    slope = run(library, lambda p, raw, xp: Gaussian(*p).log_prob(raw, xp) - p.log_prob(raw, xp), policy, raw)
+    slope = run(
+        library,
+        lambda p, raw, xp: Gaussian(*p).log_prob(raw, xp) - p.log_prob(raw, xp),
+        policy,
+        raw,
+    )
     # the difference of two numbers that hold the square of the distance
-    assert_close(slope, [4 * np.log(2) - 4 * size], roundings=16, size=(1 + size) ** 2, dtype=np.float32)
+    assert_close(
+        slope, [4 * np.log(2) - 4 * size], roundings=16, size=(1 + size) ** 2, dtype=np.float32
+    )
     if library not in DIFFERENTIABLE:
         return
     by_raw = gradient(library, lambda raw, p, xp: xp.sum(p.log_prob(raw, xp)), raw, policy)
@@ -128,14 +162,17 @@ def test_categorical_stays_finite_with_far_apart_logits(library: str) -> None:
     np.testing.assert_array_equal(by_logits, [[0, 0, 0]])
 
 
-# --- samples --------------------------------------------------------------------------------------------------------
+# --- samples
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Gaussian, SquashedGaussian])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_samples_have_the_mean_and_the_deviations_asked_for(library: str, kind: type) -> None:
     noise = np.random.default_rng(1).normal(size=(100_000, 3))
-    raw = run(library, lambda policy, noise, xp: policy.sample(noise, xp), kind(MEAN[0], LOG_STD), noise)
+    raw = run(
+        library, lambda policy, noise, xp: policy.sample(noise, xp), kind(MEAN[0], LOG_STD), noise
+    )
     std = np.exp(LOG_STD)
     assert np.all(np.abs(raw.mean(axis=0) - MEAN[0]) < 4 * std / np.sqrt(len(noise)))
     np.testing.assert_allclose(raw.std(axis=0), std, rtol=4 / np.sqrt(2 * len(noise)))
@@ -157,7 +194,9 @@ def test_the_estimate_of_the_squashed_entropy_is_right_on_average() -> None:
 def test_choices_are_drawn_as_often_as_their_probabilities_say(library: str) -> None:
     noise = np.random.default_rng(3).random((100_000, 5), dtype=np.float32)
     logits = np.float32([1.0, -1.5, 0.0, 2.0, -0.3])
-    drawn = run(library, lambda policy, noise, xp: policy.sample(noise, xp), Categorical(logits), noise)
+    drawn = run(
+        library, lambda policy, noise, xp: policy.sample(noise, xp), Categorical(logits), noise
+    )
     share = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum()
     assert chisquare(np.bincount(drawn, minlength=5), share * len(noise)).pvalue > 0.01
 
@@ -165,16 +204,23 @@ def test_choices_are_drawn_as_often_as_their_probabilities_say(library: str) -> 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("edge", [0.0, 1.0])
 def test_noise_at_the_edges_draws_as_any_other(library: str, edge: float) -> None:
-    """Equal noise leaves the choice to the logits; a clear favourite wins even against the best noise."""
+    """Equal noise leaves the choice to the logits; a clear favourite wins even against the best
+    noise.
+    """
 
     def sample(policy: Categorical, noise: Any, xp: Any) -> Any:
         return policy.sample(noise, xp)
 
-    assert run(library, sample, Categorical(np.float32([0, 2, 1])), np.full(3, edge, np.float32)) == 1
-    assert run(library, sample, Categorical(np.float32([0, 40, 1])), np.float32([1.0, edge, 1.0])) == 1
+    assert (
+        run(library, sample, Categorical(np.float32([0, 2, 1])), np.full(3, edge, np.float32)) == 1
+    )
+    assert (
+        run(library, sample, Categorical(np.float32([0, 40, 1])), np.float32([1.0, edge, 1.0])) == 1
+    )
 
 
-# --- masks ----------------------------------------------------------------------------------------------------------
+# --- masks
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -184,7 +230,8 @@ def test_masked_choices_have_probability_zero_and_the_others_share_the_rest(libr
     expected = oracle.Categorical(logits=torch.asarray(np.where(ALLOWED, LOGITS, -np.inf)))
     assert found.dtype == np.float32
     assert not np.exp(found[~ALLOWED]).any()
-    share = expected.probs.numpy()  # a logarithm of size 10 has ten times the error of its exponential
+    # a logarithm of size 10 has ten times the error of its exponential
+    share = expected.probs.numpy()
     assert_close(np.exp(found), share, roundings=128, size=share)
 
 
@@ -194,14 +241,18 @@ def test_masked_choices_are_never_drawn(library: str) -> None:
     noise = np.random.default_rng(4).random((2000, 6, 5), dtype=np.float32)
     noise[:100] = np.where(ALLOWED, 0.0, 1.0)
     logits = (LOGITS + np.where(ALLOWED, 0.0, 1e6)).astype(np.float32)
-    drawn = run(library, lambda *x: masked(x[0], x[1], x[3]).sample(x[2], x[3]), logits, ALLOWED, noise)
+    drawn = run(
+        library, lambda *x: masked(x[0], x[1], x[3]).sample(x[2], x[3]), logits, ALLOWED, noise
+    )
     assert ALLOWED[np.arange(6), drawn].all()
     assert all(set(drawn[:, k]) == set(np.flatnonzero(ALLOWED[k])) for k in range(6))
 
 
 @pytest.mark.parametrize("library", DIFFERENTIABLE)
 def test_gradients_with_masks_are_finite_and_zero_for_masked_choices(library: str) -> None:
-    """Those of each row are as if there were only its allowed choices, of which the first was drawn."""
+    """Those of each row are as if there were only its allowed choices, of which the first was
+    drawn.
+    """
     first = ALLOWED.argmax(axis=1)
     for function in (log_prob, entropy):
 
@@ -213,11 +264,14 @@ def test_gradients_with_masks_are_finite_and_zero_for_masked_choices(library: st
         for row, logits, allowed in zip(found, LOGITS, ALLOWED, strict=True):
             alone = torch.asarray(logits[allowed]).requires_grad_()
             policy = categorical(alone)
-            (policy.entropy() if function is entropy else policy.log_prob(torch.tensor(0))).backward()
+            (
+                policy.entropy() if function is entropy else policy.log_prob(torch.tensor(0))
+            ).backward()
             np.testing.assert_allclose(row[allowed], alone.grad, atol=1e-12)
 
 
-# --- what the environment gets --------------------------------------------------------------------------------------
+# --- what the environment gets
+# --------------------------------------------------------------------------------------
 
 LOW, HIGH = np.array([-1.0, 0.0, -3.0], np.float32), np.array([1.0, 0.5, 5.0], np.float32)
 
@@ -237,7 +291,13 @@ def test_squashed_actions_fill_the_bounds_and_zero_is_their_middle(library: str)
     raw = np.tile(np.float32([-np.inf, -50, -1, 0, 1, 50, np.inf])[:, None], (1, 3))
     found = bounded(SquashedGaussian, library, raw)
     np.testing.assert_array_equal(found[[0, 1, 3, 5, 6]], [LOW, LOW, (LOW + HIGH) / 2, HIGH, HIGH])
-    assert_close(found[4], LOW + (HIGH - LOW) * (1 + np.tanh(1)) / 2, roundings=32, size=HIGH - LOW, dtype=np.float32)
+    assert_close(
+        found[4],
+        LOW + (HIGH - LOW) * (1 + np.tanh(1)) / 2,
+        roundings=32,
+        size=HIGH - LOW,
+        dtype=np.float32,
+    )
     assert_close(found[2] + found[4], LOW + HIGH, roundings=32, size=HIGH - LOW)
 
 
@@ -249,6 +309,8 @@ def test_choices_go_to_the_environment_as_they_are(library: str) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_mode_is_where_the_density_of_the_drawn_is_highest(library: str) -> None:
     for kind in (Gaussian, SquashedGaussian):
-        np.testing.assert_array_equal(run(library, lambda policy, xp: policy.mode(xp), kind(MEAN, LOG_STD)), MEAN)
+        np.testing.assert_array_equal(
+            run(library, lambda policy, xp: policy.mode(xp), kind(MEAN, LOG_STD)), MEAN
+        )
     best = run(library, lambda policy, xp: policy.mode(xp), Categorical(LOGITS))
     np.testing.assert_array_equal(best, categorical(torch.asarray(LOGITS)).mode)

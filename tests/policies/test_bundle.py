@@ -1,4 +1,6 @@
-"""Bundles: they act like PyTorch and refuse what is not theirs; their files are the business of others here."""
+"""Bundles: they act like PyTorch and refuse what is not theirs; their files are the business of
+others here.
+"""
 
 import subprocess
 import sys
@@ -27,7 +29,8 @@ from small_bundles import bundle_of, market_settings, network_of, panel_of
 SUMS = 256  # roundings of 31, 16 and 8 products in three layers
 
 
-# --- acting -----------------------------------------------------------------------------------------
+# --- acting
+# -----------------------------------------------------------------------------------------
 
 
 def sequential(bundle: Bundle) -> nn.Sequential:
@@ -35,7 +38,9 @@ def sequential(bundle: Bundle) -> nn.Sequential:
     function = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}[bundle.activation]
     parts: list[nn.Module] = []
     head = bundle.network.actor.head
-    layers = [(layer.weight.T, layer.bias) for layer in bundle.network.actor.hidden] + [(head.weight, head.bias)]
+    layers = [(layer.weight.T, layer.bias) for layer in bundle.network.actor.hidden] + [
+        (head.weight, head.bias)
+    ]
     for weight, bias in layers:
         linear = nn.Linear(weight.shape[1], weight.shape[0])
         linear.weight.data, linear.bias.data = torch.tensor(weight.copy()), torch.tensor(bias)
@@ -91,7 +96,9 @@ def test_doubles_are_read_as_singles() -> None:
 
 @pytest.mark.parametrize("shape", [(), (30,), (32,), (31, 1)])
 def test_an_observation_of_another_size_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(BundleError, match=r"has shape \(.*\), this policy reads \(\.\.\., 31\): make it with"):
+    with pytest.raises(
+        BundleError, match=r"has shape \(.*\), this policy reads \(\.\.\., 31\): make it with"
+    ):
         OLD.act(np.zeros(shape))
 
 
@@ -106,14 +113,18 @@ def test_loading_and_acting_import_neither_jax_nor_torch(tmp_path: Path) -> None
     code = (
         "import sys, numpy as np; from flatout.policies.bundle import Bundle\n"
         "from flatout.evaluation.saved_policy import *\n"
-        "b = Bundle.load(sys.argv[1]); b.act(np.zeros((2, 31))); b.save(sys.argv[1] + '/copy'); print(*sys.modules)"
+        "b = Bundle.load(sys.argv[1]); b.act(np.zeros((2, 31))); b.save(sys.argv[1] + '/copy'); "
+        "print(*sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
     assert "flatout.policies.bundle" in run.stdout.split()
     assert {"jax", "jaxlib", "torch", "optax"}.isdisjoint(run.stdout.split())
 
 
-# --- what it is made of -----------------------------------------------------------------------------
+# --- what it is made of
+# -----------------------------------------------------------------------------
 
 
 def test_a_bundle_keeps_its_own_copy() -> None:
@@ -125,8 +136,13 @@ def test_a_bundle_keeps_its_own_copy() -> None:
 
 def test_networks_of_pytorch_and_doubles_become_single_precision() -> None:
     arrays = bundle_files.flatten(network_of(31, 4))
-    tensors = {name: torch.tensor(array, dtype=torch.float64, requires_grad=True) for name, array in arrays.items()}
-    assert content(bundle_of(PANEL, network=bundle_files.assemble(tensors))) == content(bundle_of(PANEL))
+    tensors = {
+        name: torch.tensor(array, dtype=torch.float64, requires_grad=True)
+        for name, array in arrays.items()
+    }
+    assert content(bundle_of(PANEL, network=bundle_files.assemble(tensors))) == content(
+        bundle_of(PANEL)
+    )
 
 
 def test_schema_hash_is_what_goes_in_and_out_and_not_what_was_learnt() -> None:
@@ -143,26 +159,52 @@ def test_schema_hash_is_what_goes_in_and_out_and_not_what_was_learnt() -> None:
 
 
 def lanes(network: Any) -> Any:
-    return bundle_files.assemble({name: np.stack([a, a]) for name, a in bundle_files.flatten(network).items()})
+    return bundle_files.assemble(
+        {name: np.stack([a, a]) for name, a in bundle_files.flatten(network).items()}
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"network": network_of(30, 4)}, r"actor.hidden.0.weight has shape \(30, 16\), .* ask for \(31, 16\)$"),
-        ({"network": network_of(31, 3)}, r"actor.head.weight has shape \(3, 8\), .* ask for \(4, 8\)"),
-        ({"network": lanes(network_of(31, 4))}, "give the network of one lane, not of a population"),
-        ({"network": OLD.network._replace(log_std=np.zeros(0))}, r"log_std has shape \(0,\), .* ask for \(4,\)"),
-        ({"network": OLD.network._replace(critic=OLD.network.actor)}, r"critic.head.weight .* ask for \(1, 8\)"),
+        (
+            {"network": network_of(30, 4)},
+            r"actor.hidden.0.weight has shape \(30, 16\), .* ask for \(31, 16\)$",
+        ),
+        (
+            {"network": network_of(31, 3)},
+            r"actor.head.weight has shape \(3, 8\), .* ask for \(4, 8\)",
+        ),
+        (
+            {"network": lanes(network_of(31, 4))},
+            "give the network of one lane, not of a population",
+        ),
+        (
+            {"network": OLD.network._replace(log_std=np.zeros(0))},
+            r"log_std has shape \(0,\), .* ask for \(4,\)",
+        ),
+        (
+            {"network": OLD.network._replace(critic=OLD.network.actor)},
+            r"critic.head.weight .* ask for \(1, 8\)",
+        ),
         (
             {"network": OLD.network._replace(actor=OLD.network.actor._replace(hidden=()))},
             "the actor has no hidden layer",
         ),
-        ({"network": OLD.network._replace(log_std=np.full(4, np.nan))}, "log_std holds NaN .*training has diverged"),
+        (
+            {"network": OLD.network._replace(log_std=np.full(4, np.nan))},
+            "log_std holds NaN .*training has diverged",
+        ),
         ({"gates": np.array([1.0, np.nan])}, "gates are shares from 0 to 1"),
-        ({"notes": {"long": "x" * (1 << 20)}}, "the notes have 1,048,588 letters; 1,048,576 are allowed"),
+        (
+            {"notes": {"long": "x" * (1 << 20)}},
+            "the notes have 1,048,588 letters; 1,048,576 are allowed",
+        ),
         ({"gates": np.zeros(3)}, r"gates has shape \(3,\), .* ask for \(2,\)"),
-        ({"gates": np.array([1.0, 0.0])}, r"gates skip layers of one width; the actor's are 16, 8 wide"),
+        (
+            {"gates": np.array([1.0, 0.0])},
+            r"gates skip layers of one width; the actor's are 16, 8 wide",
+        ),
         ({"activation": "gelu"}, "no activation 'gelu'"),
         ({"distribution": "beta"}, "no distribution 'beta'"),
         ({"notes": {"sharpe": float("nan")}}, "plain JSON values, None for what is not finite"),
@@ -182,12 +224,16 @@ def test_a_network_padded_with_zeros_is_the_small_one() -> None:
     assert np.isfinite(bundle.act(observations(bundle, 3))).all()
 
 
-# --- its market -------------------------------------------------------------------------------------
+# --- its market
+# -------------------------------------------------------------------------------------
 
 
 def test_its_market_has_its_features_rules_and_shape() -> None:
     later = panel_of(7)
-    market, expected = OLD.market(later), build_market(later, Settings(market=OLD.settings), OLD.recipe)
+    market, expected = (
+        OLD.market(later),
+        build_market(later, Settings(market=OLD.settings), OLD.recipe),
+    )
     assert market.fitted is OLD.recipe
     assert market.shape == OLD.shape == expected.shape
     assert (market.observation_size, market.action_size) == (OLD.observation_size, OLD.action_size)
@@ -199,7 +245,10 @@ def test_its_market_has_its_features_rules_and_shape() -> None:
     ("panel", "message"),
     [
         (replace(PANEL, symbols=("S00", "S01", "BTC")), "missing S02; unknown BTC"),
-        (replace(PANEL, symbols=("S01", "S00", "S02")), "another order: fitted on S00, S01, S02; given S01, S00, S02"),
+        (
+            replace(PANEL, symbols=("S01", "S00", "S02")),
+            "another order: fitted on S00, S01, S02; given S01, S00, S02",
+        ),
         (panel_of(assets=2), "missing S02; unknown none"),
         (panel_of(assets=4), "missing none; unknown S03"),
         (replace(PANEL, bar_seconds=60), "fitted on bars of 3600 s, given bars of 60 s"),
@@ -212,7 +261,9 @@ def test_other_bars_are_refused_by_name(panel: Panel, message: str) -> None:
 
 
 def test_bars_that_lack_a_column_are_refused_by_name() -> None:
-    rich = replace(PANEL, extras={"funding": np.random.default_rng(0).normal(size=PANEL.close.shape)})
+    rich = replace(
+        PANEL, extras={"funding": np.random.default_rng(0).normal(size=PANEL.close.shape)}
+    )
     recipe = fit(Recipe(("return_1", "extra:funding"), 2, "zscore"), rich, np.arange(100))
     bundle = bundle_of(PANEL, recipe=recipe)
     bundle.market(rich)
@@ -223,12 +274,23 @@ def test_bars_that_lack_a_column_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"action": "trade"}, "market.action is 'trade', this policy was trained with 'weights': leave it so, or"),
-        ({"fill": "same_close"}, "market.fill is 'same_close', this policy was trained with 'next_open'"),
-        ({"limits": LIMITS | {"max_short_weight": 0.0}}, "market.limits.max_short_weight is 0.0, .* with 0.3"),
+        (
+            {"action": "trade"},
+            "market.action is 'trade', this policy was trained with 'weights': leave it so, or",
+        ),
+        (
+            {"fill": "same_close"},
+            "market.fill is 'same_close', this policy was trained with 'next_open'",
+        ),
+        (
+            {"limits": LIMITS | {"max_short_weight": 0.0}},
+            "market.limits.max_short_weight is 0.0, .* with 0.3",
+        ),
     ],
 )
-def test_other_rules_of_action_and_fill_are_refused_by_name(change: dict[str, Any], message: str) -> None:
+def test_other_rules_of_action_and_fill_are_refused_by_name(
+    change: dict[str, Any], message: str
+) -> None:
     for method in (OLD.check, OLD.market):
         with pytest.raises(BundleError, match=message):
             method(PANEL, market_settings(**change))
@@ -240,7 +302,9 @@ def test_the_trade_action_means_the_same_with_and_without_shorts() -> None:
 
 
 def test_other_costs_limits_and_capital_are_an_experiment() -> None:
-    dear = market_settings(costs={"half_spread_bps": 50}, capital=5e5, limits=LIMITS | {"trailing_stop": 0.1})
+    dear = market_settings(
+        costs={"half_spread_bps": 50}, capital=5e5, limits=LIMITS | {"trailing_stop": 0.1}
+    )
     market = OLD.market(PANEL, dear)
     assert market.rules.costs.half_spread.max() == pytest.approx(50e-4)
     assert market.fitted is OLD.recipe

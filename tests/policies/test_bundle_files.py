@@ -1,4 +1,6 @@
-"""Policies on disk: they come back bit for bit, survive a kill at any moment, and touch nothing that is not theirs."""
+"""Policies on disk: they come back bit for bit, survive a kill at any moment, and touch nothing
+that is not theirs.
+"""
 
 import json
 import os
@@ -27,7 +29,11 @@ from small_bundles import bundle_of, network_of
         bundle_of(PANEL, 4, action="direction_amount", activation="relu"),
         bundle_of(PANEL, network=network_of(31, 4, hidden=(8, 8)), gates=np.array([1.0, 0.0])),
         bundle_of(PANEL, settings=MarketSettings(), notes={}),
-        bundle_of(PANEL, limits={"lot_step": {"S00": 0.5}}, notes={"figures": {"sharpe": 1 / 3, "sortino": None}}),
+        bundle_of(
+            PANEL,
+            limits={"lot_step": {"S00": 0.5}},
+            notes={"figures": {"sharpe": 1 / 3, "sortino": None}},
+        ),
     ],
 )
 def test_a_saved_policy_comes_back_bit_for_bit(bundle: Bundle, tmp_path: Path) -> None:
@@ -46,7 +52,9 @@ def test_the_files_are_json_safetensors_and_the_recipes_own(tmp_path: Path) -> N
         f"policy-{tensors}.safetensors", "policy.json", f"recipe-{recipe}",
     ]  # fmt: skip
     stored = safetensors.numpy.load_file(tmp_path / f"policy-{tensors}.safetensors")
-    assert {"actor.hidden.0.weight", "actor.head.bias", "critic.hidden.1.bias", "log_std"} < set(stored)
+    assert {"actor.hidden.0.weight", "actor.head.bias", "critic.hidden.1.bias", "log_std"} < set(
+        stored
+    )
     assert (facts["hidden"], facts["observation_size"], facts["action_size"]) == ([16, 8], 31, 4)
     assert facts["market"]["limits"]["trailing_stop"] == 0.03
 
@@ -77,12 +85,19 @@ class KilledError(BaseException):
     """Nothing catches it, as nothing catches a kill."""
 
 
-OPERATIONS = ("mkdir", "open", "fsync", "replace", "unlink", "rmdir")  # all by which a save changes the disk
+OPERATIONS = (
+    "mkdir",
+    "open",
+    "fsync",
+    "replace",
+    "unlink",
+    "rmdir",
+)  # all by which a save changes the disk
 
 
 def save_and_die(bundle: Bundle, folder: Path, before: int, patch: pytest.MonkeyPatch) -> int:
-    """Save, killed before the operation of this number; from then on the process does nothing more. Returns how many
-    operations were done.
+    """Save, killed before the operation of this number; from then on the process does nothing more.
+    Returns how many operations were done.
     """
     done = 0
 
@@ -101,7 +116,9 @@ def save_and_die(bundle: Bundle, folder: Path, before: int, patch: pytest.Monkey
     return done
 
 
-@pytest.mark.parametrize("new", [NEW, bundle_of(PANEL, 2, recipe=OTHER_RECIPE)], ids=["same recipe", "other recipe"])
+@pytest.mark.parametrize(
+    "new", [NEW, bundle_of(PANEL, 2, recipe=OTHER_RECIPE)], ids=["same recipe", "other recipe"]
+)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_killed_at_any_moment_the_folder_holds_the_old_policy_or_the_new_one(
@@ -137,14 +154,18 @@ def test_killed_in_an_empty_folder_there_is_no_policy_or_a_whole_one(
             Bundle.load(tmp_path / str(before))
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_and_leaves_the_old_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     OLD.save(tmp_path)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BundleError, match=r"cannot save a policy in .*: No space left on device; give a folder"):
+    with pytest.raises(
+        BundleError, match=r"cannot save a policy in .*: No space left on device; give a folder"
+    ):
         NEW.save(tmp_path)
     assert content(Bundle.load(tmp_path)) == content(OLD)
 
@@ -178,6 +199,9 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     recipe.rename(outside)
     before = {path.name: path.stat().st_mtime_ns for path in outside.iterdir()}
     recipe.symlink_to(outside)
-    with pytest.raises(BundleError, match=r"recipe-.* is a symbolic link, through which nothing is written: remove it"):
+    with pytest.raises(
+        BundleError,
+        match=r"recipe-.* is a symbolic link, through which nothing is written: remove it",
+    ):
         OLD.save(tmp_path / "policy")
     assert {path.name: path.stat().st_mtime_ns for path in outside.iterdir()} == before

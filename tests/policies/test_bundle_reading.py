@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from saved_policies import OLD, OTHER_RECIPE, PANEL, content, observations, rewrite, saved, write_tensors
+from saved_policies import (
+    OLD,
+    OTHER_RECIPE,
+    PANEL,
+    content,
+    observations,
+    rewrite,
+    saved,
+    write_tensors,
+)
 
 from flatout.errors import BundleError
 from flatout.policies import bundle_files
@@ -19,12 +28,15 @@ from small_bundles import bundle_of, network_of
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(
-            BundleError, match=r"policy\.json: there is no such file; give a folder that a training saved"
+            BundleError,
+            match=r"policy\.json: there is no such file; give a folder that a training saved",
         ):
             Bundle.load(folder)
     _, tensors, recipe = saved(tmp_path)
     (recipe / "recipe.json").rename(tmp_path / "away")
-    with pytest.raises(BundleError, match=r"the policy's recipe cannot be used: .*recipe\.json: there is no such"):
+    with pytest.raises(
+        BundleError, match=r"the policy's recipe cannot be used: .*recipe\.json: there is no such"
+    ):
         Bundle.load(tmp_path)
     tensors.unlink()
     with pytest.raises(BundleError, match=r"policy-.*safetensors: there is no such file"):
@@ -52,10 +64,17 @@ def test_a_flipped_byte_is_found_in_every_file(tmp_path: Path) -> None:
             Bundle.load(tmp_path)
         path.write_bytes(whole)
     text = description.read_text()
-    for given, other in (('"next_open"', '"same_close"'), ('"tanh"', '"relu"'), ("1000000.0", "2000000.0")):
+    for given, other in (
+        ('"next_open"', '"same_close"'),
+        ('"tanh"', '"relu"'),
+        ("1000000.0", "2000000.0"),
+    ):
         assert given in text
         description.write_text(text.replace(given, other))
-        with pytest.raises(BundleError, match=r"policy\.json is damaged or was changed: its content_sha256 does not"):
+        with pytest.raises(
+            BundleError,
+            match=r"policy\.json is damaged or was changed: its content_sha256 does not",
+        ):
             Bundle.load(tmp_path)
     description.write_text(text)
     assert content(Bundle.load(tmp_path)) == content(OLD)
@@ -80,15 +99,30 @@ def test_files_of_another_policy_are_refused(tmp_path: Path) -> None:
     [
         ({"version": 2}, "version: Input should be 1, given 2; .*use the flatout that saved it"),
         ({"version": None}, "version: Input should be 1, given None"),
-        ({"format": "flatout.recipe"}, "format: Input should be 'flatout.policy', given 'flatout.recipe'"),
-        ({"activation": "gelu"}, "activation: Input should be 'tanh', 'relu' or 'silu', given 'gelu'"),
-        ({"distribution": "beta"}, "distribution: Input should be 'gaussian' or 'squashed_gaussian'"),
+        (
+            {"format": "flatout.recipe"},
+            "format: Input should be 'flatout.policy', given 'flatout.recipe'",
+        ),
+        (
+            {"activation": "gelu"},
+            "activation: Input should be 'tanh', 'relu' or 'silu', given 'gelu'",
+        ),
+        (
+            {"distribution": "beta"},
+            "distribution: Input should be 'gaussian' or 'squashed_gaussian'",
+        ),
         ({"activation": "REMOVED"}, "activation is missing"),
         ({"notes": "REMOVED"}, "notes is missing"),
         ({"notes": [1]}, r"notes: Input should be a valid dictionary, given \[1\]"),
-        ({"market": {"actoin": "trade"}}, "market settings cannot be used: market.actoin .*did you mean market.action"),
+        (
+            {"market": {"actoin": "trade"}},
+            "market settings cannot be used: market.actoin .*did you mean market.action",
+        ),
         ({"market": 3}, "a table of settings is wanted"),
-        ({"market": {"action": "trade"}}, r"actor.head.weight has shape \(4, 8\), .* ask for \(3, 8\)"),
+        (
+            {"market": {"action": "trade"}},
+            r"actor.head.weight has shape \(4, 8\), .* ask for \(3, 8\)",
+        ),
         ({"schema_hash": "0" * 64}, "whose observations or actions mean something else"),
         ({"tensors_sha256": "0" * 64}, r"policy-0{12}\.safetensors: there is no such file"),
         ({"recipe_sha256": None}, "recipe_sha256: Input should be a valid string"),
@@ -101,12 +135,17 @@ def test_files_of_another_policy_are_refused(tmp_path: Path) -> None:
         ({"hidden": []}, "hidden: List should have at least 1 item"),
         ({"hidden": [10**9, 10**9]}, "weights; 100,000,000 are allowed"),
         ({"observation_size": 10**9}, "weights; 100,000,000 are allowed"),
-        ({"observation_size": 30}, r"actor.hidden.0.weight is float32 \(31, 16\), not float32 \(30, 16\)"),
+        (
+            {"observation_size": 30},
+            r"actor.hidden.0.weight is float32 \(31, 16\), not float32 \(30, 16\)",
+        ),
         ({"colour": 1}, "colour: Extra inputs are not permitted"),
         ({"market": {"capital": "x" * 10**6}}, "market settings cannot be used"),
     ],
 )
-def test_a_strangers_description_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_a_strangers_description_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     path, _, _ = saved(tmp_path)
     rewrite(path, change)
     with pytest.raises(BundleError, match=message):
@@ -117,17 +156,31 @@ def test_a_strangers_description_is_refused(tmp_path: Path, change: dict[str, An
     ("change", "message"),
     [
         ({"actor.hidden.1.weight": None}, r"lacks 'actor.hidden.1.weight', which is \(16, 8\)"),
-        ({"critic.hidden.1.weight": None, "critic.hidden.1.bias": None}, "lacks 'critic.hidden.1.weight'"),
-        ({"actor.hidden.2.weight": np.ones((8, 8), np.float32)}, "holds 'actor.hidden.2.weight', which is no part"),
+        (
+            {"critic.hidden.1.weight": None, "critic.hidden.1.bias": None},
+            "lacks 'critic.hidden.1.weight'",
+        ),
+        (
+            {"actor.hidden.2.weight": np.ones((8, 8), np.float32)},
+            "holds 'actor.hidden.2.weight', which is no part",
+        ),
         ({"actor.hidden.0.weight": np.ones((31, 16))}, r"is float64 \(31, 16\), not float32"),
-        ({"actor.hidden.0.weight": np.ones((16, 31), np.float32)}, r"is float32 \(16, 31\), not float32 \(31, 16\)"),
-        ({"actor.head.bias": np.full(4, np.nan, np.float32)}, "actor.head.bias holds NaN or infinite values"),
+        (
+            {"actor.hidden.0.weight": np.ones((16, 31), np.float32)},
+            r"is float32 \(16, 31\), not float32 \(31, 16\)",
+        ),
+        (
+            {"actor.head.bias": np.full(4, np.nan, np.float32)},
+            "actor.head.bias holds NaN or infinite values",
+        ),
         ({"log_std": np.full(4, np.inf, np.float32)}, "log_std holds NaN or infinite values"),
         ({"gates": np.full(2, np.nan, np.float32)}, "gates holds NaN or infinite values"),
         ({"gates": np.ones(3, np.float32)}, r"gates is float32 \(3,\), not float32 \(2,\)"),
     ],
 )
-def test_arrays_that_were_not_promised_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_arrays_that_were_not_promised_are_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     saved(tmp_path)
     arrays = bundle_files.flatten(OLD.network) | change
     given = {name: array for name, array in arrays.items() if array is not None}
@@ -149,10 +202,13 @@ def test_kinds_that_numpy_does_not_know_are_refused(tmp_path: Path, kind: bytes)
 
 def test_a_network_of_units_that_do_not_exist_is_refused() -> None:
     hollow = network_of(31, 4)._replace(actor=new_network(Sizes(31, (1, 1), 4, 4), 0).actor)
-    with pytest.raises(BundleError, match=r"the critic's layers are \(16, 8\) wide, the actor's \(1, 1\)"):
+    with pytest.raises(
+        BundleError, match=r"the critic's layers are \(16, 8\) wide, the actor's \(1, 1\)"
+    ):
         bundle_of(PANEL, network=hollow)
     arrays = {
-        name: np.zeros([n if n != 8 else 0 for n in a.shape]) for name, a in bundle_files.flatten(OLD.network).items()
+        name: np.zeros([n if n != 8 else 0 for n in a.shape])
+        for name, a in bundle_files.flatten(OLD.network).items()
     }
     with pytest.raises(BundleError, match=r"actor.hidden.1 has no units"):
         bundle_of(PANEL, network=bundle_files.assemble(arrays))
@@ -161,11 +217,15 @@ def test_a_network_of_units_that_do_not_exist_is_refused() -> None:
 def test_weights_that_are_far_too_large_are_told_when_acting() -> None:
     arrays = {name: np.full_like(a, 3e38) for name, a in bundle_files.flatten(OLD.network).items()}
     bundle = bundle_of(PANEL, network=bundle_files.assemble(arrays), activation="silu")
-    with pytest.raises(BundleError, match="the action is not a number: the policy's weights are far too large"):
+    with pytest.raises(
+        BundleError, match="the action is not a number: the policy's weights are far too large"
+    ):
         bundle.act(observations(bundle, 5))
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 5_000, "9" * 5_000, "NaN", "", '"\\ud800"', "\0"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 5_000, "9" * 5_000, "NaN", "", '"\\ud800"', "\0"]
+)
 def test_json_that_no_parser_likes_is_refused(tmp_path: Path, text: str) -> None:
     path, _, _ = saved(tmp_path)
     path.write_text(path.read_text().replace('"tanh"', text))
@@ -177,7 +237,9 @@ def test_a_pipe_is_not_waited_for_and_huge_files_are_not_read(tmp_path: Path) ->
     path, tensors, _ = saved(tmp_path)
     with tensors.open("r+b") as file:
         file.truncate(20 << 30)
-    with pytest.raises(BundleError, match=r"has 21,474,836,480 bytes, and at most [\d,]{6} are read"):
+    with pytest.raises(
+        BundleError, match=r"has 21,474,836,480 bytes, and at most [\d,]{6} are read"
+    ):
         Bundle.load(tmp_path)
     with path.open("r+b") as file:
         file.truncate(20 << 30)
@@ -190,9 +252,12 @@ def test_a_pipe_is_not_waited_for_and_huge_files_are_not_read(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("tensors", "message"), [(b"no tensors", "is not a whole safetensors file"), (None, "lacks 'log_std'")]
+    ("tensors", "message"),
+    [(b"no tensors", "is not a whole safetensors file"), (None, "lacks 'log_std'")],
 )
-def test_a_strangers_tensors_are_refused(tmp_path: Path, tensors: bytes | None, message: str) -> None:
+def test_a_strangers_tensors_are_refused(
+    tmp_path: Path, tensors: bytes | None, message: str
+) -> None:
     arrays = bundle_files.flatten(OLD.network)
     del arrays["log_std"]
     given = safetensors.numpy.save(arrays) if tensors is None else tensors
@@ -204,11 +269,15 @@ def test_a_strangers_tensors_are_refused(tmp_path: Path, tensors: bytes | None, 
 
 def test_json_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text("[]")
-    with pytest.raises(BundleError, match=r"policy\.json: it: Input should be an object, given \[\]"):
+    with pytest.raises(
+        BundleError, match=r"policy\.json: it: Input should be an object, given \[\]"
+    ):
         Bundle.load(tmp_path)
 
 
-def test_an_observation_of_another_flatout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observation_of_another_flatout_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many numbers, in another order."""
     OLD.save(tmp_path)
     from flatout.policies import bundle

@@ -1,4 +1,6 @@
-"""The networks against torch.nn, their first weights, and small networks inside the arrays of big ones."""
+"""The networks against torch.nn, their first weights, and small networks inside the arrays of big
+ones.
+"""
 
 from itertools import product
 from typing import Any, get_args
@@ -31,13 +33,19 @@ OUTPUT = 512  # roundings: three sums of up to 16 products, two activations
 GRADIENT = 1e5  # of a sum over 32 observations, all layers forward and backward
 SIZES = Sizes(observation=5, hidden=(16, 12), head=3, deviations=3)
 DEEP = Sizes(observation=5, hidden=(16, 16, 16), head=3, deviations=3)
-NARROW, SHALLOW, BOTH = (SIZES, (6, 4)), (DEEP, (16, 16)), (DEEP, (7,))  # (arrays, the network in them)
+NARROW, SHALLOW, BOTH = (
+    (SIZES, (6, 4)),
+    (DEEP, (16, 16)),
+    (DEEP, (7,)),
+)  # (arrays, the network in them)
 
 
 def learned(sizes: Sizes, dtype: Any = np.float64) -> Network:
     """A network as after training: nothing is zero or near its first value."""
     rng = np.random.default_rng(2)
-    return jax.tree.map(lambda x: (x + rng.normal(0, 0.3, x.shape)).astype(dtype), new_network(sizes, 1))
+    return jax.tree.map(
+        lambda x: (x + rng.normal(0, 0.3, x.shape)).astype(dtype), new_network(sizes, 1)
+    )
 
 
 def observations(dtype: Any = np.float64, shape: tuple[int, ...] = (32,)) -> np.ndarray:
@@ -70,7 +78,9 @@ def sequential(perceptron: Perceptron, activation: Activation) -> torch.nn.Seque
     weights = [*(layer.weight.T for layer in perceptron.hidden), perceptron.head.weight]
     biases = [*(layer.bias for layer in perceptron.hidden), perceptron.head.bias]
     for weight, bias in zip(weights, biases, strict=True):
-        linear = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.asarray(weight).dtype)
+        linear = torch.nn.Linear(
+            weight.shape[1], weight.shape[0], dtype=torch.asarray(weight).dtype
+        )
         linear.load_state_dict({"weight": torch.asarray(weight), "bias": torch.asarray(bias)})
         modules += [linear, MODULES[activation]()]
     return torch.nn.Sequential(*modules[:-1])
@@ -79,18 +89,24 @@ def sequential(perceptron: Perceptron, activation: Activation) -> torch.nn.Seque
 def close(found: Any, expected: Any, roundings: float, dtype: Any = None) -> None:
     """All leaves of two trees, as if what was summed had the size of the largest, or 1."""
     for a, b in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-        assert_close(a, b, roundings=roundings, size=max(1.0, np.max(np.abs(b), initial=0.0)), dtype=dtype)
+        assert_close(
+            a, b, roundings=roundings, size=max(1.0, np.max(np.abs(b), initial=0.0)), dtype=dtype
+        )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_outputs_equal_those_of_torch_modules(library: str, activation: Activation, dtype: Any) -> None:
+def test_outputs_equal_those_of_torch_modules(
+    library: str, activation: Activation, dtype: Any
+) -> None:
     network, observation = learned(SIZES, dtype), observations(dtype)
     found = run(library, both(activation), network, observation)
     assert {x.dtype for x in found} == {np.dtype(dtype)}
     with torch.no_grad():
-        policy, value = (sequential(part, activation)(torch.asarray(observation)).numpy() for part in network[:2])
+        policy, value = (
+            sequential(part, activation)(torch.asarray(observation)).numpy() for part in network[:2]
+        )
     close(found, (policy, value[:, 0]), OUTPUT)
 
 
@@ -146,7 +162,13 @@ def test_layers_and_heads_start_with_their_gains_and_without_bias() -> None:
         weights = [layer.weight.astype(np.float64) for layer in (*part.hidden, part.head)]
         norms = [np.linalg.svd(weight, compute_uv=False) for weight in weights]
         for singular, expected in zip(norms, (2**0.5, 2**0.5, gain), strict=True):
-            assert_close(singular, np.full_like(singular, expected), roundings=64, size=expected, dtype=np.float32)
+            assert_close(
+                singular,
+                np.full_like(singular, expected),
+                roundings=64,
+                size=expected,
+                dtype=np.float32,
+            )
         assert not any(layer.bias.any() for layer in (*part.hidden, part.head))
 
 
@@ -164,11 +186,14 @@ def test_a_network_has_the_given_sizes_and_deviations() -> None:
 def test_the_seed_fixes_the_network_and_no_two_layers_are_alike() -> None:
     one, same, other = (new_network(SIZES, seed) for seed in (4, 4, 5))
     jax.tree.map(np.testing.assert_array_equal, one, same)
-    drawn = [layer.weight for network in (one, other) for part in network[:2] for layer in part.hidden]
+    drawn = [
+        layer.weight for network in (one, other) for part in network[:2] for layer in part.hidden
+    ]
     assert len({weight.tobytes() for weight in drawn}) == len(drawn) == 8
 
 
-# --- small networks in big arrays -----------------------------------------------------------------------------------
+# --- small networks in big arrays
+# -----------------------------------------------------------------------------------
 
 
 def own(sizes: Sizes, hidden: tuple[int, ...]) -> Sizes:
@@ -179,7 +204,11 @@ def spread(small: Any, sizes: Sizes, fill: float = 0.0) -> Network:
     """The small network's values in the corners of a big one's arrays; elsewhere `fill`."""
 
     def cornered(value: np.ndarray, like: np.ndarray) -> np.ndarray:
-        return np.pad(value, [(0, b - a) for a, b in zip(value.shape, like.shape, strict=True)], constant_values=fill)
+        return np.pad(
+            value,
+            [(0, b - a) for a, b in zip(value.shape, like.shape, strict=True)],
+            constant_values=fill,
+        )
 
     def part(small: Perceptron, big: Perceptron) -> Perceptron:
         skipped = jax.tree.map(lambda x: np.full_like(x, fill), big.hidden[len(small.hidden) :])
@@ -190,13 +219,23 @@ def spread(small: Any, sizes: Sizes, fill: float = 0.0) -> Network:
 
 
 @pytest.mark.parametrize(("sizes", "hidden"), [NARROW, SHALLOW, BOTH])
-def test_a_fresh_small_network_lies_in_the_corners_and_zeros_elsewhere(sizes: Sizes, hidden: tuple[int, ...]) -> None:
+def test_a_fresh_small_network_lies_in_the_corners_and_zeros_elsewhere(
+    sizes: Sizes, hidden: tuple[int, ...]
+) -> None:
     found = new_network(sizes, 7, log_std=-1.0, hidden=hidden)
-    jax.tree.map(np.testing.assert_array_equal, found, spread(new_network(own(sizes, hidden), 7, -1.0), sizes))
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        found,
+        spread(new_network(own(sizes, hidden), 7, -1.0), sizes),
+    )
 
 
 def test_gates_are_one_for_the_layers_there_are() -> None:
-    assert [gates_of(DEEP, (9,) * k).tolist() for k in (1, 2, 3)] == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert [gates_of(DEEP, (9,) * k).tolist() for k in (1, 2, 3)] == [
+        [1, 0, 0],
+        [1, 1, 0],
+        [1, 1, 1],
+    ]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -214,7 +253,9 @@ def test_a_small_network_in_big_arrays_gives_exactly_its_own_outputs(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("library", "activation"), [*product(["torch"], ACTIVATIONS), ("jax", "silu")])
+@pytest.mark.parametrize(
+    ("library", "activation"), [*product(["torch"], ACTIVATIONS), ("jax", "silu")]
+)
 @pytest.mark.parametrize(("sizes", "hidden"), [NARROW, SHALLOW, BOTH])
 def test_a_small_network_in_big_arrays_learns_as_it_would_alone(
     library: str, activation: Activation, sizes: Sizes, hidden: tuple[int, ...]
@@ -227,8 +268,13 @@ def test_a_small_network_in_big_arrays_learns_as_it_would_alone(
         expected = gradient(library, a_loss(activation), small, observation)
         found = gradient(library, a_loss(activation, gates), big, observation)
         close(found, spread(expected, sizes), GRADIENT)
-        assert not any(np.any(g * o) for g, o in zip(*map(jax.tree.leaves, (found, outside)), strict=True))
-        small, big = (jax.tree.map(lambda x, g: x - 0.01 * g, *pair) for pair in ((small, expected), (big, found)))
+        assert not any(
+            np.any(g * o) for g, o in zip(*map(jax.tree.leaves, (found, outside)), strict=True)
+        )
+        small, big = (
+            jax.tree.map(lambda x, g: x - 0.01 * g, *pair)
+            for pair in ((small, expected), (big, found))
+        )
 
 
 @pytest.mark.parametrize("library", DIFFERENTIABLE)
@@ -236,7 +282,11 @@ def test_skipped_layers_have_no_say_and_learn_nothing_whatever_their_weights(lib
     small, observation = learned(own(DEEP, (16, 16))), observations()
     big = spread(small, DEEP, fill=0.7)
     gates = gates_of(DEEP, (16, 16))
-    close(run(library, both("tanh", gates), big, observation), run(library, both("tanh"), small, observation), OUTPUT)
+    close(
+        run(library, both("tanh", gates), big, observation),
+        run(library, both("tanh"), small, observation),
+        OUTPUT,
+    )
     found = gradient(library, a_loss("tanh", gates), big, observation)
     for part in found[:2]:
         assert [any(leaf.any() for leaf in layer) for layer in part.hidden] == [True, True, False]

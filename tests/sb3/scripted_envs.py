@@ -7,7 +7,9 @@ import numpy as np
 
 
 class Scripted(gymnasium.Env):
-    """Random observations and rewards from a seed; episodes of 3 to 7 steps, which end or are cut off in turns."""
+    """Random observations and rewards from a seed; episodes of 3 to 7 steps, which end or are cut
+    off in turns.
+    """
 
     def __init__(self, seed: int = 0, choices: int = 0) -> None:
         self.observation_space = gymnasium.spaces.Box(-5, 5, (3,), np.float32)
@@ -32,7 +34,9 @@ class Scripted(gymnasium.Env):
 
 
 class Corridor(gymnasium.Env):
-    """One-hot places 0 to 4; each step goes on by one; cut off at the last. The reward is 1 per step."""
+    """One-hot places 0 to 4; each step goes on by one; cut off at the last. The reward is 1 per
+    step.
+    """
 
     def __init__(self, last: int = 4) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 1, (last + 1,), np.float32)

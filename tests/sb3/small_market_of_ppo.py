@@ -1,4 +1,6 @@
-"""One small market and one PPO for it: whoever learns with these numbers runs one and the same compiled program."""
+"""One small market and one PPO for it: whoever learns with these numbers runs one and the same
+compiled program.
+"""
 
 from functools import cache
 from typing import Any
@@ -8,7 +10,8 @@ from scenarios import random_panel
 
 N_ENVS = 8
 SMALL: dict[str, Any] = {
-    "n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 3, "policy_kwargs": {"net_arch": [16, 16]},
+    "n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 3,
+    "policy_kwargs": {"net_arch": [16, 16]},
 }  # fmt: skip
 SETTINGS = Settings.model_validate({
     "features": {"indicators": ["return_1", "roc"], "lookback": 2},

@@ -1,8 +1,8 @@
 """Learning while environments wait, at equal samples, against waiting for all of them, on CartPole.
 
-Where the learner has time, and so may learn from a batch once more, at most a tenth of what the synchronous learner
-gathers is lost; where it has none, or may not, and steps are one or two updates old, up to three tenths. In the end all
-policies are equally good, within a tenth.
+Where the learner has time, and so may learn from a batch once more, at most a tenth of what the
+synchronous learner gathers is lost; where it has none, or may not, and steps are one or two updates
+old, up to three tenths. In the end all policies are equally good, within a tenth.
 """
 
 import asyncio
@@ -20,8 +20,15 @@ from flatout.slow_envs.overlap import Overlap, Reuse
 
 STEPS, ENVS, SEEDS = 50_000, 32, (0, 1, 2)
 LATENCY_S = 0.05
-RULE: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "n_epochs": 10, "gamma": 0.98, "learning_rate": 1e-3}
-# On simulated time. An update takes about as long as it does here; or so long that the learner hardly ever waits.
+RULE: dict[str, Any] = {
+    "n_steps": 32,
+    "batch_size": 256,
+    "n_epochs": 10,
+    "gamma": 0.98,
+    "learning_rate": 1e-3,
+}
+# On simulated time. An update takes about as long as it does here; or so long that the learner
+# hardly ever waits.
 WAYS = {
     "with time": (Overlap(learner="inline", update_s=0.3), 0.1),
     "never again": (Overlap(learner="inline", update_s=0.3, reuse=Reuse(most=0)), 0.3),
@@ -35,7 +42,10 @@ class Waiting:
 
     def __init__(self, seed: int) -> None:
         self.env = gym.make("CartPole-v1")
-        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.observation_space, self.action_space = (
+            self.env.observation_space,
+            self.env.action_space,
+        )
         self.rng = np.random.default_rng(seed)
 
     async def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -65,7 +75,9 @@ def learned(overlap: Overlap | None, seed: int) -> tuple[float, float, int]:
     curve, lags = Curve(), [0]
     envs: Any = [Waiting(k) for k in range(ENVS)]
     if overlap is None:
-        envs = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
+        envs = SyncVectorEnv(
+            [lambda: gym.make("CartPole-v1")] * ENVS, autoreset_mode=AutoresetMode.SAME_STEP
+        )
     model = PPO("MlpPolicy", envs, overlap=overlap, seed=seed, **RULE)
     model.learn(STEPS, callback=[curve, lambda local, _: lags.append(lag_of(model)) is None])
     judged = make_vec_env("CartPole-v1", 20, seed=1000)
@@ -80,7 +92,10 @@ def lag_of(model: PPO) -> int:
 
 @pytest.mark.slow
 def test_curves_at_equal_samples() -> None:
-    ways: dict[str, Overlap | None] = {"synchronous": None, **{name: way for name, (way, _) in WAYS.items()}}
+    ways: dict[str, Overlap | None] = {
+        "synchronous": None,
+        **{name: way for name, (way, _) in WAYS.items()},
+    }
     found = {name: [learned(way, seed) for seed in SEEDS] for name, way in ways.items()}
     for name, rows in found.items():
         print(name, [(round(during, 1), round(after, 1), lag) for during, after, lag in rows])

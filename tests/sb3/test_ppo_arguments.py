@@ -26,10 +26,15 @@ class Spaces(gymnasium.Env):
         self.action_space = action or gymnasium.spaces.Discrete(2)
 
 
-@pytest.mark.parametrize("method", ["__init__", "learn", "predict", "save", "load", "set_env", "set_parameters"])
+@pytest.mark.parametrize(
+    "method", ["__init__", "learn", "predict", "save", "load", "set_env", "set_parameters"]
+)
 def test_names_order_and_defaults_are_theirs(method: str) -> None:
-    ours, theirs = (inspect.signature(getattr(one, method)).parameters for one in (PPO, stable_baselines3.PPO))
-    more = [("overlap", None, inspect.Parameter.KEYWORD_ONLY)] if method == "__init__" else []  # flatout's own
+    ours, theirs = (
+        inspect.signature(getattr(one, method)).parameters for one in (PPO, stable_baselines3.PPO)
+    )
+    # flatout's own
+    more = [("overlap", None, inspect.Parameter.KEYWORD_ONLY)] if method == "__init__" else []
     assert [(p.name, p.default, p.kind) for p in ours.values()] == [
         *((p.name, p.default, p.kind) for p in theirs.values()),
         *more,
@@ -44,9 +49,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rollout_buffer_class": dict}, "rollout_buffer_class is"),
     ({"rollout_buffer_kwargs": {"a": 1}}, "rollout_buffer_kwargs is"),
     ({"_init_setup_model": False}, "_init_setup_model is False"),
-    ({"policy_kwargs": {"features_extractor_class": dict}}, "policy_kwargs has 'features_extractor_class'"),
+    (
+        {"policy_kwargs": {"features_extractor_class": dict}},
+        "policy_kwargs has 'features_extractor_class'",
+    ),
     ({"policy_kwargs": {"ortho_init": False}}, "ortho_init"),
-    ({"policy_kwargs": {"net_arch": {"pi": [8], "vf": [16]}}}, "actor and critic have equal layers"),
+    (
+        {"policy_kwargs": {"net_arch": {"pi": [8], "vf": [16]}}},
+        "actor and critic have equal layers",
+    ),
     ({"policy_kwargs": {"net_arch": []}}, "list of one or more widths"),
     ({"policy_kwargs": {"net_arch": [64, 0]}}, "list of one or more widths"),
     ({"policy_kwargs": {"activation_fn": torch.nn.GELU}}, "activation_fn'] is GELU"),
@@ -83,9 +94,16 @@ def test_an_unknown_argument_is_an_error() -> None:
         PPO("MlpPolicy", "CartPole-v1", n_stepps=3)
 
 
-@pytest.mark.parametrize("kwargs", [{"net_arch": [8]}, {"net_arch": {"pi": [8], "vf": [8]}, "ortho_init": True}])
+@pytest.mark.parametrize(
+    "kwargs", [{"net_arch": [8]}, {"net_arch": {"pi": [8], "vf": [8]}, "ortho_init": True}]
+)
 def test_networks_as_asked_for(kwargs: dict[str, Any]) -> None:
-    model = PPO(ActorCriticPolicy, Scripted(), policy_kwargs={**kwargs, "activation_fn": torch.nn.SiLU}, n_steps=8)
+    model = PPO(
+        ActorCriticPolicy,
+        Scripted(),
+        policy_kwargs={**kwargs, "activation_fn": torch.nn.SiLU},
+        n_steps=8,
+    )
     assert (model.architecture.hidden, model.architecture.activation) == ((8,), "silu")
     assert model.network.actor.hidden[0].weight.shape == (3, 8)
 
@@ -93,11 +111,20 @@ def test_networks_as_asked_for(kwargs: dict[str, Any]) -> None:
 def test_weights_begin_as_theirs_do() -> None:
     """Orthogonal, with their gains."""
     ours = PPO("MlpPolicy", Scripted(), seed=0).policy.state_dict()
-    theirs = stable_baselines3.PPO("MlpPolicy", Scripted(), seed=0, device="cpu").policy.state_dict()
-    assert {name: x.shape for name, x in ours.items()} == {name: x.shape for name, x in theirs.items()}
+    theirs = stable_baselines3.PPO(
+        "MlpPolicy", Scripted(), seed=0, device="cpu"
+    ).policy.state_dict()
+    assert {name: x.shape for name, x in ours.items()} == {
+        name: x.shape for name, x in theirs.items()
+    }
     for name in ours:
-        roundings, size = ours[name].numel() + 64, float(theirs[name].norm())  # a sum of so many squares
-        assert_close(ours[name].norm().numpy(), theirs[name].norm().numpy(), roundings=roundings, size=size)
+        roundings, size = (
+            ours[name].numel() + 64,
+            float(theirs[name].norm()),
+        )  # a sum of so many squares
+        assert_close(
+            ours[name].norm().numpy(), theirs[name].norm().numpy(), roundings=roundings, size=size
+        )
 
 
 def test_a_smaller_last_minibatch_is_warned_of() -> None:

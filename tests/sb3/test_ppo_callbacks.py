@@ -96,13 +96,17 @@ def test_functions() -> None:
 def test_evaluation_saves_the_best_and_stops_at_a_threshold(tmp_path: Path) -> None:
     stop = StopTrainingOnRewardThreshold(reward_threshold=5)
     evaluation = EvalCallback(
-        Monitor(gymnasium.make("CartPole-v1")), callback_on_new_best=stop, eval_freq=20, n_eval_episodes=2,
+        Monitor(gymnasium.make("CartPole-v1")), callback_on_new_best=stop, eval_freq=20,
+        n_eval_episodes=2,
         log_path=str(tmp_path), best_model_save_path=str(tmp_path), verbose=0,
     )  # fmt: skip
     model = cartpole().learn(1000, callback=CallbackList([evaluation]))
     assert model.num_timesteps == 20 and evaluation.best_mean_reward > 5
     best = PPO.load(tmp_path / "best_model")
-    assert (best.predict(np.ones(4), deterministic=True)[0] == model.predict(np.ones(4), deterministic=True)[0]).all()
+    assert (
+        best.predict(np.ones(4), deterministic=True)[0]
+        == model.predict(np.ones(4), deterministic=True)[0]
+    ).all()
     assert np.load(tmp_path / "evaluations.npz")["timesteps"].tolist() == [20]
 
 
@@ -128,7 +132,11 @@ def test_checkpoints(tmp_path: Path) -> None:
 def test_the_rest_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     episodes, every = StopTrainingOnMaxEpisodes(max_episodes=3, verbose=1), Diary()
     model = cartpole(verbose=1)
-    model.learn(1000, callback=[episodes, EveryNTimesteps(8, every), LogEveryNTimesteps(16)], tb_log_name="mine")
+    model.learn(
+        1000,
+        callback=[episodes, EveryNTimesteps(8, every), LogEveryNTimesteps(16)],
+        tb_log_name="mine",
+    )
     assert episodes.n_episodes == 3 and every.told.count("step") == model.num_timesteps // 8
     out = capsys.readouterr().out
     assert "mine model reached max_episodes=3" in out and "ep_rew_mean" in out
@@ -148,13 +156,21 @@ def test_their_logger(tmp_path: Path) -> None:
     model.learn(64)
     model.logger.close()
     header, *rows = (tmp_path / "progress.csv").read_text().splitlines()
-    assert {"train/loss", "train/approx_kl", "time/fps", "rollout/ep_rew_mean"} <= set(header.split(",")) and rows
+    assert {"train/loss", "train/approx_kl", "time/fps", "rollout/ep_rew_mean"} <= set(
+        header.split(",")
+    ) and rows
 
 
 def test_evaluate_policy_on_the_models_own_environments() -> None:
     model = cartpole().learn(32)
-    for env in (model.get_env(), Monitor(gymnasium.make("CartPole-v1")), make_vec_env("CartPole-v1", 3)):
-        returns, lengths = evaluate_policy(model, env, n_eval_episodes=4, return_episode_rewards=True)
+    for env in (
+        model.get_env(),
+        Monitor(gymnasium.make("CartPole-v1")),
+        make_vec_env("CartPole-v1", 3),
+    ):
+        returns, lengths = evaluate_policy(
+            model, env, n_eval_episodes=4, return_episode_rewards=True
+        )
         assert len(returns) == 4 and returns == lengths
     mean, _ = evaluate_policy(model.policy, model.get_env(), n_eval_episodes=2)
     assert mean > 5

@@ -1,4 +1,6 @@
-"""Every kind of environment on the host: who restarts when, what is bootstrapped, what is left out."""
+"""Every kind of environment on the host: who restarts when, what is bootstrapped, what is left
+out.
+"""
 
 from typing import Any
 
@@ -9,14 +11,27 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from scripted_envs import Corridor, Scripted
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor, VecNormalize
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnv,
+    VecMonitor,
+    VecNormalize,
+)
 
 from flatout import PPO
 from flatout.errors import FlatoutError, SettingsError
 from flatout.sb3.environments import VectorFace
 from rounding import assert_close
 
-SMALL: dict[str, Any] = {"n_steps": 10, "batch_size": 20, "n_epochs": 1, "seed": 3, "gamma": 0.9, "gae_lambda": 0.0}
+SMALL: dict[str, Any] = {
+    "n_steps": 10,
+    "batch_size": 20,
+    "n_epochs": 1,
+    "seed": 3,
+    "gamma": 0.9,
+    "gae_lambda": 0.0,
+}
 MODES = list(AutoresetMode)
 ROUNDINGS = 256  # of a value: the terms of three products with 64 units each
 
@@ -35,15 +50,22 @@ def batch_of(model: PPO) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_truncated_episodes_are_worth_what_the_critic_says_of_their_end(mode: AutoresetMode) -> None:
-    """Every step of the corridor earns 1 and leads one place on, the last place included: with a lambda of 0 the
-    return of place k is 1 + gamma V(k + 1), whichever way episodes restart.
+def test_truncated_episodes_are_worth_what_the_critic_says_of_their_end(
+    mode: AutoresetMode,
+) -> None:
+    """Every step of the corridor earns 1 and leads one place on, the last place included: with a
+    lambda of 0 the return of place k is 1 + gamma V(k + 1), whichever way episodes restart.
     """
     model = PPO("MlpPolicy", corridors(mode), **SMALL)
     value = model.policy.predict_values(np.eye(5, dtype=np.float32))[:, 0]
     batch = batch_of(model)
     place = batch.seen.numpy().argmax(axis=1)
-    assert_close(batch.returns.numpy(), 1 + 0.9 * value[place + 1], roundings=ROUNDINGS, size=1 + np.abs(value).max())
+    assert_close(
+        batch.returns.numpy(),
+        1 + 0.9 * value[place + 1],
+        roundings=ROUNDINGS,
+        size=1 + np.abs(value).max(),
+    )
     assert set(place) == {0, 1, 2, 3}  # nobody acts at the last place
 
 
@@ -54,7 +76,10 @@ def test_a_single_environment_and_their_vector_agree_with_that() -> None:
         batch = batch_of(model)
         place = batch.seen.numpy().argmax(axis=1)
         assert_close(
-            batch.returns.numpy(), 1 + 0.9 * value[place + 1], roundings=ROUNDINGS, size=1 + np.abs(value).max()
+            batch.returns.numpy(),
+            1 + 0.9 * value[place + 1],
+            roundings=ROUNDINGS,
+            size=1 + np.abs(value).max(),
         )
 
 
@@ -72,7 +97,12 @@ def test_terminated_episodes_are_worth_nothing_more(mode: AutoresetMode) -> None
     value = model.policy.predict_values(np.eye(5, dtype=np.float32))[:, 0] * [1, 1, 1, 1, 0]
     batch = batch_of(model)
     place = batch.seen.numpy().argmax(axis=1)
-    assert_close(batch.returns.numpy(), 1 + 0.9 * value[place + 1], roundings=ROUNDINGS, size=1 + np.abs(value).max())
+    assert_close(
+        batch.returns.numpy(),
+        1 + 0.9 * value[place + 1],
+        roundings=ROUNDINGS,
+        size=1 + np.abs(value).max(),
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -97,7 +127,9 @@ def test_a_vector_must_say_when_it_restarts() -> None:
     env.metadata = {}
     with pytest.raises(SettingsError, match="does not say when it restarts"):
         PPO("MlpPolicy", env)
-    with pytest.raises(SettingsError, match="n_steps is 1, and these environments restart one step late"):
+    with pytest.raises(
+        SettingsError, match="n_steps is 1, and these environments restart one step late"
+    ):
         PPO("MlpPolicy", corridors(AutoresetMode.NEXT_STEP), n_steps=1)
 
 
@@ -127,7 +159,9 @@ def test_their_vectors_learn() -> None:
 def test_equal_seeds_learn_equal_things() -> None:
     seen = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     told = [
-        PPO("MlpPolicy", "Pendulum-v1", n_steps=64, seed=seed).learn(128).predict(seen, deterministic=True)[0]
+        PPO("MlpPolicy", "Pendulum-v1", n_steps=64, seed=seed)
+        .learn(128)
+        .predict(seen, deterministic=True)[0]
         for seed in (5, 5, 6)
     ]
     assert (told[0] == told[1]).all() and not (told[0] == told[2]).all()
@@ -143,7 +177,11 @@ def test_the_models_environments_have_their_face() -> None:
     for _ in range(200):
         action, _ = model.predict(seen)
         seen, reward, done, info = env.step(action)
-    assert done.tolist() == [True] and info[0]["TimeLimit.truncated"] and info[0]["episode"]["l"] == 200
+    assert (
+        done.tolist() == [True]
+        and info[0]["TimeLimit.truncated"]
+        and info[0]["episode"]["l"] == 200
+    )
     assert reward.shape == (1,) and info[0]["terminal_observation"].shape == (3,)
     env.set_attr("g", 9.0)
     assert env.get_attr("g") == [9.0] and env.env_method("reset")[0][0].shape == (3,)

@@ -1,4 +1,6 @@
-"""Files of models from strangers and bad disks: refused with a sentence, before anything large is made of them."""
+"""Files of models from strangers and bad disks: refused with a sentence, before anything large is
+made of them.
+"""
 
 import hashlib
 import io
@@ -81,15 +83,39 @@ def test_an_honest_file_written_by_this_helper_is_read() -> None:
             {"policy": {"hidden": [], "activation": "tanh", "log_std": 0.0}},
             "policy.hidden: Tuple should have at least 1",
         ),
-        ({"policy": {"hidden": [0], "activation": "tanh", "log_std": 0.0}}, "policy.hidden.0: Input should be greater"),
-        ({"policy": {"hidden": [64], "activation": "tanh", "log_std": 0.0}}, "which is no part of this network"),
-        ({"policy": {"hidden": [64, 63], "activation": "tanh", "log_std": 0.0}}, r"not float32 \(64, 63\)"),
-        ({"policy": {"hidden": [64, 64], "activation": "eval", "log_std": 0.0}}, "policy.activation: Input should be"),
-        ({"observation_space": {"kind": "Box", "dtype": "object"}}, "observation_space.Box.dtype: Input should be"),
-        ({"observation_space": {"kind": "Box", "dtype": "float64"}}, "bounds are no two arrays of float64"),
+        (
+            {"policy": {"hidden": [0], "activation": "tanh", "log_std": 0.0}},
+            "policy.hidden.0: Input should be greater",
+        ),
+        (
+            {"policy": {"hidden": [64], "activation": "tanh", "log_std": 0.0}},
+            "which is no part of this network",
+        ),
+        (
+            {"policy": {"hidden": [64, 63], "activation": "tanh", "log_std": 0.0}},
+            r"not float32 \(64, 63\)",
+        ),
+        (
+            {"policy": {"hidden": [64, 64], "activation": "eval", "log_std": 0.0}},
+            "policy.activation: Input should be",
+        ),
+        (
+            {"observation_space": {"kind": "Box", "dtype": "object"}},
+            "observation_space.Box.dtype: Input should be",
+        ),
+        (
+            {"observation_space": {"kind": "Box", "dtype": "float64"}},
+            "bounds are no two arrays of float64",
+        ),
         ({"observation_space": {"kind": "Dict"}}, "observation_space: Input tag 'Dict'"),
-        ({"observation_space": {"kind": "Discrete", "n": 3}}, "has bounds if it is a Box, and no other arrays"),
-        ({"action_space": {"kind": "Discrete", "n": 10**12}}, "action_space.Discrete.n: Input should be less"),
+        (
+            {"observation_space": {"kind": "Discrete", "n": 3}},
+            "has bounds if it is a Box, and no other arrays",
+        ),
+        (
+            {"action_space": {"kind": "Discrete", "n": 10**12}},
+            "action_space.Discrete.n: Input should be less",
+        ),
         ({"n_envs": 0}, "n_envs: Input should be greater"),
         ({"descents": "7"}, "descents: Input should be a valid integer"),
         ({"learner_seed": 2**40}, "learner_seed: Input should be less than 4294967296"),
@@ -106,9 +132,15 @@ def test_a_strangers_facts_are_refused(change: dict[str, Any], message: str) -> 
     ("change", "message"),
     [
         ({"network.actor.hidden.1.weight": None}, "lacks 'actor.hidden.1.weight'"),
-        ({"network.more": np.ones(1, np.float32)}, "holds 'more', which is no part of this network"),
+        (
+            {"network.more": np.ones(1, np.float32)},
+            "holds 'more', which is no part of this network",
+        ),
         ({"more": np.ones(1, np.float32)}, "holds 'more', which is no part of a model"),
-        ({"network.log_std": np.full(3, np.nan, np.float32)}, "log_std holds NaN or infinite values"),
+        (
+            {"network.log_std": np.full(3, np.nan, np.float32)},
+            "log_std holds NaN or infinite values",
+        ),
         ({"network.log_std": np.zeros(3)}, r"log_std is float64 \(3,\), not float32"),
         ({"optimiser.first": None}, "lacks 'first'"),
         ({"optimiser.first": np.ones(7, np.float32)}, r"first is float32 \(7,\)"),
@@ -131,17 +163,28 @@ def test_squares_below_zero_are_refused() -> None:
         PPO.load(signed(facts, arrays | {"optimiser.second": arrays["optimiser.second"] - 1}))
 
 
-@pytest.mark.parametrize("nvec", [[[1, 2], [3]], [0], [], ["two"], [2**40], [1.5], [[[]]], [10**30]])
+@pytest.mark.parametrize(
+    "nvec", [[[1, 2], [3]], [0], [], ["two"], [2**40], [1.5], [[[]]], [10**30]]
+)
 def test_choices_that_are_no_array_of_counts_are_refused(nvec: list[Any]) -> None:
     facts, arrays = saved("choices")
     with pytest.raises(BundleError, match="its choices are no array of whole numbers from 1 to"):
-        PPO.load(signed(facts | {"observation_space": {"kind": "MultiDiscrete", "nvec": nvec}}, arrays))
+        PPO.load(
+            signed(facts | {"observation_space": {"kind": "MultiDiscrete", "nvec": nvec}}, arrays)
+        )
 
 
 def test_a_product_beyond_64_bits_is_not_taken_for_a_small_one() -> None:
     facts, arrays = saved("bits")
-    with pytest.raises(BundleError, match=r"actor.hidden.0.weight is float32 \(5, 64\), not float32 \(4951760"):
-        PPO.load(signed(facts | {"observation_space": {"kind": "MultiBinary", "n": [2**31] * 2 + [2**30]}}, arrays))
+    with pytest.raises(
+        BundleError, match=r"actor.hidden.0.weight is float32 \(5, 64\), not float32 \(4951760"
+    ):
+        PPO.load(
+            signed(
+                facts | {"observation_space": {"kind": "MultiBinary", "n": [2**31] * 2 + [2**30]}},
+                arrays,
+            )
+        )
 
 
 def test_one_of_a_million_choices_is_one_row_and_no_square_of_them() -> None:
@@ -153,8 +196,16 @@ def test_one_of_a_million_choices_is_one_row_and_no_square_of_them() -> None:
 
 def test_members_that_are_missing_twice_more_or_hidden_are_refused() -> None:
     facts, tensors = (FACTS, b"{}"), (TENSORS, b"x")
-    for members in ((facts,), (tensors,), (), (facts, tensors, ("notes.txt", b"hello")), (facts, ("../up", b"x"))):
-        with pytest.raises(BundleError, match=r"does not hold model\.json and tensors\.safetensors"):
+    for members in (
+        (facts,),
+        (tensors,),
+        (),
+        (facts, tensors, ("notes.txt", b"hello")),
+        (facts, ("../up", b"x")),
+    ):
+        with pytest.raises(
+            BundleError, match=r"does not hold model\.json and tensors\.safetensors"
+        ):
             PPO.load(zip_of(*members))
     with pytest.warns(UserWarning, match="Duplicate"):
         twice = zip_of(facts, tensors, tensors)
@@ -178,7 +229,9 @@ def test_an_encrypted_member_is_refused() -> None:
         PPO.load(io.BytesIO(bytes(content)))
 
 
-def test_a_long_list_of_members_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_of_members_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     many = zip_of(*((str(k), b"") for k in range(1000)))
     monkeypatch.setattr(zipfile, "ZipFile", lambda *_: pytest.fail("it was read"))
     with pytest.raises(BundleError, match="holds more than a model does"):
@@ -215,7 +268,9 @@ def test_pipes_folders_and_huge_files_are_refused(tmp_path: Path) -> None:
         PPO.load(io.StringIO("text"))
 
 
-def test_a_model_that_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_that_could_not_be_read_again_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(model_file, "MODEL_BYTES", 1000)
     with pytest.raises(BundleError, match="1,000 are allowed: take smaller layers"):
         PPO("MlpPolicy", Still(BOX, BOX), n_steps=8, batch_size=8).save(tmp_path / "model")
@@ -225,7 +280,11 @@ def test_a_model_that_could_not_be_read_again_is_not_written(monkeypatch: pytest
 @pytest.mark.parametrize("name", ["boxes", "box and choice"])
 def test_weights_that_are_far_too_large_are_told_when_acting(name: str) -> None:
     facts, arrays = saved(name)
-    large = {name: np.full_like(array, 3e38) for name, array in arrays.items() if name.startswith("network.")}
+    large = {
+        name: np.full_like(array, 3e38)
+        for name, array in arrays.items()
+        if name.startswith("network.")
+    }
     facts = facts | {"policy": facts["policy"] | {"activation": "silu"}}
     model = PPO.load(signed(facts, arrays | large))
     with pytest.raises(SettingsError, match="the answer is not a number"):

@@ -9,7 +9,11 @@ import gymnax
 import numpy as np
 import pytest
 from small_market_of_ppo import N_ENVS, SETTINGS, SMALL, accounts, market
-from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback, StopTrainingOnMaxEpisodes
+from stable_baselines3.common.callbacks import (
+    CheckpointCallback,
+    EvalCallback,
+    StopTrainingOnMaxEpisodes,
+)
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
@@ -40,22 +44,32 @@ def test_a_market_is_learned_and_traded(tmp_path: Path) -> None:
     action, _ = model.predict(seen, deterministic=True)
     model.save_bundle(tmp_path / "policy", SETTINGS)
     bundle = Bundle.load(tmp_path / "policy")
-    assert_close(bundle.act(seen), action, roundings=256, size=4.0)  # the terms of three products, each about so large
+    assert_close(
+        bundle.act(seen), action, roundings=256, size=4.0
+    )  # the terms of three products, each about so large
     assert bundle.notes["timesteps"] == 512
     _, rewards, dones, infos = env.step(action)
     assert rewards.shape == dones.shape == (N_ENVS,) and "equity" in infos[0]
 
 
 def test_it_improves_on_a_rising_market() -> None:
-    """One symbol rises, one falls: holding the first is right. The program is that of the other tests."""
+    """One symbol rises, one falls: holding the first is right. The program is that of the other
+    tests.
+    """
     panel = random_panel(1, 200, 2)
     prices = np.exp(np.arange(200)[:, None] * [0.01, -0.01])
     panel = replace(panel, **dict.fromkeys(("open", "high", "low", "close"), prices))
-    model = PPO("MlpPolicy", MarketVectorEnv(build_market(panel, SETTINGS), N_ENVS), learning_rate=3e-3, **SMALL)
+    model = PPO(
+        "MlpPolicy",
+        MarketVectorEnv(build_market(panel, SETTINGS), N_ENVS),
+        learning_rate=3e-3,
+        **SMALL,
+    )
     model.learn(1024)
     first = np.mean([one["r"] for one in model.ep_info_buffer])
     model.learn(15_000)
-    assert np.mean([one["r"] for one in model.ep_info_buffer]) > first + 5  # whatever the seed, it gains 14
+    # whatever the seed, it gains 14
+    assert np.mean([one["r"] for one in model.ep_info_buffer]) > first + 5
 
 
 def test_what_names_a_market() -> None:
@@ -91,7 +105,9 @@ def test_engines_take_over_from_each_other(tmp_path: Path) -> None:
     assert again.learn(128).known.updates == 4
 
 
-def test_callbacks_are_called_once_per_update(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_callbacks_are_called_once_per_update(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     steps: list[int] = []
 
     def watch(names: dict[str, Any], _: dict[str, Any]) -> bool:
@@ -99,22 +115,38 @@ def test_callbacks_are_called_once_per_update(tmp_path: Path, capsys: pytest.Cap
         steps.append(names["self"].num_timesteps)
         return len(steps) < 3
 
-    model = PPO("MlpPolicy", accounts(), verbose=1, **SMALL).learn(10_000, callback=watch, progress_bar=True)
+    model = PPO("MlpPolicy", accounts(), verbose=1, **SMALL).learn(
+        10_000, callback=watch, progress_bar=True
+    )
     assert steps == [128, 256, 384] == [128 * (k + 1) for k in range(model.known.updates)]
     assert "turnover" in capsys.readouterr().out
     evaluation = EvalCallback(
-        Monitor(MarketEnv(market())), eval_freq=1, n_eval_episodes=1, best_model_save_path=str(tmp_path), verbose=0
+        Monitor(MarketEnv(market())),
+        eval_freq=1,
+        n_eval_episodes=1,
+        best_model_save_path=str(tmp_path),
+        verbose=0,
     )
     saver, stop = CheckpointCallback(2, str(tmp_path)), StopTrainingOnMaxEpisodes(2)
     model = PPO("MlpPolicy", accounts(), **SMALL).learn(10_000, callback=[evaluation, saver, stop])
-    assert {path.name for path in tmp_path.iterdir()} >= {"best_model.zip", "rl_model_256_steps.zip"}
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "best_model.zip",
+        "rl_model_256_steps.zip",
+    }
     assert stop.n_episodes >= 2 * N_ENVS and model.num_timesteps < 1000
-    assert np.isfinite(evaluate_policy(model, VecMonitor(DummyVecEnv([lambda: MarketEnv(market())])), 2)[0])
+    assert np.isfinite(
+        evaluate_policy(model, VecMonitor(DummyVecEnv([lambda: MarketEnv(market())])), 2)[0]
+    )
 
 
 def test_schedules_and_changed_numbers() -> None:
     asked: list[float] = []
-    model = PPO("MlpPolicy", accounts(), learning_rate=lambda left: asked.append(left) or 1e-3 * left, **SMALL)
+    model = PPO(
+        "MlpPolicy",
+        accounts(),
+        learning_rate=lambda left: asked.append(left) or 1e-3 * left,
+        **SMALL,
+    )
     model.learn(512)
     assert {0.75, 0.5, 0.25, 0.0} <= set(asked)
     assert float(model.engine.rates.learning_rate[0]) == 0
@@ -124,7 +156,9 @@ def test_schedules_and_changed_numbers() -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"does not divide n_steps x n_envs = 128.*sizes that work are .*32"):
+    with pytest.raises(
+        SettingsError, match=r"does not divide n_steps x n_envs = 128.*sizes that work are .*32"
+    ):
         PPO("MlpPolicy", accounts(), **SMALL | {"batch_size": 50})
     with pytest.raises(SettingsError, match="device is 'cuda', JAX runs on 'cpu'"):
         PPO("MlpPolicy", accounts(), device="cuda", **SMALL)
@@ -137,7 +171,15 @@ def test_refusals(tmp_path: Path) -> None:
 
 def test_gymnax_environments_learn() -> None:
     env, params = gymnax.make("CartPole-v1")
-    model = PPO("MlpPolicy", (env, params), n_steps=32, batch_size=512, n_epochs=8, learning_rate=3e-3, seed=0)
+    model = PPO(
+        "MlpPolicy",
+        (env, params),
+        n_steps=32,
+        batch_size=512,
+        n_epochs=8,
+        learning_rate=3e-3,
+        seed=0,
+    )
     model.learn(4096)
     first = np.mean([one["l"] for one in model.ep_info_buffer])
     model.learn(60_000)

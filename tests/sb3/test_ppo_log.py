@@ -13,19 +13,29 @@ from flatout.sb3.logger import Logger, new_logger, table
 
 SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2, "seed": 3}
 TAGS = {
-    "rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "train/approx_kl", "train/clip_fraction",
-    "train/clip_range", "train/entropy_loss", "train/explained_variance", "train/learning_rate", "train/loss",
+    "rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "train/approx_kl",
+    "train/clip_fraction",
+    "train/clip_range", "train/entropy_loss", "train/explained_variance", "train/learning_rate",
+    "train/loss",
     "train/policy_gradient_loss", "train/value_loss",
 }  # fmt: skip
 
 
 def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     read = EventAccumulator(str(folder)).Reload()
-    return {tag: [(one.step, one.value) for one in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+    return {
+        tag: [(one.step, one.value) for one in read.Scalars(tag)] for tag in read.Tags()["scalars"]
+    }
 
 
 def test_tensorboard_has_their_tags(tmp_path: Path) -> None:
-    model = PPO("MlpPolicy", "CartPole-v1", tensorboard_log=str(tmp_path), learning_rate=lambda left: left, **SMALL)
+    model = PPO(
+        "MlpPolicy",
+        "CartPole-v1",
+        tensorboard_log=str(tmp_path),
+        learning_rate=lambda left: left,
+        **SMALL,
+    )
     model.learn(64, tb_log_name="run")
     first = curves(tmp_path / "run_1")
     assert set(first) >= TAGS and "train/std" not in first
@@ -70,7 +80,9 @@ def test_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "shown" in out and "hidden" not in out
     assert curves(tmp_path / "x_1") == {"a/mean": [(7, 3.0)], "a/hidden": [(7, 4.0)]}
     logger.record("picture", object())
-    with pytest.raises(SettingsError, match="picture is a object; this logger writes numbers and texts"):
+    with pytest.raises(
+        SettingsError, match="picture is a object; this logger writes numbers and texts"
+    ):
         logger.dump(8)
     logger.close()
 

@@ -1,4 +1,6 @@
-"""`flatout.PPO` over environments that wait: the same PPO when it is serial, and one that overlaps when it is not."""
+"""`flatout.PPO` over environments that wait: the same PPO when it is serial, and one that overlaps
+when it is not.
+"""
 
 import asyncio
 from functools import partial
@@ -18,7 +20,10 @@ from flatout.slow_envs import plain as plain_envs
 from flatout.slow_envs.overlap import Care, Overlap
 
 SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "n_epochs": 3, "seed": 4}
-INLINE: dict[str, Any] = {"learner": "inline", "update_s": 0.05}  # on simulated time, without a process
+INLINE: dict[str, Any] = {
+    "learner": "inline",
+    "update_s": 0.05,
+}  # on simulated time, without a process
 
 
 class Waiting:
@@ -26,7 +31,10 @@ class Waiting:
 
     def __init__(self, name: str = "CartPole-v1") -> None:
         self.env = gym.make(name)
-        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.observation_space, self.action_space = (
+            self.env.observation_space,
+            self.env.action_space,
+        )
         self.closed = False
 
     async def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -52,7 +60,9 @@ def weights(model: PPO) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
 def test_serial_is_synchronous_ppo_bit_for_bit(name: str) -> None:
-    waiting = PPO("MlpPolicy", [Waiting(name) for _ in range(3)], overlap=Overlap(serial=True), **SMALL)
+    waiting = PPO(
+        "MlpPolicy", [Waiting(name) for _ in range(3)], overlap=Overlap(serial=True), **SMALL
+    )
     vector = SyncVectorEnv([lambda: gym.make(name)] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
     plain = PPO("MlpPolicy", vector, **SMALL)
     for model in (waiting, plain):
@@ -72,7 +82,8 @@ def test_it_learns_while_environments_wait_and_goes_on_from_a_file(
     model = PPO("MlpPolicy", [Waiting] * 8, overlap=overlap, **SMALL)
     before = weights(model)
     model.learn(500)
-    assert 500 <= model.num_timesteps < 2500  # what waits for the learner is bounded, however slow it is
+    # what waits for the learner is bounded, however slow it is
+    assert 500 <= model.num_timesteps < 2500
     assert model.ep_info_buffer and all(info["l"] > 0 for info in model.ep_info_buffer)
     assert any((one != other).any() for one, other in zip(before, weights(model), strict=True))
     model.save(tmp_path / "model")
@@ -87,7 +98,12 @@ def test_it_learns_while_environments_wait_and_goes_on_from_a_file(
 
 def test_plain_environments_may_be_among_them_and_actions_may_be_boxes() -> None:
     overlap = Overlap(plain="inline", **INLINE)
-    model = PPO("MlpPolicy", [Waiting("Pendulum-v1"), *[lambda: gym.make("Pendulum-v1")] * 3], overlap=overlap, **SMALL)
+    model = PPO(
+        "MlpPolicy",
+        [Waiting("Pendulum-v1"), *[lambda: gym.make("Pendulum-v1")] * 3],
+        overlap=overlap,
+        **SMALL,
+    )
     model.learn(300)
     assert model.num_timesteps >= 300
 
@@ -111,9 +127,13 @@ def test_plain_environments_are_measured_once_and_all_are_stepped_in_the_way_tha
     monkeypatch: pytest.MonkeyPatch, kind: str, seconds: float
 ) -> None:
     measured: list[choice.Choice] = []
-    monkeypatch.setattr(choice, "time", SimpleNamespace(perf_counter=lambda: Lasting.now, thread_time=lambda: 0.0))
+    monkeypatch.setattr(
+        choice, "time", SimpleNamespace(perf_counter=lambda: Lasting.now, thread_time=lambda: 0.0)
+    )
     monkeypatch.setattr(choice, "seconds_queued", lambda: 0.0)
-    monkeypatch.setattr(plain_envs, "measured", lambda env: measured.append(choice.measured(env)) or measured[-1])
+    monkeypatch.setattr(
+        plain_envs, "measured", lambda env: measured.append(choice.measured(env)) or measured[-1]
+    )
     model = PPO("MlpPolicy", [partial(Lasting, seconds)] * 4, overlap=Overlap(**INLINE), **SMALL)
     assert model.engine.overlap.plain == kind  # type: ignore[union-attr]
     if kind == "inline":  # threads have no place on simulated time
@@ -123,7 +143,9 @@ def test_plain_environments_are_measured_once_and_all_are_stepped_in_the_way_tha
 
 
 def test_environments_that_cannot_begin_end_the_training_with_their_error() -> None:
-    model = PPO("MlpPolicy", [Broken] * 4, overlap=Overlap(care=Care(most_failures=1), **INLINE), **SMALL)
+    model = PPO(
+        "MlpPolicy", [Broken] * 4, overlap=Overlap(care=Care(most_failures=1), **INLINE), **SMALL
+    )
     with pytest.raises(RunError, match=r"none of the 4 environments could begin.*nobody listens"):
         model.learn(100)
 
@@ -135,7 +157,9 @@ def test_callbacks_may_end_it() -> None:
         calls.append(len(local["infos"]))
         return len(calls) < 2
 
-    PPO("MlpPolicy", [Waiting] * 4, overlap=Overlap(segment=8, **INLINE), **SMALL).learn(10_000, callback=stop)
+    PPO("MlpPolicy", [Waiting] * 4, overlap=Overlap(segment=8, **INLINE), **SMALL).learn(
+        10_000, callback=stop
+    )
     assert len(calls) == 2
 
 

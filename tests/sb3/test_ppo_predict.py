@@ -1,4 +1,6 @@
-"""`predict` answers in Stable-Baselines3's shapes and types, with the same actions for the same weights."""
+"""`predict` answers in Stable-Baselines3's shapes and types, with the same actions for the same
+weights.
+"""
 
 from typing import Any
 
@@ -57,7 +59,9 @@ def test_one_and_several(observation: str, action: str) -> None:
         for deterministic in (True, False):
             own, state = ours.predict(seen, state=("kept",), deterministic=deterministic)
             their, _ = theirs.predict(seen, deterministic=deterministic)
-            assert type(own) is type(their) and own.shape == their.shape and own.dtype == their.dtype
+            assert (
+                type(own) is type(their) and own.shape == their.shape and own.dtype == their.dtype
+            )
             assert state == ("kept",)
         own, their = (model.predict(seen, deterministic=True)[0] for model in (ours, theirs))
         assert_close(own, their, roundings=ROUNDINGS, size=2.0, dtype=np.float32)

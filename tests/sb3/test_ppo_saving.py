@@ -55,7 +55,9 @@ def test_without_an_environment_it_predicts_only(tmp_path: Path) -> None:
     model.save(tmp_path / "a.zip")
     loaded = PPO.load(tmp_path / "a.zip")
     seen = np.ones((4, 3), np.float32)
-    assert (loaded.predict(seen, deterministic=True)[0] == model.predict(seen, deterministic=True)[0]).all()
+    assert (
+        loaded.predict(seen, deterministic=True)[0] == model.predict(seen, deterministic=True)[0]
+    ).all()
     assert loaded.get_env() is None and loaded.num_timesteps == 32
     with pytest.raises(SettingsError, match="has no environment"):
         loaded.learn(10)
@@ -81,9 +83,21 @@ def test_open_files() -> None:
 
 
 def test_arguments_come_back_and_may_be_changed(tmp_path: Path) -> None:
-    cartpole(gamma=0.9, ent_coef=np.float64(0.1), policy_kwargs={"net_arch": [8]}).save(tmp_path / "model")
-    model = PPO.load(tmp_path / "model", env="CartPole-v1", learning_rate=1e-5, custom_objects={"clip_range": 0.1})
-    assert (model.gamma, model.ent_coef, model.learning_rate, model.clip_range) == (0.9, 0.1, 1e-5, 0.1)
+    cartpole(gamma=0.9, ent_coef=np.float64(0.1), policy_kwargs={"net_arch": [8]}).save(
+        tmp_path / "model"
+    )
+    model = PPO.load(
+        tmp_path / "model",
+        env="CartPole-v1",
+        learning_rate=1e-5,
+        custom_objects={"clip_range": 0.1},
+    )
+    assert (model.gamma, model.ent_coef, model.learning_rate, model.clip_range) == (
+        0.9,
+        0.1,
+        1e-5,
+        0.1,
+    )
     assert model.architecture.hidden == (8,) and model.seed == 3
     with pytest.raises(SettingsError, match="'gama' is no argument of PPO"):
         PPO.load(tmp_path / "model", gama=1)
@@ -97,7 +111,9 @@ def test_functions_must_be_given_again(tmp_path: Path) -> None:
     cartpole(learning_rate=lambda left: 1e-3 * left).save(tmp_path / "model")
     with pytest.raises(SettingsError, match="learning_rate was a function"):
         PPO.load(tmp_path / "model", env="CartPole-v1").learn(32)
-    model = PPO.load(tmp_path / "model", env="CartPole-v1", custom_objects={"lr_schedule": lambda left: 1e-3})
+    model = PPO.load(
+        tmp_path / "model", env="CartPole-v1", custom_objects={"lr_schedule": lambda left: 1e-3}
+    )
     assert model.learn(32).num_timesteps == 32
 
 
@@ -120,11 +136,16 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         PPO.load(tmp_path / "theirs")
     cartpole().save(tmp_path / "ours")
     content = (tmp_path / "ours.zip").read_bytes()
-    for name, damaged in (("cut", content[: len(content) // 2]), ("changed", content.replace(b"network", b"netwurk"))):
+    for name, damaged in (
+        ("cut", content[: len(content) // 2]),
+        ("changed", content.replace(b"network", b"netwurk")),
+    ):
         (tmp_path / f"{name}.zip").write_bytes(damaged)
         with pytest.raises(BundleError, match=r"cut off|damaged"):
             PPO.load(tmp_path / name)
-    with pytest.raises(BundleError, match=r"nothing\.zip: there is no such file; give a file that `save`"):
+    with pytest.raises(
+        BundleError, match=r"nothing\.zip: there is no such file; give a file that `save`"
+    ):
         PPO.load(tmp_path / "nothing")
 
 
@@ -133,7 +154,9 @@ def test_weights_travel_between_the_two_libraries(tmp_path: Path) -> None:
     ours = cartpole()
     ours.set_parameters({"policy": theirs.get_parameters()["policy"]})
     seen = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
-    assert (ours.predict(seen, deterministic=True)[0] == theirs.predict(seen, deterministic=True)[0]).all()
+    assert (
+        ours.predict(seen, deterministic=True)[0] == theirs.predict(seen, deterministic=True)[0]
+    ).all()
     with pytest.raises(SettingsError, match="the optimiser begins anew"):
         ours.set_parameters(theirs.get_parameters())
     with pytest.raises(SettingsError, match="missing"):
@@ -152,11 +175,17 @@ def test_the_folder_for_logs_that_a_file_names_is_used_only_if_it_lies_here(
     """A file from somebody else does not decide where something is written."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    for name, given in (("inner", "logs"), ("outer", "../logs"), ("absolute", str(tmp_path / "logs"))):
+    for name, given in (
+        ("inner", "logs"),
+        ("outer", "../logs"),
+        ("absolute", str(tmp_path / "logs")),
+    ):
         cartpole(tensorboard_log=given).save(f"{name}.zip")
     for name in ("outer", "absolute"):
         model = PPO.load(name, env="CartPole-v1")
-        with pytest.warns(UserWarning, match="tensorboard_log is .*not in the current folder.*give it again"):
+        with pytest.warns(
+            UserWarning, match="tensorboard_log is .*not in the current folder.*give it again"
+        ):
             model.learn(32)
         assert not (tmp_path / "logs").exists()
     PPO.load("inner", env="CartPole-v1").learn(32)

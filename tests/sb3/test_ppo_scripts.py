@@ -1,4 +1,6 @@
-"""Scripts as users of Stable-Baselines3 write them, with one line changed: `from flatout import PPO`."""
+"""Scripts as users of Stable-Baselines3 write them, with one line changed: `from flatout import
+PPO`.
+"""
 
 import os
 import subprocess
@@ -74,8 +76,15 @@ def test_an_environment_of_ones_own() -> None:
             return np.array([self.place], np.float32), float(home), home, False, {}
 
     check_env(GoLeft(), warn=True)
-    env = make_vec_env(GoLeft, n_envs=4, wrapper_class=gym.wrappers.TimeLimit, wrapper_kwargs={"max_episode_steps": 30})
-    model = PPO("MlpPolicy", env, n_steps=64, batch_size=64, learning_rate=3e-3, seed=0).learn(6_000)
+    env = make_vec_env(
+        GoLeft,
+        n_envs=4,
+        wrapper_class=gym.wrappers.TimeLimit,
+        wrapper_kwargs={"max_episode_steps": 30},
+    )
+    model = PPO("MlpPolicy", env, n_steps=64, batch_size=64, learning_rate=3e-3, seed=0).learn(
+        6_000
+    )
     obs, steps = env.reset(), 0
     while steps < 30:
         action, _ = model.predict(obs, deterministic=True)
@@ -92,23 +101,33 @@ def test_callbacks_networks_schedules_and_logs(tmp_path: Path) -> None:
             self.logger.record("tally/first_action", float(self.locals["actions"][0, 0]))
             return True
 
-    train, judge = VecNormalize(make_vec_env("Pendulum-v1", 2)), VecNormalize(make_vec_env("Pendulum-v1", 2))
+    train, judge = (
+        VecNormalize(make_vec_env("Pendulum-v1", 2)),
+        VecNormalize(make_vec_env("Pendulum-v1", 2)),
+    )
     model = PPO(
-        "MlpPolicy", train, learning_rate=lambda left: left * 1e-3, tensorboard_log=str(tmp_path / "tb"), seed=1,
+        "MlpPolicy", train, learning_rate=lambda left: left * 1e-3,
+        tensorboard_log=str(tmp_path / "tb"), seed=1,
         policy_kwargs={"net_arch": {"pi": [32, 32], "vf": [32, 32]}}, **QUICK,
     )  # fmt: skip
     callbacks = [
         Tally(),
         CheckpointCallback(save_freq=50, save_path=str(tmp_path / "checkpoints")),
-        EvalCallback(judge, best_model_save_path=str(tmp_path), eval_freq=100, n_eval_episodes=2, verbose=0),
+        EvalCallback(
+            judge, best_model_save_path=str(tmp_path), eval_freq=100, n_eval_episodes=2, verbose=0
+        ),
     ]
     model.learn(256, callback=callbacks, tb_log_name="first")
     train.save(str(tmp_path / "statistics.pkl"))
-    assert (tmp_path / "best_model.zip").exists() and len(list((tmp_path / "checkpoints").iterdir())) == 2
+    assert (tmp_path / "best_model.zip").exists() and len(
+        list((tmp_path / "checkpoints").iterdir())
+    ) == 2
     assert len(list((tmp_path / "tb" / "first_1").iterdir())) == 1
     env = VecNormalize.load(str(tmp_path / "statistics.pkl"), make_vec_env("Pendulum-v1", 2))
     env.training = env.norm_reward = False
-    assert evaluate_policy(PPO.load(tmp_path / "best_model", env=env), env, n_eval_episodes=2)[0] < 0
+    assert (
+        evaluate_policy(PPO.load(tmp_path / "best_model", env=env), env, n_eval_episodes=2)[0] < 0
+    )
 
 
 def test_a_monitored_environment_writes_its_file(tmp_path: Path) -> None:
@@ -144,5 +163,7 @@ PPO.load({path!r}).predict(obs)
 def test_only_what_is_needed_must_be_installed(env: str, absent: list[str], tmp_path: Path) -> None:
     script = WITHOUT.format(env=env, absent=absent, path=str(tmp_path / "model.zip"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr

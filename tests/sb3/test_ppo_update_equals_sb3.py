@@ -1,4 +1,6 @@
-"""One whole update of flatout.PPO, rollout included, is Stable-Baselines3's, parameter by parameter."""
+"""One whole update of flatout.PPO, rollout included, is Stable-Baselines3's, parameter by
+parameter.
+"""
 
 from functools import cache
 from typing import Any
@@ -18,7 +20,14 @@ from rounding import tolerance
 
 N_STEPS, N_ENVS, EPOCHS = 24, 2, 3
 ROLLOUT = N_STEPS * N_ENVS
-BASE = {"n_steps": N_STEPS, "batch_size": 16, "n_epochs": EPOCHS, "learning_rate": 3e-3, "device": "cpu", "seed": 0}
+BASE = {
+    "n_steps": N_STEPS,
+    "batch_size": 16,
+    "n_epochs": EPOCHS,
+    "learning_rate": 3e-3,
+    "device": "cpu",
+    "seed": 0,
+}
 KNOBS: dict[str, dict[str, Any]] = {
     "plain": {},
     "discount": {"gamma": 0.8, "gae_lambda": 0.5},
@@ -26,9 +35,16 @@ KNOBS: dict[str, dict[str, Any]] = {
     "entropy bonus": {"ent_coef": 0.3},
     "no normalisation": {"normalize_advantage": False, "vf_coef": 0.9},
     "gradient clipping": {"max_grad_norm": 0.02},
-    "schedules": {"learning_rate": lambda left: 1e-3 + 5e-3 * left, "clip_range": lambda left: 0.02 + 0.1 * left},
+    "schedules": {
+        "learning_rate": lambda left: 1e-3 + 5e-3 * left,
+        "clip_range": lambda left: 0.02 + 0.1 * left,
+    },
     "other network": {
-        "policy_kwargs": {"net_arch": [16, 8], "log_std_init": -0.5, "activation_fn": torch.nn.ReLU},
+        "policy_kwargs": {
+            "net_arch": [16, 8],
+            "log_std_init": -0.5,
+            "activation_fn": torch.nn.ReLU,
+        },
     },
     "early stop": {"target_kl": 0.002, "learning_rate": 2e-2},
     "a smaller last minibatch": {"batch_size": 20},
@@ -77,7 +93,11 @@ def updates(knob: str, choices: int) -> tuple[Any, Any, Any]:
     draw = Draw(noise_of(rollout, network, ours.architecture.activation, choices), own_orders)
     ours.engine.learner.draw = lambda: draw
     ours.learn(2 * ROLLOUT, callback=OneRollout())
-    return before, named(ours.network), {k: v.numpy() for k, v in theirs.policy.state_dict().items()}
+    return (
+        before,
+        named(ours.network),
+        {k: v.numpy() for k, v in theirs.policy.state_dict().items()},
+    )
 
 
 def rate_of(knob: str) -> float:
@@ -88,11 +108,14 @@ def rate_of(knob: str) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize("choices", [0, 3], ids=["box", "discrete"])
 @pytest.mark.parametrize("knob", KNOBS)
-@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size", "ignore:batch_size is 20")
+@pytest.mark.filterwarnings(
+    "ignore:You have specified a mini-batch size", "ignore:batch_size is 20"
+)
 def test_all_weights_are_theirs(knob: str, choices: int) -> None:
-    """To single precision. Adam divides a gradient by its own size: where that is hardly more than its rounding, as it
-    may be for all that leads into one hidden unit, weights go astray by some part of the learning rate. A few units
-    may, by a fiftieth of it; of no array, however small, may all weights.
+    """To single precision. Adam divides a gradient by its own size: where that is hardly more than
+    its rounding, as it may be for all that leads into one hidden unit, weights go astray by some
+    part of the learning rate. A few units may, by a fiftieth of it; of no array, however small, may
+    all weights.
     """
     before, ours, theirs = updates(knob, choices)
     assert set(ours) == set(theirs)
@@ -108,7 +131,9 @@ def test_all_weights_are_theirs(knob: str, choices: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size", "ignore:batch_size is 20")
+@pytest.mark.filterwarnings(
+    "ignore:You have specified a mini-batch size", "ignore:batch_size is 20"
+)
 def test_each_of_these_knobs_matters() -> None:
     """So that their equality says something."""
     _, plain, _ = updates("plain", 0)

@@ -13,7 +13,13 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecCheckNan, VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecCheckNan,
+    VecEnv,
+    VecNormalize,
+)
 
 from flatout.sb3.vec_env import AsyncioVecEnv
 from flatout.slow_envs.blocking import Blocking
@@ -25,7 +31,11 @@ class Waits:
     """Any plain environment, awaited."""
 
     def __init__(self, env: Any) -> None:
-        self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
+        self.env, self.observation_space, self.action_space = (
+            env,
+            env.observation_space,
+            env.action_space,
+        )
 
     async def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         await asyncio.sleep(0)
@@ -60,7 +70,8 @@ class Two(Corridor):
 
 
 @pytest.mark.parametrize(
-    ("maker", "ours"), [(CART, waiting_cart), (CART, CART), (lambda: Scripted(4), lambda: Waits(Scripted(4)))]
+    ("maker", "ours"),
+    [(CART, waiting_cart), (CART, CART), (lambda: Scripted(4), lambda: Waits(Scripted(4)))],
 )
 def test_answers_equal_those_of_their_vector(maker: Any, ours: Any) -> None:
     theirs, env = DummyVecEnv([maker] * 3), AsyncioVecEnv([ours] * 3, kind="inline")
@@ -77,8 +88,13 @@ def test_answers_equal_those_of_their_vector(maker: Any, ours: Any) -> None:
         for told, info, done in zip(left[3], right[3], right[2], strict=True):
             assert done == ("terminal_observation" in info)
             if done:
-                np.testing.assert_array_equal(told["terminal_observation"], info["terminal_observation"])
-                assert told["TimeLimit.truncated"] == info["TimeLimit.truncated"] and info["episode"]["l"] > 0
+                np.testing.assert_array_equal(
+                    told["terminal_observation"], info["terminal_observation"]
+                )
+                assert (
+                    told["TimeLimit.truncated"] == info["TimeLimit.truncated"]
+                    and info["episode"]["l"] > 0
+                )
                 ended, cut = ended + 1, cut + info["TimeLimit.truncated"]
             assert told.get("t") == info.get("t")
     assert ended > cut > 0
@@ -87,7 +103,9 @@ def test_answers_equal_those_of_their_vector(maker: Any, ours: Any) -> None:
 
 def test_their_ppo_learns_on_it() -> None:
     env = AsyncioVecEnv([waiting_cart] * 4)
-    model = PPO("MlpPolicy", env, n_steps=64, batch_size=256, n_epochs=1, seed=1, device="cpu").learn(512)
+    model = PPO(
+        "MlpPolicy", env, n_steps=64, batch_size=256, n_epochs=1, seed=1, device="cpu"
+    ).learn(512)
     assert model.num_timesteps == 512 and model.get_env() is env and len(model.ep_info_buffer) > 5
     mean, _ = evaluate_policy(model, env, n_eval_episodes=4)
     assert 5 < mean <= 25
@@ -98,8 +116,12 @@ def test_equal_seeds_learn_what_their_vector_teaches() -> None:
     """The whole of PPO on both: the same weights at the end."""
     found = []
     for env in (AsyncioVecEnv([waiting_cart] * 2), DummyVecEnv([CART] * 2)):
-        model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=2, seed=7, device="cpu").learn(128)
-        found.append(np.concatenate([one.detach().numpy().ravel() for one in model.policy.parameters()]))
+        model = PPO(
+            "MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=2, seed=7, device="cpu"
+        ).learn(128)
+        found.append(
+            np.concatenate([one.detach().numpy().ravel() for one in model.policy.parameters()])
+        )
         env.close()
     assert (found[0] == found[1]).all()
 
@@ -113,7 +135,9 @@ def test_observations_by_name_options_and_seeds() -> None:
     assert [info["seed"] for info in env.reset_infos] == [4, 5]
     for _ in range(4):
         seen, _, dones, infos = env.step(np.zeros(2, int))
-    assert dones.all() and seen["place"][:, 0].tolist() == [1, 1] and seen["wish"].tolist() == [0, 0]
+    assert (
+        dones.all() and seen["place"][:, 0].tolist() == [1, 1] and seen["wish"].tolist() == [0, 0]
+    )
     assert infos[0]["terminal_observation"]["place"].tolist() == [0, 0, 0, 0, 1]
     assert env.reset()["wish"].tolist() == [0, 0]  # options hold for one reset
     PPO("MultiInputPolicy", env, n_steps=8, batch_size=16, n_epochs=1, device="cpu").learn(32)
@@ -138,7 +162,12 @@ def test_their_wrappers_take_it() -> None:
     env = VecNormalize(VecCheckNan(AsyncioVecEnv([waiting_cart] * 2), raise_exception=True))
     env.seed(1)
     assert env.reset().shape == (2, 4)
-    told = [info["episode"]["l"] for _ in range(60) for info in env.step(np.array([0, 1]))[3] if "episode" in info]
+    told = [
+        info["episode"]["l"]
+        for _ in range(60)
+        for info in env.step(np.array([0, 1]))[3]
+        if "episode" in info
+    ]
     assert len(told) > 4 and all(length < 15 for length in told)
     env.close()
 
@@ -172,7 +201,10 @@ def test_their_checker_takes_the_blocking_face() -> None:
 
 @pytest.mark.slow
 def test_their_processes_take_the_blocking_face() -> None:
-    both = [SubprocVecEnv([blocking_cart] * 2, start_method="forkserver"), AsyncioVecEnv([waiting_cart] * 2)]
+    both = [
+        SubprocVecEnv([blocking_cart] * 2, start_method="forkserver"),
+        AsyncioVecEnv([waiting_cart] * 2),
+    ]
     for one in both:
         one.seed(2)
     seen = [one.reset() for one in both]

@@ -1,7 +1,8 @@
 """Workers that train nobody: what a lane earns is made up from its seed, its rates and its updates.
 
-They answer orders as real ones do, keep what a lane is in checkpoints and find it there again, and refuse orders that
-no real study could mean. A whole study takes a second, so that it can be interrupted everywhere.
+They answer orders as real ones do, keep what a lane is in checkpoints and find it there again, and
+refuse orders that no real study could mean. A whole study takes a second, so that it can be
+interrupted everywhere.
 """
 
 import os
@@ -35,7 +36,9 @@ class Lane(NamedTuple):
 
 def earned(lane: Lane, blocks: int, bars: int) -> np.ndarray:
     """(term, block, bar): more for learning rates near 1e-3, and for longer trainings."""
-    rng = np.random.default_rng([lane.seed, lane.first_bar, lane.updates, round(lane.learning_rate * 1e9)])
+    rng = np.random.default_rng(
+        [lane.seed, lane.first_bar, lane.updates, round(lane.learning_rate * 1e9)]
+    )
     skill = 2e-3 * (1 - abs(np.log10(lane.learning_rate) + 3)) * np.sqrt(lane.updates)
     traces = np.zeros((len(RewardTerms._fields), blocks, bars), np.float32)
     traces[0] = skill + 1e-2 * rng.standard_normal((blocks, bars))
@@ -54,7 +57,8 @@ class FakeCrew:
         self.job, self.earned = job, earned
         count = len(job.names)
         self.arrays: dict[str, np.ndarray] = {
-            "seed": np.zeros(count, np.uint32), "rate": np.zeros(count), "updates": np.zeros(count, np.int32),
+            "seed": np.zeros(count, np.uint32), "rate": np.zeros(count),
+            "updates": np.zeros(count, np.int32),
             "last/turn": np.asarray(-1, np.int32), "last/traces": np.zeros(0, np.float32),
         }  # fmt: skip
         if job.checkpoint.exists():
@@ -63,7 +67,18 @@ class FakeCrew:
     def last(self) -> Chunk:
         """What the last turn led to."""
         arrays = self.arrays
-        return Chunk(arrays["updates"], None, None, 0, 0.0, 0.0, 0, 0, arrays["last/turn"], arrays["last/traces"])
+        return Chunk(
+            arrays["updates"],
+            None,
+            None,
+            0,
+            0.0,
+            0.0,
+            0,
+            0,
+            arrays["last/turn"],
+            arrays["last/traces"],
+        )
 
     def advance(self, order: Order) -> Chunk:
         """Carry out an order, and save."""
@@ -80,11 +95,22 @@ class FakeCrew:
                 assert until >= updates[lane]
         until = np.asarray(order.until, np.int32)
         first = new.judged.segments.first[:, 0]
-        lanes = [Lane(int(s), float(r), int(f), int(u)) for s, r, f, u in zip(seed, rates, first, until, strict=True)]
-        traces = np.stack([self.earned(lane, plan.n_envs, plan.n_steps) for lane in lanes]).astype(np.float32)
+        lanes = [
+            Lane(int(s), float(r), int(f), int(u))
+            for s, r, f, u in zip(seed, rates, first, until, strict=True)
+        ]
+        traces = np.stack([self.earned(lane, plan.n_envs, plan.n_steps) for lane in lanes]).astype(
+            np.float32
+        )
         updates = np.maximum(updates, until)
         turn = np.asarray(order.turn, np.int32)
-        self.arrays = {"seed": seed, "rate": rate, "updates": updates, "last/turn": turn, "last/traces": traces}
+        self.arrays = {
+            "seed": seed,
+            "rate": rate,
+            "updates": updates,
+            "last/turn": turn,
+            "last/traces": traces,
+        }
         write_checkpoint(self.job.checkpoint, self.arrays, {})
         return self.last()._replace(job=order.job, steps=int(sum(order.until)), seconds=0.01)
 
@@ -133,7 +159,9 @@ class Played(NamedTuple):
 def fakes(studies: list[Study], earned: Earned = earned) -> Iterator[list[FakeWorker]]:
     """Workers of some studies."""
     count = studies[0].layout.workers
-    workers = [FakeWorker([job for s in studies for job in s.jobs(n, None)], earned) for n in range(count)]
+    workers = [
+        FakeWorker([job for s in studies for job in s.jobs(n, None)], earned) for n in range(count)
+    ]
     try:
         yield workers
     finally:
@@ -141,7 +169,9 @@ def fakes(studies: list[Study], earned: Earned = earned) -> Iterator[list[FakeWo
             worker.close()
 
 
-def play(folder: Path, made: Prepared, earned: Earned = earned, heard: Any = lambda *_: None) -> Played:
+def play(
+    folder: Path, made: Prepared, earned: Earned = earned, heard: Any = lambda *_: None
+) -> Played:
     """Run the trials of a study, or go on with them, until nothing is waited for."""
     folder.mkdir(exist_ok=True)
     with opened(made, folder, None) as study:

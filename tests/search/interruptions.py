@@ -1,4 +1,6 @@
-"""Deaths at chosen moments: the folder of a study as a process that is killed before one of its writes leaves it."""
+"""Deaths at chosen moments: the folder of a study as a process that is killed before one of its
+writes leaves it.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,8 +21,8 @@ class Killed(BaseException):
 class Writes:
     """Counts what is written durably, and keeps the folder as it was before some of these writes.
 
-    Every second death in the middle of a line of Optuna's journal leaves half of it; a death before a file is moved
-    into place leaves its temporary neighbour.
+    Every second death in the middle of a line of Optuna's journal leaves half of it; a death before
+    a file is moved into place leaves its temporary neighbour.
     """
 
     def __init__(self, folder: Path, kept: Path, wanted: Wanted, mortal: bool) -> None:
@@ -29,7 +31,9 @@ class Writes:
         self.copies: list[Path] = []
 
     def before(self, what: str, line: bytes = b"") -> None:
-        """A write is about to happen: of the file of this name, or of such a line of the journal."""
+        """A write is about to happen: of the file of this name, or of such a line of the
+        journal.
+        """
         if self.mortal and self.copies:
             raise Killed  # the dead write nothing
         if self.wanted(self.count, what):

@@ -10,19 +10,28 @@ HOURS_PER_YEAR = 8760
 WINNER = 287
 
 
-def equity(random: np.random.Generator, n: int, drift: float, volatility: float, market: Floats) -> list[float]:
+def equity(
+    random: np.random.Generator, n: int, drift: float, volatility: float, market: Floats
+) -> list[float]:
     """A curve that follows the market in part; drift and volatility are annual."""
     own = random.normal(0, volatility / HOURS_PER_YEAR**0.5, n - 1) + drift / HOURS_PER_YEAR
-    return [round(float(value), 6) for value in np.exp(np.concatenate([[0.0], np.cumsum(own + market[: n - 1])]))]
+    return [
+        round(float(value), 6)
+        for value in np.exp(np.concatenate([[0.0], np.cumsum(own + market[: n - 1])]))
+    ]
 
 
 def market(random: np.random.Generator, n: int) -> Floats:
     """Returns that all curves share."""
-    return np.asarray(random.normal(0.1 / HOURS_PER_YEAR, 0.3 / HOURS_PER_YEAR**0.5, n), dtype=np.float64)
+    return np.asarray(
+        random.normal(0.1 / HOURS_PER_YEAR, 0.3 / HOURS_PER_YEAR**0.5, n), dtype=np.float64
+    )
 
 
 def hours(start: str, n: int) -> list[str]:
-    return [f"{time}Z" for time in np.datetime64(start, "s") + np.arange(n) * np.timedelta64(1, "h")]
+    return [
+        f"{time}Z" for time in np.datetime64(start, "s") + np.arange(n) * np.timedelta64(1, "h")
+    ]
 
 
 def curves(random: np.random.Generator, n: int, paths: int) -> dict[str, Any]:
@@ -54,7 +63,9 @@ def trials(random: np.random.Generator, n: int) -> list[dict[str, Any]]:
         drawn = str(random.choice(["complete", "pruned", "failed"], p=[0.6, 0.38, 0.02]))
         state = "complete" if k < 12 or k == WINNER else drawn
         level = 0.45 * (1 - np.exp(-k / 120)) - (0.5 if state == "pruned" else 0)
-        value = None if state == "failed" else 1.12 if k == WINNER else float(random.normal(level, 0.3))
+        value = (
+            None if state == "failed" else 1.12 if k == WINNER else float(random.normal(level, 0.3))
+        )
         found.append({"number": k, "state": state, "value": value, "params": {"train.gamma": 0.95}})
     return found
 
@@ -123,8 +134,13 @@ def assumptions() -> dict[str, Any]:
             "purge_bars": 2,
             "embargo_bars": 64,
             "gaps": [
-                f"split {k:2d}  test {a:>6,}..{a + 4783:>6,}  {b:>6,}..{b + 4783:>6,}   dropped 132 bars"
-                for k, (a, b) in enumerate([(0, 4784), (0, 9568), (0, 14_352), (4784, 9568), (4784, 14_352)])
+                (
+                    f"split {k:2d}  test {a:>6,}..{a + 4783:>6,}  {b:>6,}..{b + 4783:>6,}   "
+                    f"dropped 132 bars"
+                )
+                for k, (a, b) in enumerate(
+                    [(0, 4784), (0, 9568), (0, 14_352), (4784, 9568), (4784, 14_352)]
+                )
             ],
         },
         "hold_out": {
@@ -132,10 +148,21 @@ def assumptions() -> dict[str, Any]:
             "from": "2025-04-14T00:00:00Z",
             "to": "2025-11-10T23:00:00Z",
             "state": "opened",
-            "openings": [{"time": "2026-11-16T03:58:12Z", "what": "study momentum-crypto-1h, trial 287, 3 seeds"}],
+            "openings": [
+                {
+                    "time": "2026-11-16T03:58:12Z",
+                    "what": "study momentum-crypto-1h, trial 287, 3 seeds",
+                }
+            ],
         },
         "trials": {"this_study": 500, "ever": 812, "effective": 61.7, "pruned": 176, "failed": 9},
-        "search": {"objective": "sharpe", "timesteps": 100_000, "sampler": "tpe", "pruner": "wilcoxon", "seeds": 1},
+        "search": {
+            "objective": "sharpe",
+            "timesteps": 100_000,
+            "sampler": "tpe",
+            "pruner": "wilcoxon",
+            "seeds": 1,
+        },
         "universe": "hindsight",
         "notes": ["7 bars of LINK/USD are missing (2023-03-24) and were not tradable."],
     }
@@ -143,16 +170,58 @@ def assumptions() -> dict[str, Any]:
 
 def gates() -> list[dict[str, Any]]:
     rows = [
-        ("deflated_sharpe", "at least 0.95", "0.18", False, "Luck alone explains the Sharpe ratio of the winner."),
-        ("pbo", "at most 0.20", "0.44", False, "The best trial of one half is a coin toss in the other."),
-        ("null_p", "at most 0.05", "0.11", False, "Random traders of equal turnover did as well too often."),
+        (
+            "deflated_sharpe",
+            "at least 0.95",
+            "0.18",
+            False,
+            "Luck alone explains the Sharpe ratio of the winner.",
+        ),
+        (
+            "pbo",
+            "at most 0.20",
+            "0.44",
+            False,
+            "The best trial of one half is a coin toss in the other.",
+        ),
+        (
+            "null_p",
+            "at most 0.05",
+            "0.11",
+            False,
+            "Random traders of equal turnover did as well too often.",
+        ),
         ("beats cash", "above 0.00", "0.41", True, "The median path earns more than cash."),
-        ("beats equal_weight", "above 0.48", "0.41", False, "Holding all symbols equally did better."),
-        ("cost_factor", "above 0 at 2 ×", "0.12", True, "The median path still earns with doubled costs."),
-        ("delay_bars", "above 0 at 1 bar", "0.22", True, "The median path still earns one bar late."),
+        (
+            "beats equal_weight",
+            "above 0.48",
+            "0.41",
+            False,
+            "Holding all symbols equally did better.",
+        ),
+        (
+            "cost_factor",
+            "above 0 at 2 ×",
+            "0.12",
+            True,
+            "The median path still earns with doubled costs.",
+        ),
+        (
+            "delay_bars",
+            "above 0 at 1 bar",
+            "0.22",
+            True,
+            "The median path still earns one bar late.",
+        ),
         ("trades", "at least 100", "4,821", True, "There are enough trades to speak of."),
         ("worst_path", "above −50 %", "−31 %", True, "No path was ruinous."),
-        ("hold_out_sharpe", "above 0.00", "−0.24", False, "The winner lost money on the bars kept apart."),
+        (
+            "hold_out_sharpe",
+            "above 0.00",
+            "−0.24",
+            False,
+            "The winner lost money on the bars kept apart.",
+        ),
     ]
     keys = ("name", "wanted", "found", "passed", "sentence")
     return [dict(zip(keys, row, strict=True)) for row in rows]
@@ -197,7 +266,14 @@ def judged(random: np.random.Generator, halves: int) -> dict[str, Any]:
 
 def tested() -> dict[str, Any]:
     """Costs, delays, finalists, controls."""
-    costs = [(0, 0.71, 0.62), (0.5, 0.56, 0.47), (1, 0.41, 0.33), (1.5, 0.27, 0.2), (2, 0.12, 0.08), (3, -0.17, -0.12)]
+    costs = [
+        (0, 0.71, 0.62),
+        (0.5, 0.56, 0.47),
+        (1, 0.41, 0.33),
+        (1.5, 0.27, 0.2),
+        (2, 0.12, 0.08),
+        (3, -0.17, -0.12),
+    ]
     delays = [(0, 0.41, 0.33), (1, 0.22, 0.16), (2, 0.19, 0.14)]
     return {
         "costs": [{"factor": a, "sharpe": b, "total_return": c} for a, b, c in costs],
@@ -208,15 +284,27 @@ def tested() -> dict[str, Any]:
             {"trial": 163, "mean": 0.21, "sd": 0.44, "seeds": [-0.28, 0.33, 0.58]},
         ],
         "controls": {
-            "noise": {"sharpe": -0.08, "sentence": "No skill was found where there is none.", "passed": True},
-            "oracle": {"sharpe": 9.1, "sentence": "Shown the future, the learner used it.", "passed": True},
+            "noise": {
+                "sharpe": -0.08,
+                "sentence": "No skill was found where there is none.",
+                "passed": True,
+            },
+            "oracle": {
+                "sharpe": 9.1,
+                "sentence": "Shown the future, the learner used it.",
+                "passed": True,
+            },
             "constant": {"sentence": "Constant prices gave no return.", "passed": True},
         },
     }
 
 
 def sample_report(
-    n_bars: int = 28_700, paths: int = 5, n_trials: int = 500, n_days: int = 1196, halves: int = 12_870
+    n_bars: int = 28_700,
+    paths: int = 5,
+    n_trials: int = 500,
+    n_days: int = 1196,
+    halves: int = 12_870,
 ) -> dict[str, Any]:
     """The whole report."""
     random = np.random.default_rng(11)
@@ -227,7 +315,10 @@ def sample_report(
         "created": "2026-11-16T04:00:00Z",
         "verdict": {
             "promotable": False,
-            "sentence": "No evidence of skill: 5 of 10 gates failed, first of all the deflated Sharpe ratio.",
+            "sentence": (
+                "No evidence of skill: 5 of 10 gates failed, first of all the deflated "
+                "Sharpe ratio."
+            ),
             "gates": gates(),
             "gates_hash": "5b1f0c9e77aa",
         },
@@ -275,7 +366,12 @@ def sample_report(
         },
         "trials": trials(random, n_trials),
         **tested(),
-        "reward_terms": {"log_return": 0.0031, "drawdown": -0.0014, "turnover": -0.0004, "concentration": 0.0},
+        "reward_terms": {
+            "log_return": 0.0031,
+            "drawdown": -0.0014,
+            "turnover": -0.0004,
+            "concentration": 0.0,
+        },
         "trades": {
             "count": 4821,
             "turnover_per_bar": 0.0123,

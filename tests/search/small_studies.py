@@ -1,4 +1,6 @@
-"""Small studies for the tests of this folder: two assets, tiny networks, a handful of trials, and what they leave."""
+"""Small studies for the tests of this folder: two assets, tiny networks, a handful of trials, and
+what they leave.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -27,14 +29,23 @@ USUAL: dict[str, dict[str, Any]] = {
     "features": {"indicators": ["return_1", "roc", "extra:signal"], "scaler": "zscore"},
     "train": {"n_envs": 4, "n_steps": 16, "minibatches": 2, "epochs": 2, "hidden": [8, 8]},
     "folds": {"kind": "kfold", "groups": 2},
-    "search": {"trials": 6, "timesteps": 256, "batch": 2, "finalists": 2, "final_seeds": 2, "space": SPACE},
+    "search": {
+        "trials": 6,
+        "timesteps": 256,
+        "batch": 2,
+        "finalists": 2,
+        "final_seeds": 2,
+        "space": SPACE,
+    },
 }
 
 
 @cache
 def small_panel(n_bars: int = 600, seed: int = 0) -> Panel:
     """Two assets whose signal says something about the next bar."""
-    return PlantedSignal(n_bars=n_bars, seed=seed, symbols=("ONE", "TWO"), strength_bps=80.0).panel()
+    return PlantedSignal(
+        n_bars=n_bars, seed=seed, symbols=("ONE", "TWO"), strength_bps=80.0
+    ).panel()
 
 
 def small_settings(**changes: Mapping[str, Any]) -> Settings:
@@ -44,7 +55,9 @@ def small_settings(**changes: Mapping[str, Any]) -> Settings:
     )
 
 
-def prepared(out: Path, name: str = "study", workers: int = 2, panel: Panel | None = None, **changes: Any) -> Prepared:
+def prepared(
+    out: Path, name: str = "study", workers: int = 2, panel: Panel | None = None, **changes: Any
+) -> Prepared:
     """A small study before its workers start."""
     resolved = Resolved(settings=small_settings(**changes), origin={})
     return prepare(Request(name), resolved, small_panel() if panel is None else panel, workers, out)
@@ -63,11 +76,17 @@ def small_slots(cache: Path, count: int = 2) -> list[Slot]:
 
 
 def run_small(
-    out: Path, cache: Path, studies: Mapping[str, Mapping[str, Any]] | None = None, workers: int = 2,
+    out: Path, cache: Path, studies: Mapping[str, Mapping[str, Any]] | None = None,
+    workers: int = 2,
     heard: Callable[[Study, Any], None] = lambda *_: None, storage: str | None = None,
 ) -> list[dict[str, Any] | None]:  # fmt: skip
-    """Run small studies in real workers, or go on with them; by name the tables in which they differ from the usual."""
-    made = [prepared(out, name, workers, **changes) for name, changes in (studies or {"study": {}}).items()]
+    """Run small studies in real workers, or go on with them; by name the tables in which they
+    differ from the usual.
+    """
+    made = [
+        prepared(out, name, workers, **changes)
+        for name, changes in (studies or {"study": {}}).items()
+    ]
     return run_studies(made, small_slots(cache, workers), out, storage, heard, lambda *_: None)
 
 

@@ -38,7 +38,12 @@ def quiet() -> None:
 
 def height(params: dict[str, Any]) -> float:
     """A hill with its top at x 1, y 1e-3, n 8, k 4."""
-    steps = (params["x"] - 1, math.log10(params["y"]) + 3, math.log(params["n"] / 8), (params["k"] - 4) / 3)
+    steps = (
+        params["x"] - 1,
+        math.log10(params["y"]) + 3,
+        math.log(params["n"] / 8),
+        (params["k"] - 4) / 3,
+    )
     return -sum(step**2 for step in steps)
 
 
@@ -104,7 +109,12 @@ def test_trials_that_ended_late_do_not_change_a_generation() -> None:
         params=late.params, distributions=late.distributions, value=1e9, user_attrs={GENERATION: 0}
     )
     more.number = 0
-    assert_close(replayed([more, *told], SPACE, 0)._mean, replayed(told, SPACE, 0)._mean, size=0.0, roundings=0)
+    assert_close(
+        replayed([more, *told], SPACE, 0)._mean,
+        replayed(told, SPACE, 0)._mean,
+        size=0.0,
+        roundings=0,
+    )
 
 
 @pytest.mark.parametrize("planted", [pickle.dumps(print).hex(), "0", 1.5, None, [], {"a": 1}])
@@ -112,7 +122,8 @@ def test_an_attribute_that_is_no_generation_is_refused_and_not_unpickled(planted
     study = searched(STARTUP)
     study.add_trial(
         optuna.trial.create_trial(
-            params=study.trials[0].params, distributions=SPACE, value=0.0, user_attrs={GENERATION: planted},
+            params=study.trials[0].params, distributions=SPACE, value=0.0,
+            user_attrs={GENERATION: planted},
             system_attrs={"cma:optimizer:0": planted, "cma:generation": 0},
         )
     )  # fmt: skip

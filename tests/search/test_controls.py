@@ -1,4 +1,6 @@
-"""Controls: a market in which nothing can be known, and one whose only change is that tomorrow can be seen."""
+"""Controls: a market in which nothing can be known, and one whose only change is that tomorrow can
+be seen.
+"""
 
 from dataclasses import replace
 
@@ -45,11 +47,15 @@ def test_noise_has_no_edge() -> None:
     panel = small_panel(4000)
     noise = without_edge(panel, seed=0)
     assert correlation(panel) > 0.3
-    assert abs(correlation(noise)) < 4 / np.sqrt(noise.close.size)  # standard errors, here and below
+    assert abs(correlation(noise)) < 4 / np.sqrt(
+        noise.close.size
+    )  # standard errors, here and below
     assert noise.symbols == panel.symbols
     np.testing.assert_array_equal(noise.time, panel.time)
     moves, theirs = (np.diff(np.log(p.close), axis=0) for p in (noise, panel))
-    np.testing.assert_allclose(moves.std(axis=0), np.median(theirs.std(axis=0)), rtol=4 / np.sqrt(2 * len(moves)))
+    np.testing.assert_allclose(
+        moves.std(axis=0), np.median(theirs.std(axis=0)), rtol=4 / np.sqrt(2 * len(moves))
+    )
     lags = [np.corrcoef(moves[:-lag, 0], moves[lag:, 0])[0, 1] for lag in range(1, 20)]
     assert np.max(np.abs(lags)) < 4 / np.sqrt(len(moves))
     assert abs(np.expm1(moves).mean()) < 4 * moves.std() / np.sqrt(moves.size)
@@ -62,7 +68,9 @@ def test_noise_is_made_of_nothing_but_the_seed_and_the_volatility() -> None:
     assert (noise.close != without_edge(panel, seed=4).close).any()
     mine, theirs = (np.diff(np.log(p.close[:, 0])) for p in (noise, panel))
     assert abs(np.corrcoef(mine, theirs)[0, 1]) < 4 / np.sqrt(len(mine))
-    np.testing.assert_array_equal(np.sort(noise.extras["signal"], axis=0), np.sort(panel.extras["signal"], axis=0))
+    np.testing.assert_array_equal(
+        np.sort(noise.extras["signal"], axis=0), np.sort(panel.extras["signal"], axis=0)
+    )
     assert (noise.extras["signal"] != panel.extras["signal"]).any()
 
 
@@ -81,7 +89,8 @@ def test_who_follows_the_oracle_earns_all_gains() -> None:
     """In the market itself: without costs, in when a gain comes and out otherwise."""
     panel = RandomWalk(n_bars=300, symbols=("ONE",)).panel()
     market = build_market(
-        panel, Settings.model_validate({"market": {"costs": FREE}, "features": {"indicators": ["roc"]}})
+        panel,
+        Settings.model_validate({"market": {"costs": FREE}, "features": {"indicators": ["roc"]}}),
     )
     says = gain_of_next_bar(panel)[:, 0]
     first = int(market.rules.segments.first[0])
@@ -92,7 +101,9 @@ def test_who_follows_the_oracle_earns_all_gains() -> None:
     history = backtest(market, follower)
     gains = np.log(panel.open[2:, 0] / panel.open[1:-1, 0])[first:]
     earned = np.log(history.equity[-1, 0])
-    np.testing.assert_allclose(earned, np.maximum(gains, 0).sum(), atol=0.03)  # the last bar is marked at its close
+    np.testing.assert_allclose(
+        earned, np.maximum(gains, 0).sum(), atol=0.03
+    )  # the last bar is marked at its close
     assert earned > 5 * abs(np.log(panel.close[-1, 0] / panel.close[first, 0]))
 
 
@@ -101,7 +112,10 @@ def test_nothing_but_the_first_feature_knows_tomorrow(controls: dict[str, Contro
     oracle = controls[ORACLE]
     [train] = oracle.train
     fitted = fit(recipe_of(study.settings.features), study.panel, np.arange(*train))
-    plain = cast(make_tape(study.panel, fitted.transform(study.panel), study.settings.market.capital), np.float32)
+    plain = cast(
+        make_tape(study.panel, fitted.transform(study.panel), study.settings.market.capital),
+        np.float32,
+    )
     np.testing.assert_array_equal(oracle.tape.columns, plain.columns)
     shape = (study.panel.n_bars, study.panel.n_assets, -1)
     seen, usual = oracle.tape.features.reshape(shape), plain.features.reshape(shape)
@@ -112,7 +126,9 @@ def test_nothing_but_the_first_feature_knows_tomorrow(controls: dict[str, Contro
 
 
 @pytest.mark.parametrize("name", [NOISE, ORACLE])
-def test_controls_are_judged_on_bars_that_did_not_teach(controls: dict[str, Control], name: str) -> None:
+def test_controls_are_judged_on_bars_that_did_not_teach(
+    controls: dict[str, Control], name: str
+) -> None:
     control = controls[name]
     [train], [test] = control.train, control.test
     study = make_study(small_panel(), small_settings(), 4, 1)
@@ -135,4 +151,6 @@ def test_before_its_first_bar_a_symbol_gains_nothing() -> None:
     assert (found[:299, 1] == 0).all()
     usual = gain_of_next_bar(panel)
     for asset, first in ((0, 0), (1, 299)):
-        np.testing.assert_allclose(np.std(found[first:, asset]), np.std(usual[first:, asset]), rtol=0.2)
+        np.testing.assert_allclose(
+            np.std(found[first:, asset]), np.std(usual[first:, asset]), rtol=0.2
+        )

@@ -1,4 +1,6 @@
-"""The closing's choices: who becomes a finalist, under which conditions they are judged, and who wins."""
+"""The closing's choices: who becomes a finalist, under which conditions they are judged, and who
+wins.
+"""
 
 import os
 from pathlib import Path
@@ -39,7 +41,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     """Eight trials, all complete."""
-    return play(tmp_path / "study", made_study(search={"trials": 8, "pruner": "none", "finalists": 3})).study
+    return play(
+        tmp_path / "study", made_study(search={"trials": 8, "pruner": "none", "finalists": 3})
+    ).study
 
 
 def test_finalists_are_the_best_complete_trials(study: Study) -> None:
@@ -70,7 +74,9 @@ def test_without_a_complete_trial_there_is_a_sentence(tmp_path: Path) -> None:
 
     played = play(tmp_path / "study", made_study(search={"trials": 3}), broken)
     assert {row["state"] for row in played.table} == {"FAIL"}
-    with pytest.raises(RunError, match="no trial was completed: all were pruned or failed; give more trials"):
+    with pytest.raises(
+        RunError, match="no trial was completed: all were pruned or failed; give more trials"
+    ):
         choose_finalists(played.study)
 
 
@@ -139,7 +145,9 @@ def test_agents_are_trained_once_and_judged_under_each_condition(study: Study) -
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_groups_of_agents_fill_the_lanes_evenly(study: Study, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_agents_fill_the_lanes_evenly(
+    study: Study, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scripts: list[list[Any]] = []
 
     def carried(workers: Any, given: list[list[Any]]) -> list[list[Any]]:
@@ -161,7 +169,8 @@ def test_a_knob_is_tried_at_both_ends_with_the_others_fixed(study: Study) -> Non
     low, high = at_both_ends(study, "train.gamma")
     assert (low["train.gamma"], high["train.gamma"]) == (0.88, 0.99)
     assert {**low, "train.gamma": 0} == {**high, "train.gamma": 0}
-    assert low["train.learning_rate"] == SPACE["train.learning_rate"]["high"]  # large steps make limits bite
+    # large steps make limits bite
+    assert low["train.learning_rate"] == SPACE["train.learning_rate"]["high"]
     assert low["market.limits.reserve"] == pytest.approx(0.175)
 
 

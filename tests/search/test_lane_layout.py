@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from flatout.search.lane_layout import CREWS, USUAL_LANES, Layout, Seat, make_layout
 
 sizes = st.integers(1, 9)
-layouts = st.builds(Layout, places=st.integers(1, 20), splits=sizes, seeds=st.integers(1, 4), workers=sizes)
+layouts = st.builds(
+    Layout, places=st.integers(1, 20), splits=sizes, seeds=st.integers(1, 4), workers=sizes
+)
 
 
 def seats(layout: Layout) -> dict[tuple[int, int], Seat | None]:
@@ -78,5 +80,13 @@ def test_there_are_no_more_places_than_trials(
 def test_a_small_layout_in_full() -> None:
     layout = Layout(places=2, splits=3, seeds=1, workers=2)
     assert layout.lanes == 3
-    assert [layout.seat(0, lane) for lane in range(3)] == [Seat(0, 0, 0), Seat(0, 2, 0), Seat(1, 1, 0)]
-    assert [layout.seat(1, lane) for lane in range(3)] == [Seat(0, 1, 0), Seat(1, 0, 0), Seat(1, 2, 0)]
+    assert [layout.seat(0, lane) for lane in range(3)] == [
+        Seat(0, 0, 0),
+        Seat(0, 2, 0),
+        Seat(1, 1, 0),
+    ]
+    assert [layout.seat(1, lane) for lane in range(3)] == [
+        Seat(0, 1, 0),
+        Seat(1, 0, 0),
+        Seat(1, 2, 0),
+    ]

@@ -1,4 +1,6 @@
-"""From bars and settings to lanes: which bars teach and judge in the joined tape, and what scalers have seen."""
+"""From bars and settings to lanes: which bars teach and judge in the joined tape, and what scalers
+have seen.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,8 +53,8 @@ def segment_bars(segments: Any, offset: int) -> list[int]:
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_lanes_teach_and_judge_on_the_bars_of_their_split(name: str) -> None:
-    """Exactly those, shifted to where the split's own tape begins; judging begins one bar earlier, with the decision
-    that the first judged bar answers.
+    """Exactly those, shifted to where the split's own tape begins; judging begins one bar earlier,
+    with the decision that the first judged bar answers.
     """
     study = study_of(name)
     for split, about in enumerate(study.folds.splits):
@@ -70,12 +72,21 @@ def test_lanes_teach_and_judge_on_the_bars_of_their_split(name: str) -> None:
 def test_stretches_lie_one_after_another_and_hold_their_own_features(name: str) -> None:
     study = study_of(name)
     n_bars = study.panel.n_bars
-    assert [where.offset for where in study.stretches.values()] == [k * n_bars for k in range(len(study.stretches))]
+    assert [where.offset for where in study.stretches.values()] == [
+        k * n_bars for k in range(len(study.stretches))
+    ]
     assert len(study.tape.features) == n_bars * len(study.stretches)
-    assert list(study.stretches) == [*(split.name for split in study.folds.splits), FINAL, NOISE, ORACLE]
+    assert list(study.stretches) == [
+        *(split.name for split in study.folds.splits),
+        FINAL,
+        NOISE,
+        ORACLE,
+    ]
     for stretch in [*(split.name for split in study.folds.splits), FINAL]:
         where = study.stretches[stretch]
-        own = make_tape(study.panel, where.fitted.transform(study.panel), study.settings.market.capital)
+        own = make_tape(
+            study.panel, where.fitted.transform(study.panel), study.settings.market.capital
+        )
         rows = slice(where.offset, where.offset + n_bars)
         np.testing.assert_array_equal(study.tape.features[rows], own.features)
         np.testing.assert_array_equal(study.tape.columns[:, rows], cast(own, np.float32).columns)
@@ -86,7 +97,9 @@ def test_the_last_training_has_all_bars_before_the_hold_out() -> None:
     [block] = study.stretches[FINAL].train
     assert block == Block(study.folds.first, study.folds.cut - study.folds.purge)
     rates = study.lane_on(FINAL, VALUES, 0).rates
-    assert segment_bars(rates.environment.segments, study.stretches[FINAL].offset) == bars_of([block])
+    assert segment_bars(rates.environment.segments, study.stretches[FINAL].offset) == bars_of(
+        [block]
+    )
     sealed = study_of("none sealed")
     assert sealed.stretches[FINAL].train == (Block(sealed.folds.first, sealed.panel.n_bars),)
 
@@ -97,7 +110,10 @@ def garbage(panel: Panel, rows: Any, seed: int = 5) -> Panel:
     factor = np.ones(panel.close.shape)
     factor[rows] = np.exp(rng.normal(0, 1, factor[rows].shape))
     prices = {name: getattr(panel, name) * factor for name in (*PRICES, "volume")}
-    extras = {name: np.where(factor != 1, rng.normal(0, 9, factor.shape), x) for name, x in panel.extras.items()}
+    extras = {
+        name: np.where(factor != 1, rng.normal(0, 9, factor.shape), x)
+        for name, x in panel.extras.items()
+    }
     return replace(panel, **prices, extras=extras)
 
 
@@ -127,8 +143,12 @@ def leaves(tree: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_scalers_have_seen_training_rows_only(name: str) -> None:
-    """A column without memory, so that only the row itself can leak: garbage everywhere else changes nothing."""
-    settings = small_settings(folds=FOLDS[name], features={"indicators": ["extra:signal"], "scaler": "zscore"})
+    """A column without memory, so that only the row itself can leak: garbage everywhere else
+    changes nothing.
+    """
+    settings = small_settings(
+        folds=FOLDS[name], features={"indicators": ["extra:signal"], "scaler": "zscore"}
+    )
     panel = small_panel(900)
     study = make_study(panel, settings, 4, 1)
     for stretch, where in study.stretches.items():
@@ -140,7 +160,9 @@ def test_scalers_have_seen_training_rows_only(name: str) -> None:
         signal[elsewhere] = 1e6
         spoilt = make_study(replace(panel, extras={"signal": signal}), settings, 4, 1)
         statistics = where.fitted.scaler.statistics
-        np.testing.assert_array_equal(spoilt.stretches[stretch].fitted.scaler.statistics, statistics)
+        np.testing.assert_array_equal(
+            spoilt.stretches[stretch].fitted.scaler.statistics, statistics
+        )
         signal = panel.extras["signal"].copy()
         signal[taught[-1]] = 1e6
         spoilt = make_study(replace(panel, extras={"signal": signal}), settings, 4, 1)
@@ -149,13 +171,18 @@ def test_scalers_have_seen_training_rows_only(name: str) -> None:
 
 def test_splits_have_scalers_of_their_own() -> None:
     study = study_of("cpcv 4 of which 2")
-    found = [study.stretches[split.name].fitted.scaler.statistics.tobytes() for split in study.folds.splits]
+    found = [
+        study.stretches[split.name].fitted.scaler.statistics.tobytes()
+        for split in study.folds.splits
+    ]
     assert len(set(found)) == len(found) == 6
 
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_episodes_start_on_training_bars_of_their_split_only(name: str) -> None:
-    """Whatever the noise; segments that only fill up the number are never chosen, all others are."""
+    """Whatever the noise; segments that only fill up the number are never chosen, all others
+    are.
+    """
     study = study_of(name)
     noise = np.linspace(0, 1, 20_001)[:-1].astype(np.float32)
     counts = {len(split.train) for split in study.folds.splits}
@@ -182,16 +209,24 @@ def test_every_test_block_is_judged_once_from_its_start(name: str) -> None:
     for split, about in enumerate(study.folds.splits):
         start, last = choose_start(which, study.lane(VALUES, split, 0).judged.segments, np)
         offset = study.stretches[about.name].offset
-        found = [Block(int(a) - offset + 1, int(b) - offset + 1) for a, b in zip(start, last, strict=True)]
+        found = [
+            Block(int(a) - offset + 1, int(b) - offset + 1)
+            for a, b in zip(start, last, strict=True)
+        ]
         assert found == list(about.test)
-    assert study.test_bars == max(block.length for split in study.folds.splits for block in split.test)
+    assert study.test_bars == max(
+        block.length for split in study.folds.splits for block in split.test
+    )
 
 
 def test_lanes_of_all_stretches_can_be_stacked() -> None:
     """So any of them can follow any other in a lane of the same program."""
     study = study_of("cpcv 4 of which 2")
     lanes = [study.lane_on(name, VALUES, 0) for name in study.stretches]
-    rates, judged = stack_trees([lane.rates for lane in lanes]), stack_trees([lane.judged for lane in lanes])
+    rates, judged = (
+        stack_trees([lane.rates for lane in lanes]),
+        stack_trees([lane.judged for lane in lanes]),
+    )
     for leaf in (*leaf_arrays(rates), *leaf_arrays(judged)):
         assert leaf.dtype in (np.float32, np.int32, np.bool_)
         assert leaf.shape[0] == len(lanes)
@@ -223,7 +258,9 @@ def test_a_cost_factor_multiplies_every_cost_of_judging_alone(factor: float) -> 
         assert_close(after, before * factor, roundings=4, size=before * factor)
         assert after.dtype == np.float32
     for name in ("tier_volume", "maker_share", "volume_memory"):
-        np.testing.assert_array_equal(getattr(plain.judged.costs, name), getattr(dear.judged.costs, name))
+        np.testing.assert_array_equal(
+            getattr(plain.judged.costs, name), getattr(dear.judged.costs, name)
+        )
     assert leaves(plain.judged._replace(costs=dear.judged.costs)) == leaves(dear.judged)
 
 
@@ -245,7 +282,9 @@ def test_rungs_are_updates(search: dict[str, Any], rungs: tuple[int, ...]) -> No
 
 def test_the_largest_network_holds_all_others() -> None:
     def widest(*choices: list[int]) -> tuple[tuple[int, ...], bool]:
-        return widest_network(small_settings(search={"space": {"train.hidden": {"choices": list(choices)}}}))
+        return widest_network(
+            small_settings(search={"space": {"train.hidden": {"choices": list(choices)}}})
+        )
 
     assert widest_network(small_settings()) == ((8, 8), False)
     assert widest([8, 16], [32, 4]) == ((32, 16), False)
@@ -261,7 +300,10 @@ def test_a_space_that_cannot_be_searched_is_refused_first() -> None:
 @pytest.mark.parametrize("name", ["momentun", "random"])
 def test_a_gate_that_no_winner_can_pass_is_refused_first(name: str) -> None:
     """One that compares with a baseline that is not run."""
-    message = rf"gates\.beats names {name}; what winners are compared with: cash, buy_and_hold, equal_weight, momentum"
+    message = (
+        rf"gates\.beats names {name}; what winners are compared with: cash, buy_and_hold, "
+        rf"equal_weight, momentum"
+    )
     with pytest.raises(SettingsError, match=message):
         make_study(small_panel(), small_settings(gates={"beats": ["cash", name]}), 4, 1)
     make_study(small_panel(), small_settings(gates={"beats": ["momentum", "buy_and_hold"]}), 4, 1)

@@ -1,4 +1,6 @@
-"""A study in a real PostgreSQL server: started for the test, on a socket of its own, stopped at its end."""
+"""A study in a real PostgreSQL server: started for the test, on a socket of its own, stopped at its
+end.
+"""
 
 import os
 import shutil
@@ -39,11 +41,25 @@ def server() -> Iterator[str]:
         shutil.chown(folder, "postgres")
 
     def run(name: str, *arguments: str) -> None:
-        subprocess.run([str(programs / name), *arguments], check=True, cwd=folder, capture_output=True, **user)  # type: ignore[call-overload]
+        subprocess.run(
+            [str(programs / name), *arguments], check=True, cwd=folder, capture_output=True, **user
+        )  # type: ignore[call-overload]
 
     run("initdb", "-E", "UTF8", "-D", str(data), "-U", "flatout", "--auth=trust", "--no-sync")
     options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-    run("pg_ctl", "-D", str(data), "-w", "-t", "600", "-l", str(folder / "log"), "-o", options, "start")
+    run(
+        "pg_ctl",
+        "-D",
+        str(data),
+        "-w",
+        "-t",
+        "600",
+        "-l",
+        str(folder / "log"),
+        "-o",
+        options,
+        "start",
+    )
     try:
         yield f"postgresql://flatout@/postgres?host={folder}"
     finally:

@@ -92,15 +92,24 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
     assert text.count(get_plotlyjs()) == 1
     assert not re.search(r"https?:|//cdn|@import|url\(", own(text))
     seen = Tags(own(text))
-    assert not [key for key, _ in seen.attributes if key in ("src", "srcset", "data", "action", "poster")]
+    assert not [
+        key for key, _ in seen.attributes if key in ("src", "srcset", "data", "action", "poster")
+    ]
     links = {value for key, value in seen.attributes if key == "href"}
-    assert links == {f"#{section.anchor}" for section in SECTIONS} | {"ledger.csv", "days.csv", "report.json"}
+    assert links == {f"#{section.anchor}" for section in SECTIONS} | {
+        "ledger.csv",
+        "days.csv",
+        "report.json",
+    }
     assert "link" not in seen.tags
 
 
 def test_all_sections_are_there_in_order_after_the_verdict() -> None:
     text = own(page(small()))
-    places = [text.index('class="verdict'), *(text.index(f'<section id="{s.anchor}">') for s in SECTIONS)]
+    places = [
+        text.index('class="verdict'),
+        *(text.index(f'<section id="{s.anchor}">') for s in SECTIONS),
+    ]
     assert places == sorted(places)
     assert SECTIONS[0].anchor == "assumptions"
     assert "not computed" not in text
@@ -110,7 +119,8 @@ def test_all_sections_are_there_in_order_after_the_verdict() -> None:
 def test_every_chart_and_table_of_evidence_has_its_note() -> None:
     text = own(page(small()))
     assert text.count("<figure>") == text.count("Bad sign:") == text.count("<figcaption>")
-    assert text.count("<figure>") == CHARTS + 6  # deflation, importance, stress, controls, reward, days
+    # deflation, importance, stress, controls, reward, days
+    assert text.count("<figure>") == CHARTS + 6
 
 
 def test_the_page_is_the_same_each_time_and_leaves_the_report_alone() -> None:
@@ -151,13 +161,25 @@ def test_a_gate_that_was_not_asked_has_neither_tick_nor_cross() -> None:
 
 def test_the_six_assumptions_that_decide_most() -> None:
     text = shown(small(), "assumptions")
-    for words in ("at the next bar's open", "27.0 bps a side", "2 + 64", "812", "opened", "hindsight", "dropped 132"):
+    for words in (
+        "at the next bar's open",
+        "27.0 bps a side",
+        "2 + 64",
+        "812",
+        "opened",
+        "hindsight",
+        "dropped 132",
+    ):
         assert words in Tags(text).text or words in text
     assert "study momentum-crypto-1h, trial 287, 3 seeds" in text  # who opened the hold-out
 
 
 def test_costs_of_a_side() -> None:
-    fees = {"tiers": [{"maker_bps": 10.0, "taker_bps": 30.0}], "maker_share": 0.25, "half_spread_bps": 1.5}
+    fees = {
+        "tiers": [{"maker_bps": 10.0, "taker_bps": 30.0}],
+        "maker_share": 0.25,
+        "half_spread_bps": 1.5,
+    }
     assert costs(fees)[0] == "26.5 bps a side"
     assert "not computed" in costs({"tiers": []})[1]
 
@@ -212,7 +234,9 @@ def test_a_section_without_its_numbers_says_so(anchor_of: str, instead: object) 
         (("null",), "sharpes"),
     ],
 )
-def test_a_section_with_several_sources_says_what_it_lacks(keys: tuple[str, ...], anchor: str) -> None:
+def test_a_section_with_several_sources_says_what_it_lacks(
+    keys: tuple[str, ...], anchor: str
+) -> None:
     report = {key: value for key, value in small().items() if key not in keys}
     assert '<p class="missing">not computed: ' in shown(report, anchor)
 
@@ -222,10 +246,13 @@ def test_the_verdict_may_be_missing() -> None:
     assert "NO VERDICT" in verdict({})
 
 
-@pytest.mark.parametrize("nothing", [{}, {"study": None}, dict.fromkeys(sample_report(60, 5, 20, 3, 9))])
+@pytest.mark.parametrize(
+    "nothing", [{}, {"study": None}, dict.fromkeys(sample_report(60, 5, 20, 3, 9))]
+)
 def test_a_report_of_nothing_is_still_a_page(nothing: dict[str, Any]) -> None:
     text = own(page(nothing))
-    assert text.count("not computed") == len(SECTIONS) - 1 + 2  # the known limits are always known; two in the verdict
+    # the known limits are always known; two in the verdict
+    assert text.count("not computed") == len(SECTIONS) - 1 + 2
     assert "Paper fills are optimistic" in text
     assert "None" not in text
 
@@ -287,7 +314,17 @@ def test_all_numbers_may_be_none() -> None:
 
 def test_all_lists_may_be_empty() -> None:
     report = replaced(small(), list, [])
-    for anchor in ("winner", "hold-out", "sharpes", "degradation", "pbo", "trials", "stress", "finalists", "days"):
+    for anchor in (
+        "winner",
+        "hold-out",
+        "sharpes",
+        "degradation",
+        "pbo",
+        "trials",
+        "stress",
+        "finalists",
+        "days",
+    ):
         assert "not computed: " in shown(report, anchor), anchor
     assert page(report)
 
@@ -341,17 +378,23 @@ def test_hostile_texts_are_shown_and_never_obeyed() -> None:
 
 
 def test_hostile_names_reach_plotly_as_plain_text() -> None:
-    data = re.findall(r'<script type="application/json">(.*?)</script>', own(page(spoiled(small()))), re.DOTALL)
+    data = re.findall(
+        r'<script type="application/json">(.*?)</script>', own(page(spoiled(small()))), re.DOTALL
+    )
     assert len(data) == CHARTS
     names = [trace.get("name") or "" for figure in data for trace in json.loads(figure)["data"]]
     assert any("&lt;img" in name for name in names)
     assert not any("<" in name for name in names)
 
 
-@pytest.mark.parametrize("file", ["javascript:alert(1)", "//elsewhere/x.js", "../up.csv", "/etc/x", "a b"])
+@pytest.mark.parametrize(
+    "file", ["javascript:alert(1)", "//elsewhere/x.js", "../up.csv", "/etc/x", "a b"]
+)
 def test_only_plain_names_of_files_become_links(file: str) -> None:
     seen = Tags(own(page({"files": {"days": file}})))
-    assert [value for key, value in seen.attributes if key == "href" and not value.startswith("#")] == []
+    assert [
+        value for key, value in seen.attributes if key == "href" and not value.startswith("#")
+    ] == []
     assert file in "".join(seen.text)
 
 
@@ -361,7 +404,9 @@ def test_only_plain_names_of_files_become_links(file: str) -> None:
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     times = [str(np.datetime64("2024-01-01") + np.timedelta64(k, "D")) for k in range(4000)]
     equity = [1 + k / 4000 for k in range(4000)]
-    chart = charts.equity_curves({"time": times, "paths": [equity], "baselines": {"cash": equity}}, "paths", ("a", "b"))
+    chart = charts.equity_curves(
+        {"time": times, "paths": [equity], "baselines": {"cash": equity}}, "paths", ("a", "b")
+    )
     assert chart is not None
     for trace in chart.figure.data:
         assert len(trace.x) == len(trace.y) == charts.POINTS
@@ -375,18 +420,25 @@ def test_the_thick_line_is_the_median_of_the_paths() -> None:
     assert chart is not None
     thick = next(trace for trace in chart.figure.data if trace.name == "median")
     np.testing.assert_allclose(thick.y, np.median(shared()["curves"]["paths"], axis=0), rtol=1e-6)
-    assert {"cash", "buy and hold", "equal weight", "momentum"} <= {trace.name for trace in chart.figure.data}
-    assert {"cash", "buy and hold", "equal weight", "momentum"} <= {words for _, _, words in chart.key}
+    assert {"cash", "buy and hold", "equal weight", "momentum"} <= {
+        trace.name for trace in chart.figure.data
+    }
+    assert {"cash", "buy and hold", "equal weight", "momentum"} <= {
+        words for _, _, words in chart.key
+    }
 
 
 @pytest.mark.parametrize(
-    "logits", [[-1.0, 0.0, 0.0, 2.0, 3.0], [0.0], [0.0, 0.0], [1.0, 2.0], [-4.0, -3.9], [-1e-9, 1e-9]]
+    "logits",
+    [[-1.0, 0.0, 0.0, 2.0, 3.0], [0.0], [0.0, 0.0], [1.0, 2.0], [-4.0, -3.9], [-1e-9, 1e-9]],
 )
 def test_the_red_part_of_the_histogram_is_the_pbo(logits: list[float]) -> None:
     chart = charts.logits({"logits": logits})
     assert chart is not None
     (bars,) = chart.figure.data
-    red = sum(share for share, shade in zip(bars.y, bars.marker.color, strict=True) if shade == charts.BAD)
+    red = sum(
+        share for share, shade in zip(bars.y, bars.marker.color, strict=True) if shade == charts.BAD
+    )
     np.testing.assert_allclose(red, np.mean(np.array(logits) <= 0))
     np.testing.assert_allclose(sum(bars.y), 1)
 
@@ -407,7 +459,10 @@ def test_the_degradation_line_has_the_slope_and_runs_through_the_means() -> None
 def test_the_best_so_far_counts_completed_trials_only() -> None:
     states = ["complete", "pruned", "COMPLETE", "failed", "complete", "FAIL", "running"]
     values = [0.1, 9.0, 0.3, None, 0.2, None, None]
-    rows = [{"number": k, "state": s, "value": v} for k, (s, v) in enumerate(zip(states, values, strict=True))]
+    rows = [
+        {"number": k, "state": s, "value": v}
+        for k, (s, v) in enumerate(zip(states, values, strict=True))
+    ]
     chart = charts.trials({"trials": rows, "winner": {"trial": 4}})
     assert chart is not None
     best, complete, pruned, failed, winner = chart.figure.data
@@ -431,7 +486,9 @@ def test_sharpes_stand_beside_the_null_the_baselines_and_luck() -> None:
 def test_finalists_show_every_seed() -> None:
     chart = charts.finalists(shared())
     assert chart is not None
-    seeds = {trace.y[0]: list(trace.x) for trace in chart.figure.data if trace.error_x.array is None}
+    seeds = {
+        trace.y[0]: list(trace.x) for trace in chart.figure.data if trace.error_x.array is None
+    }
     assert seeds[f"trial {WINNER}"] == [0.05, 0.43, 0.75]
     assert len(seeds) == 3
 
@@ -473,7 +530,9 @@ def test_the_file_is_written_whole_and_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_cannot_be_made_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_report(tmp_path, {})
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
@@ -484,7 +543,12 @@ def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, monkeypat
 
 
 def browser() -> str:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    found = next(
+        filter(
+            None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))
+        ),
+        None,
+    )
     if found is None:
         pytest.skip("there is no chromium or chrome to open the page with")
     return found
@@ -493,7 +557,8 @@ def browser() -> str:
 def opened(path: Path, folder: Path) -> str:
     """The document after the browser, without any network, has run its scripts."""
     options = (
-        "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --window-size=1280,900"
+        "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars "
+        "--window-size=1280,900"
         " --allow-file-access-from-files --virtual-time-budget=8000 --dump-dom"
     )
     quiet = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'browser'}"]
@@ -510,8 +575,10 @@ const count = wanted => document.querySelectorAll(wanted).length;
 addEventListener("load", () => setTimeout(() => parent.postMessage({
   name: "NAME", wrong, inner: innerWidth, scroll: document.documentElement.scrollWidth,
   charts: count(".chart.js-plotly-plot"), drawn: count(".chart.js-plotly-plot:has(svg.main-svg)"),
-  subplots: count(".chart svg.main-svg .subplot"), lines: count(".trace.scatter"), bars: count(".trace.bars"),
-  widest: Math.max(...[...document.querySelectorAll("svg.main-svg")].map(svg => svg.getBoundingClientRect().right)),
+  subplots: count(".chart svg.main-svg .subplot"), lines: count(".trace.scatter"),
+  bars: count(".trace.bars"),
+  widest: Math.max(...[...document.querySelectorAll("svg.main-svg")].map(
+    svg => svg.getBoundingClientRect().right)),
 }, "*"), 500));
 </script>"""
 FRAMES = """<!doctype html><title>waiting</title><body><script>
@@ -522,20 +589,31 @@ const told = {}; addEventListener("message", event => {
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What pages measure in frames as wide as a phone, for a window cannot be that narrow, and one as on a desk.
+    """What pages measure in frames as wide as a phone, for a window cannot be that narrow, and one
+    as on a desk.
 
     All in one browser: it takes seconds to start.
     """
-    long = replaced(small(), str, lambda text: text if re.match(r"\d{4}-", text) else text + "x" * 90)
+    long = replaced(
+        small(), str, lambda text: text if re.match(r"\d{4}-", text) else text + "x" * 90
+    )
     wide = page({}).replace("<main>", '<main><div style="width:500px">too wide</div>')
-    pages = {"usual": page(small()), "long": page(long), "empty": page({}), "wide": wide, "desk": page(small())}
+    pages = {
+        "usual": page(small()),
+        "long": page(long),
+        "empty": page({}),
+        "wide": wide,
+        "desk": page(small()),
+    }
     folder, frames = tmp_path_factory.mktemp("pages"), FRAMES
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(
             text.replace("<head>", f"<head>{MEASURE.replace('NAME', name)}"), encoding="utf-8"
         )
         width = 1280 if name == "desk" else 390
-        frames += f'<iframe src="{name}.html" width="{width}" height="844" style="border:0"></iframe>'
+        frames += (
+            f'<iframe src="{name}.html" width="{width}" height="844" style="border:0"></iframe>'
+        )
     (folder / "frames.html").write_text(frames, encoding="utf-8")
     title = re.search(r"<title>(.*?)</title>", opened(folder / "frames.html", folder))
     assert title is not None

@@ -1,4 +1,6 @@
-"""Whole studies in real worker processes: to their reports, and with every bit in place whatever is killed."""
+"""Whole studies in real worker processes: to their reports, and with every bit in place whatever is
+killed.
+"""
 
 import json
 import os
@@ -37,9 +39,15 @@ from worker_processes import children, lives
 pytestmark = pytest.mark.long
 
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
-OTHER: dict[str, Any] = {"panel": small_panel(seed=1), "search": {"trials": 3, "seed": 7}}  # shorter, on other bars
+OTHER: dict[str, Any] = {
+    "panel": small_panel(seed=1),
+    "search": {"trials": 3, "seed": 7},
+}  # shorter, on other bars
 LONG = {"search": {"trials": 24}}
-DEAD = {**SPACE, "market.limits.cooldown_bars": {"low": 0, "high": 9, "whole": True}}  # there is no stop to cool from
+DEAD = {
+    **SPACE,
+    "market.limits.cooldown_bars": {"low": 0, "high": 9, "whole": True},
+}  # there is no stop to cool from
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +99,8 @@ def other(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob: str)
 
 @pytest.fixture(scope="module")
 def dead_knob(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> str:
-    """What is said of a knob that does nothing. Its one worker has as many lanes as all that follow: it compiles for
-    them.
+    """What is said of a knob that does nothing. Its one worker has as many lanes as all that
+    follow: it compiles for them.
     """
     out = tmp_path_factory.mktemp("dead")
     with pytest.raises(RunError) as caught:
@@ -117,7 +125,17 @@ def check_same(folder: Path, undisturbed: Ended, url: str | None = None) -> None
     assert table == undisturbed.table
     assert results(folder) == results(undisturbed.folder)
     report = json.loads((folder / "report.json").read_text())
-    for key in ("winner", "curves", "baselines", "null", "overfitting", "trials", "costs", "delays", "finalists"):
+    for key in (
+        "winner",
+        "curves",
+        "baselines",
+        "null",
+        "overfitting",
+        "trials",
+        "costs",
+        "delays",
+        "finalists",
+    ):
         assert report[key] == undisturbed.report[key], key
     check_tidy(folder)
 
@@ -125,8 +143,10 @@ def check_same(folder: Path, undisturbed: Ended, url: str | None = None) -> None
 def check_tidy(folder: Path) -> None:
     """Nothing lies about."""
     expected = {
-        "about.json", "board.json", "checkpoints", CLOSING, "days.csv", "hold_out.json", "ledger.csv", "lock", "logs",
-        "policy", "report.html", "report.json", "settings.json", "study.journal", "study.journal.lock", "trials",
+        "about.json", "board.json", "checkpoints", CLOSING, "days.csv", "hold_out.json",
+        "ledger.csv", "lock", "logs",
+        "policy", "report.html", "report.json", "settings.json", "study.journal",
+        "study.journal.lock", "trials",
     }  # fmt: skip
     assert {path.name for path in folder.iterdir()} <= expected
     assert not list(folder.rglob(".*"))
@@ -143,11 +163,14 @@ def wait_for(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     raise AssertionError(f"{what} did not come true")
 
 
-# --- undisturbed ------------------------------------------------------------------------------------
+# --- undisturbed
+# ------------------------------------------------------------------------------------
 
 
 def test_a_dead_knob_stops_the_study_by_name(dead_knob: str) -> None:
-    assert dead_knob.startswith("search.space holds market.limits.cooldown_bars, which changed nothing")
+    assert dead_knob.startswith(
+        "search.space holds market.limits.cooldown_bars, which changed nothing"
+    )
     assert not any(name in dead_knob for name in SPACE)
 
 
@@ -158,7 +181,12 @@ def test_a_study_runs_to_its_report(undisturbed: Ended, registry: Path) -> None:
     complete = [row for row in undisturbed.table if row["state"] == "COMPLETE"]
     assert len(complete) >= 2
     assert all(len(row["intermediate"]) == 6 for row in complete)  # three rungs, two splits
-    assert {gate["name"] for gate in report["verdict"]["gates"]} >= {"PBO", "deflated Sharpe", "costs", "delay"}
+    assert {gate["name"] for gate in report["verdict"]["gates"]} >= {
+        "PBO",
+        "deflated Sharpe",
+        "costs",
+        "delay",
+    }
     assert [row["bars"] for row in report["delays"]] == [0, 1, 2]
     assert [row["factor"] for row in report["costs"]] == [0.0, 1.0, 2.0, 3.0]
     sharpes = [row["sharpe"] for row in report["costs"]]
@@ -185,14 +213,17 @@ def test_the_winners_policies_can_be_loaded_and_act(undisturbed: Ended) -> None:
 
 
 def test_finalists_are_trained_as_they_were_as_trials(undisturbed: Ended) -> None:
-    """In other lanes of another crew, maybe on another worker: their first seed earns the same. Lanes are judged side
-    by side, so each bar may round the equity of about 1 differently in another lane.
+    """In other lanes of another crew, maybe on another worker: their first seed earns the same.
+    Lanes are judged side by side, so each bar may round the equity of about 1 differently in
+    another lane.
     """
     closing = safetensors.numpy.load_file(undisturbed.folder / CLOSING)
     for number, terms in zip(closing["finalists"], closing["finalist_terms"], strict=True):
         trial = read_trial(undisturbed.folder, int(number))
         assert_close(terms[0, :, 0, LOG_RETURN], trial.log_return[:, 0], roundings=64, size=1.0)
-        assert (terms[0, :, 1, LOG_RETURN] != terms[0, :, 0, LOG_RETURN]).any()  # the second has luck of its own
+        assert (
+            terms[0, :, 1, LOG_RETURN] != terms[0, :, 0, LOG_RETURN]
+        ).any()  # the second has luck of its own
         for harder in terms[1:, :, 0, LOG_RETURN]:
             assert (harder != trial.log_return[:, 0]).any()
 
@@ -206,10 +237,17 @@ def test_the_sealed_bars_are_judged_as_a_backtest_of_the_policies(undisturbed: E
     for seed in range(2):
         bundle = Bundle.load(undisturbed.folder / "policy" / f"seed-{seed}")
         history = backtest(bundle.market(panel), Learned(bundle), 1, cut - 1)
-        # here alone, there beside others: should an action be rounded differently, each bar's gain is so too
+        # here alone, there beside others: should an action be rounded differently, each bar's gain
+        # is so too
         expected = history.equity[1:, 0]
         moves = np.abs(np.diff(np.log(panel.close), axis=0)).max()
-        assert_close(curves["seeds"][seed], expected, roundings=8 * len(expected), size=moves, dtype=np.float32)
+        assert_close(
+            curves["seeds"][seed],
+            expected,
+            roundings=8 * len(expected),
+            size=moves,
+            dtype=np.float32,
+        )
 
 
 def test_a_study_that_is_over_is_not_run_again(
@@ -228,7 +266,8 @@ def begin(out: Path, study: Prepared) -> None:
         pass
 
 
-# --- refusals ---------------------------------------------------------------------------------------
+# --- refusals
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,9 +279,15 @@ def begin(out: Path, study: Prepared) -> None:
         ),
         ({"train": {"epochs": 3}}, r"train\.epochs differ"),
         ({"gates": {"pbo": 0.9}}, r"gates\.pbo differ"),
-        ({"search": {"space": {"train.gamma": {"low": 0.5, "high": 0.9}}}}, r"search\.space\.train\.gamma\.high"),
+        (
+            {"search": {"space": {"train.gamma": {"low": 0.5, "high": 0.9}}}},
+            r"search\.space\.train\.gamma\.high",
+        ),
         ({"search": {"trials": 5}}, r"was begun with 6 trials; a study may grow, not shrink"),
-        ({"panel": small_panel(600, seed=1)}, r"was begun on other bars \([0-9a-f]{12}, these are [0-9a-f]{12}\)"),
+        (
+            {"panel": small_panel(600, seed=1)},
+            r"was begun on other bars \([0-9a-f]{12}, these are [0-9a-f]{12}\)",
+        ),
     ],
 )
 def test_another_study_in_the_same_folder_is_refused(
@@ -264,7 +309,9 @@ def test_a_folder_has_one_driver_at_a_time(tmp_path: Path, cache: Path, undistur
         assert (results(folder), (folder / "settings.json").read_bytes()) == before
 
 
-def test_a_grown_study_forgets_its_closing_but_not_its_trials(tmp_path: Path, undisturbed: Ended) -> None:
+def test_a_grown_study_forgets_its_closing_but_not_its_trials(
+    tmp_path: Path, undisturbed: Ended
+) -> None:
     folder = shutil.copytree(undisturbed.folder, tmp_path / "study")
     begin(tmp_path, prepared(tmp_path, search={"trials": 8}))
     assert not (folder / CLOSING).exists()
@@ -280,12 +327,17 @@ def test_a_folder_that_was_only_half_begun_is_begun_again(tmp_path: Path) -> Non
     (tmp_path / "study" / "settings.json").unlink()
     begin(tmp_path, prepared(tmp_path, **changes))
     (tmp_path / "study" / "about.json").write_text(
-        (tmp_path / "study" / "about.json").read_text().replace(f'"n_envs": {chosen}', '"n_envs": 8')
+        (tmp_path / "study" / "about.json")
+        .read_text()
+        .replace(f'"n_envs": {chosen}', '"n_envs": 8')
     )
-    assert prepared(tmp_path, **changes).market.program.n_envs == 8  # what was decided stays decided
+    # what was decided stays decided
+    assert prepared(tmp_path, **changes).market.program.n_envs == 8
 
 
-def test_what_memory_has_decided_stays_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_memory_has_decided_stays_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When there is less of it later: another program might round differently."""
     begin(tmp_path, prepared(tmp_path))
     monkeypatch.setattr("flatout.learners.forecast.free_bytes", lambda: 0)
@@ -293,7 +345,8 @@ def test_what_memory_has_decided_stays_decided(tmp_path: Path, monkeypatch: pyte
     assert prepared(tmp_path, "another").market.program.index_only
 
 
-# --- together, stopped, killed ----------------------------------------------------------------------
+# --- together, stopped, killed
+# ----------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -310,7 +363,11 @@ def test_a_stop_ends_it_after_what_was_ordered_and_the_same_call_goes_on(
 
     [report] = run_small(tmp_path, cache, heard=heard, storage=url)
     assert report is None
-    assert turns == [1, 2, 3]  # the one after which it was asked for, and those that were ordered by then
+    assert turns == [
+        1,
+        2,
+        3,
+    ]  # the one after which it was asked for, and those that were ordered by then
     assert not (tmp_path / "study" / CLOSING).exists()
     [report] = run_small(tmp_path, cache, storage=url)
     assert report is not None
@@ -319,9 +376,11 @@ def test_a_stop_ends_it_after_what_was_ordered_and_the_same_call_goes_on(
 
 
 @pytest.mark.slow
-def test_two_studies_at_once_end_as_if_alone(tmp_path: Path, cache: Path, undisturbed: Ended, other: Ended) -> None:
-    """They share the workers and a database. One is stopped in between, while the other one runs to its report; the
-    same call goes on with it.
+def test_two_studies_at_once_end_as_if_alone(
+    tmp_path: Path, cache: Path, undisturbed: Ended, other: Ended
+) -> None:
+    """They share the workers and a database. One is stopped in between, while the other one runs to
+    its report; the same call goes on with it.
     """
     url, studies = f"sqlite:///{tmp_path}/studies.db", {"study": {}, "other": OTHER}
 
@@ -377,8 +436,12 @@ def start_driver(out: Path, cache: Path, trials: int) -> subprocess.Popen[bytes]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(HERE)})
 
 
-def kill_driver(out: Path, cache: Path, trials: int, moment: Callable[[], Any], jitter: float) -> bool:
-    """Start a driver and kill it some time after a moment; whether it was still alive. Its workers die with it."""
+def kill_driver(
+    out: Path, cache: Path, trials: int, moment: Callable[[], Any], jitter: float
+) -> bool:
+    """Start a driver and kill it some time after a moment; whether it was still alive. Its workers
+    die with it.
+    """
     driver = start_driver(out, cache, trials)
     pids: set[int] = set()
 
@@ -402,8 +465,12 @@ def turn_of(folder: Path) -> int:
     return -1 if board is None or not board.live_knobs else board.turn
 
 
-def check_driver_kills(tmp_path: Path, cache: Path, undisturbed: Ended, turns: list[int], ends: int, seed: int) -> None:
-    """Killed once at each of these turns, then so often at the start, during and after the closing; then left alone."""
+def check_driver_kills(
+    tmp_path: Path, cache: Path, undisturbed: Ended, turns: list[int], ends: int, seed: int
+) -> None:
+    """Killed once at each of these turns, then so often at the start, during and after the closing;
+    then left alone.
+    """
     rng, folder, trials = random.Random(seed), tmp_path / "study", len(undisturbed.table)
     at_turns = [(lambda turn=turn: turn_of(folder) >= turn, 0.2) for turn in turns]
     at_starts = [(lambda: True, 4.0)] * ends
@@ -412,7 +479,10 @@ def check_driver_kills(tmp_path: Path, cache: Path, undisturbed: Ended, turns: l
     moments = [*at_turns, *over, *closed]
     for start in at_starts:
         moments.insert(rng.randrange(len(at_turns) + 1), start)
-    kills = sum(kill_driver(tmp_path, cache, trials, moment, rng.uniform(0, jitter)) for moment, jitter in moments)
+    kills = sum(
+        kill_driver(tmp_path, cache, trials, moment, rng.uniform(0, jitter))
+        for moment, jitter in moments
+    )
     assert kills >= len(moments) - ends  # the last ones may find the study over
     run_small(tmp_path, cache, {"study": {"search": {"trials": trials}}})
     check_same(folder, undisturbed)
@@ -427,7 +497,9 @@ def test_a_killed_driver_leaves_no_orphans_and_its_study_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_driver_may_be_killed_twenty_times(tmp_path: Path, cache: Path, dead_knob: str, seed: int) -> None:
+def test_a_driver_may_be_killed_twenty_times(
+    tmp_path: Path, cache: Path, dead_knob: str, seed: int
+) -> None:
     [report] = run_small(tmp_path / "alone", cache, {"study": LONG})
     alone = Ended(tmp_path / "alone" / "study", report)
     board = read_board(alone.folder)
@@ -440,7 +512,9 @@ def test_a_driver_may_be_killed_twenty_times(tmp_path: Path, cache: Path, dead_k
 @pytest.mark.slow
 def test_a_study_may_grow(tmp_path: Path, cache: Path, other: Ended) -> None:
     folder = shutil.copytree(other.folder, tmp_path / "other")
-    [report] = run_small(tmp_path, cache, {"other": {**OTHER, "search": {**OTHER["search"], "trials": 5}}})
+    [report] = run_small(
+        tmp_path, cache, {"other": {**OTHER, "search": {**OTHER["search"], "trials": 5}}}
+    )
     assert report is not None
     table = stored(folder, "other")
     assert table[:3] == other.table

@@ -29,11 +29,17 @@ def test_sharpe_is_that_of_simple_returns() -> None:
 
 def test_excess_sharpe_looks_at_the_excess_alone() -> None:
     assert score("excess_sharpe", BARS * 0, BARS, 8760.0) == score("sharpe", BARS, BARS * 0, 8760.0)
-    assert score("excess_sharpe", BARS, -BARS, 8760.0) < 0 < score("excess_sharpe", -BARS, BARS, 8760.0)
+    assert (
+        score("excess_sharpe", BARS, -BARS, 8760.0)
+        < 0
+        < score("excess_sharpe", -BARS, BARS, 8760.0)
+    )
 
 
 def test_log_return_is_growth_per_year() -> None:
-    np.testing.assert_allclose(score("log_return", BARS, BARS * 0, 8760.0), BARS.sum() / 4 * 8760.0, rtol=1e-12)
+    np.testing.assert_allclose(
+        score("log_return", BARS, BARS * 0, 8760.0), BARS.sum() / 4 * 8760.0, rtol=1e-12
+    )
 
 
 def test_who_never_trades_has_a_score_of_zero() -> None:

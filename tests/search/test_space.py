@@ -45,7 +45,11 @@ def test_all_that_may_be_searched_can_be_set(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("train.gamma", 0.9, 0.99), ("market.limits.reserve", 0.0, 0.5), ("market.costs.half_spread_bps", 0.0, 9.0)],
+    [
+        ("train.gamma", 0.9, 0.99),
+        ("market.limits.reserve", 0.0, 0.5),
+        ("market.costs.half_spread_bps", 0.0, 9.0),
+    ],
 )
 def test_setting_a_value_changes_that_setting_alone(name: str, low: float, high: float) -> None:
     for value in (low, high):
@@ -57,14 +61,20 @@ def test_setting_a_value_changes_that_setting_alone(name: str, low: float, high:
 @pytest.mark.parametrize("name", [*sorted(SHAPE | FIXED), "market.costs.tiers.taker_bps"])
 def test_what_is_not_data_is_refused_by_name(name: str) -> None:
     knob = Knob(low=1.0, high=2.0)
-    with pytest.raises(SettingsError, match=rf"search\.space names {name}, which is not data .* one study for each"):
+    with pytest.raises(
+        SettingsError, match=rf"search\.space names {name}, which is not data .* one study for each"
+    ):
         check_space({name: knob}, SETTINGS)
     assert name not in searchable()
 
 
-@pytest.mark.parametrize("name", ["train.learning_rat", "search.trials", "market", "market.limits", "folds.groups"])
+@pytest.mark.parametrize(
+    "name", ["train.learning_rat", "search.trials", "market", "market.limits", "folds.groups"]
+)
 def test_unknown_names_are_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(SettingsError, match=rf"names {name}; what can be searched is: .*train\.learning_rate"):
+    with pytest.raises(
+        SettingsError, match=rf"names {name}; what can be searched is: .*train\.learning_rate"
+    ):
         check_space({name: Knob(low=0.1, high=0.2)}, SETTINGS)
 
 
@@ -73,14 +83,19 @@ def test_unknown_names_are_refused_with_the_known_ones(name: str) -> None:
     [
         ("train.gamma", Knob(low=0.9, high=1.1)),  # beyond what the setting allows, above
         ("train.learning_rate", Knob(low=-1.0, high=1e-3)),  # and below
-        ("train.epochs", Knob(low=1, high=10)),  # whole numbers are wanted, the range would give 2.7
+        (
+            "train.epochs",
+            Knob(low=1, high=10),
+        ),  # whole numbers are wanted, the range would give 2.7
         ("train.hidden", Knob(choices=[[64], [0]])),
         ("train.normalise_reward", Knob(choices=["perhaps", "no"])),
         ("market.limits.trailing_stop", Knob(choices=["off", 2.0])),
         ("train.gamma", Knob(choices=[0.9, [0.9, 0.99]])),
     ],
 )
-def test_values_that_the_settings_refuse_are_refused_before_the_first_trial(name: str, knob: Knob) -> None:
+def test_values_that_the_settings_refuse_are_refused_before_the_first_trial(
+    name: str, knob: Knob
+) -> None:
     with pytest.raises(SettingsError, match=name.replace(".", r"\.")):
         check_space({name: knob}, SETTINGS)
 
@@ -128,7 +143,9 @@ def test_ranges_are_optunas() -> None:
 @pytest.mark.parametrize("choice", [[64, 64], [32], [16, 16, 16]])
 def test_lists_travel_as_text_and_come_back(choice: list[int]) -> None:
     assert isinstance(text(choice), str)
-    assert values_of({"train.hidden": HIDDEN}, {"train.hidden": text(choice)}) == {"train.hidden": choice}
+    assert values_of({"train.hidden": HIDDEN}, {"train.hidden": text(choice)}) == {
+        "train.hidden": choice
+    }
 
 
 @pytest.mark.parametrize("value", [True, 3, 0.5, "tanh"])

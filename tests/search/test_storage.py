@@ -1,4 +1,6 @@
-"""Where trials are kept: journals that were cut off, locks that end with their process, leases, URLs."""
+"""Where trials are kept: journals that were cut off, locks that end with their process, leases,
+URLs.
+"""
 
 import os
 import re
@@ -39,7 +41,10 @@ from flatout.search.storage import (
     take_lease,
 )
 
-X = {"x": optuna.distributions.FloatDistribution(0.0, 1.0), "y": optuna.distributions.FloatDistribution(0.0, 1.0)}
+X = {
+    "x": optuna.distributions.FloatDistribution(0.0, 1.0),
+    "y": optuna.distributions.FloatDistribution(0.0, 1.0),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +64,8 @@ def told(folder: Path, value: float, url: str | None = None) -> list[float | Non
         close_storage(found)
 
 
-# --- journals ---------------------------------------------------------------------------------------
+# --- journals
+# ---------------------------------------------------------------------------------------
 
 
 def test_a_journal_is_found_again(tmp_path: Path) -> None:
@@ -113,7 +119,9 @@ time.sleep(600)
 @contextmanager
 def holding(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that wants the lock and then keeps it."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, bufsize=0)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, bufsize=0
+    )
     try:
         assert said(process) == b"wanted\n"
         yield process
@@ -130,7 +138,9 @@ def said(process: subprocess.Popen[bytes], seconds: float = 60.0) -> bytes | Non
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
-    """A lock file would stay when its owner is killed, and the next process would wait for it for ever."""
+    """A lock file would stay when its owner is killed, and the next process would wait for it for
+    ever.
+    """
     path = tmp_path / "lock"
     with holding(path) as owner:
         assert said(owner) == b"held\n"
@@ -144,7 +154,8 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     lock.release()  # nothing is held: nothing happens
 
 
-# --- URLs -------------------------------------------------------------------------------------------
+# --- URLs
+# -------------------------------------------------------------------------------------------
 
 
 def test_sqlite_keeps_trials_too(tmp_path: Path) -> None:
@@ -155,7 +166,13 @@ def test_sqlite_keeps_trials_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["nonsense", "nonsense://user:secret@host/db", "sqlite:////no/such/folder/study.db", "redis://u:secret@h/0"]
+    "url",
+    [
+        "nonsense",
+        "nonsense://user:secret@host/db",
+        "sqlite:////no/such/folder/study.db",
+        "redis://u:secret@h/0",
+    ],
 )
 def test_a_url_that_leads_nowhere_is_explained(tmp_path: Path, url: str) -> None:
     with pytest.raises(RunError) as caught:
@@ -180,7 +197,8 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert hidden_password(url) == shown
 
 
-# --- leases -----------------------------------------------------------------------------------------
+# --- leases
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -199,14 +217,23 @@ def dead() -> int:
 
 
 def lease(**changes: Any) -> dict[str, Any]:
-    usual = {"host": socket.gethostname(), "pid": os.getppid(), "folder": "/elsewhere", "time": time.time()}
+    usual = {
+        "host": socket.gethostname(),
+        "pid": os.getppid(),
+        "folder": "/elsewhere",
+        "time": time.time(),
+    }
     return {**usual, **changes}
 
 
 def test_a_lease_is_taken_and_given_back(study: optuna.Study, tmp_path: Path) -> None:
     take_lease(study, tmp_path)
     held = study.user_attrs[LEASE]
-    assert (held["host"], held["pid"], held["folder"]) == (socket.gethostname(), os.getpid(), str(tmp_path))
+    assert (held["host"], held["pid"], held["folder"]) == (
+        socket.gethostname(),
+        os.getpid(),
+        str(tmp_path),
+    )
     take_lease(study, tmp_path)  # its owner may take it again
     give_lease_back(study)
     assert study.user_attrs[LEASE] is None
@@ -214,7 +241,10 @@ def test_a_lease_is_taken_and_given_back(study: optuna.Study, tmp_path: Path) ->
 
 def test_a_living_owner_is_named(study: optuna.Study, tmp_path: Path) -> None:
     study.set_user_attr(LEASE, lease())
-    with pytest.raises(RunError, match=rf"'mine' is run by process {os.getppid()} on .* \(/elsewhere\): wait for it"):
+    with pytest.raises(
+        RunError,
+        match=rf"'mine' is run by process {os.getppid()} on .* \(/elsewhere\): wait for it",
+    ):
         take_lease(study, tmp_path)
     assert study.user_attrs[LEASE]["pid"] == os.getppid()
 
@@ -225,7 +255,9 @@ def test_a_dead_owner_is_succeeded(study: optuna.Study, tmp_path: Path, dead: in
     assert study.user_attrs[LEASE]["pid"] == os.getpid()
 
 
-@pytest.mark.parametrize(("age", "alive"), [(0.0, True), (LEASE_SECONDS - 60, True), (LEASE_SECONDS + 1, False)])
+@pytest.mark.parametrize(
+    ("age", "alive"), [(0.0, True), (LEASE_SECONDS - 60, True), (LEASE_SECONDS + 1, False)]
+)
 def test_owners_elsewhere_live_as_long_as_they_are_heard(
     study: optuna.Study, tmp_path: Path, dead: int, age: float, alive: bool
 ) -> None:
@@ -239,7 +271,9 @@ def test_owners_elsewhere_live_as_long_as_they_are_heard(
         assert study.user_attrs[LEASE]["host"] == socket.gethostname()
 
 
-def test_a_process_of_somebody_else_lives(study: optuna.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_somebody_else_lives(
+    study: optuna.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def forbidden(pid: int, number: int) -> None:
         raise PermissionError
 
@@ -271,7 +305,8 @@ def test_leases_are_renewed_long_before_they_run_out(study: optuna.Study, tmp_pa
     assert study.user_attrs[LEASE]["time"] >= now
 
 
-# --- samplers and pruners ---------------------------------------------------------------------------
+# --- samplers and pruners
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["random", "tpe", "cmaes"])
@@ -281,7 +316,17 @@ def test_what_a_trial_draws_depends_on_its_number_alone(name: Any) -> None:
         return study.ask(X).params
 
     assert drawn(0, 3) == drawn(0, 3)
-    assert len({str(drawn(seed, trial, knob)) for seed in range(3) for trial in range(5) for knob in range(3)}) == 45
+    assert (
+        len(
+            {
+                str(drawn(seed, trial, knob))
+                for seed in range(3)
+                for trial in range(5)
+                for knob in range(3)
+            }
+        )
+        == 45
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,7 +358,11 @@ def test_halving_is_optunas_where_optuna_is_asked_once() -> None:
                 pruned.append(value)
                 break
         for study, trial in zip(studies, trials, strict=True):
-            study.tell(trial, state=TrialState.PRUNED if ours else TrialState.COMPLETE, values=None if ours else value)
+            study.tell(
+                trial,
+                state=TrialState.PRUNED if ours else TrialState.COMPLETE,
+                values=None if ours else value,
+            )
     assert 3 < len(pruned) < 10
 
 
@@ -326,7 +375,9 @@ def test_halving_says_the_same_when_it_is_asked_again() -> None:
         assert len({trial.should_prune() for _ in range(3)}) == 1
 
 
-@pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all/study.db", "postgresql://nobody@127.0.0.1:1/x", "nonsense"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:////nowhere/at/all/study.db", "postgresql://nobody@127.0.0.1:1/x", "nonsense"]
+)
 def test_a_mistyped_storage_does_not_stay_with_the_study(tmp_path: Path, url: str) -> None:
     made, folder = made_study(), make_folder(tmp_path, "study")
     with pytest.raises(RunError, match="cannot be opened"), opened(made, folder, url):
@@ -341,7 +392,9 @@ def test_a_study_is_not_begun_among_somebodys_files(tmp_path: Path) -> None:
     for name in ("scratch/thesis.txt", "sub/.notes.csv.backup12"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("precious")
-    with pytest.raises(RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another --name"):
+    with pytest.raises(
+        RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another --name"
+    ):
         opened(made_study(), folder, None).__enter__()
     assert (folder / "scratch" / "thesis.txt").read_text() == "precious"
     assert (folder / "sub" / ".notes.csv.backup12").read_text() == "precious"
@@ -369,12 +422,24 @@ def test_studies_of_before_keep_their_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["-5.0", "1e9"])
 def test_values_outside_of_their_range_are_refused(tmp_path: Path, value: str) -> None:
     """Also where the sampler would take their logarithm."""
-    made, folder = made_study(search={"trials": 6, "sampler": "cmaes"}), make_folder(tmp_path, "study")
+    made, folder = (
+        made_study(search={"trials": 6, "sampler": "cmaes"}),
+        make_folder(tmp_path, "study"),
+    )
     with opened(made, folder, None) as study:
         study.ask(0)
     path = folder / JOURNAL
-    path.write_text(re.sub(r'"param_value_internal": ?[0-9.e-]+', f'"param_value_internal": {value}', path.read_text()))
-    with pytest.raises(RunError, match=r"trial 0 was not drawn from|is invalid value"), opened(made, folder, None):
+    path.write_text(
+        re.sub(
+            r'"param_value_internal": ?[0-9.e-]+',
+            f'"param_value_internal": {value}',
+            path.read_text(),
+        )
+    )
+    with (
+        pytest.raises(RunError, match=r"trial 0 was not drawn from|is invalid value"),
+        opened(made, folder, None),
+    ):
         pass
 
 
@@ -382,7 +447,12 @@ def test_a_forged_lease_in_a_journal_of_ones_own_keeps_nobody_out(tmp_path: Path
     """Whoever holds the folder holds its journal; the process of that number is somebody else's."""
     made, folder = made_study(), make_folder(tmp_path, "study")
     with opened(made, folder, None) as study:
-        lease = {"host": socket.gethostname(), "pid": os.getppid(), "folder": "/elsewhere", "time": time.time()}
+        lease = {
+            "host": socket.gethostname(),
+            "pid": os.getppid(),
+            "folder": "/elsewhere",
+            "time": time.time(),
+        }
         name = study.study.study_name
     storage = open_storage(folder, None)
     open_study(storage, name, "none").set_user_attr(LEASE, lease)

@@ -1,5 +1,5 @@
-"""The study as a machine, with workers that train nobody: what it asks, tells and orders, and that it may be killed
-before any of its writes.
+"""The study as a machine, with workers that train nobody: what it asks, tells and orders, and that
+it may be killed before any of its writes.
 """
 
 import json
@@ -63,7 +63,8 @@ def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
     assert played.study.board.finished == undisturbed.study.board.finished
 
 
-# --- whole studies ----------------------------------------------------------------------------------
+# --- whole studies
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3, 7])
@@ -74,7 +75,9 @@ def test_every_trial_is_asked_for_once_and_ends(tmp_path: Path, trials: int, bat
 
 
 def test_equal_studies_have_equal_tables(tmp_path: Path) -> None:
-    one, two, other = (play(tmp_path / name, made(12, seed=seed)) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    one, two, other = (
+        play(tmp_path / name, made(12, seed=seed)) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
     check_same(tmp_path / "b", two, one)
     assert [row["params"] for row in other.table] != [row["params"] for row in one.table]
 
@@ -89,7 +92,8 @@ def test_knobs_are_drawn_independently(tmp_path: Path) -> None:
     assert np.std(np.subtract(gamma, reserve)) > 0.1
 
 
-# --- kills ------------------------------------------------------------------------------------------
+# --- kills
+# ------------------------------------------------------------------------------------------
 
 
 def check_deaths(tmp_path: Path, study: Prepared, wanted: Callable[[int, str], bool]) -> None:
@@ -103,13 +107,17 @@ def check_deaths(tmp_path: Path, study: Prepared, wanted: Callable[[int, str], b
 
 @pytest.mark.long
 def test_it_may_be_killed_before_its_writes(tmp_path: Path) -> None:
-    """Every so many of them; there are about two hundred. Ten trials are drawn at random, then the sampler learns."""
+    """Every so many of them; there are about two hundred. Ten trials are drawn at random, then the
+    sampler learns.
+    """
     check_deaths(tmp_path, made(12), lambda count, what: count % 12 == 5)
 
 
 @pytest.mark.long
 def test_trials_may_be_half_drawn_and_half_decided(tmp_path: Path) -> None:
-    """Killed before any parameter is written, and before any board, when pruners have had their say."""
+    """Killed before any parameter is written, and before any board, when pruners have had their
+    say.
+    """
     study = made(5, pruner="halving", sampler="random")
     check_deaths(tmp_path, study, lambda count, what: what in ("SET_TRIAL_PARAM", "board.json"))
 
@@ -157,14 +165,19 @@ def interrupted(folder: Path, study: Prepared, turns: int) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 8])
-@pytest.mark.parametrize("changes", [{"workers": 1}, {"workers": 3}, {"places": 1}, {"places": 3, "workers": 1}])
+@pytest.mark.parametrize(
+    "changes", [{"workers": 1}, {"workers": 3}, {"places": 1}, {"places": 3, "workers": 1}]
+)
 def test_other_workers_begin_running_trials_anew_and_lose_none(
     tmp_path: Path, turns: int, changes: dict[str, int]
 ) -> None:
     study = made(8)
     interrupted(tmp_path / "study", study, turns)
     with opened(study, tmp_path / "study", None) as before:
-        known, running = table(before.study), {s.trial for crew in before.board.crews for s in crew if s}
+        known, running = (
+            table(before.study),
+            {s.trial for crew in before.board.crews for s in crew if s},
+        )
     played = play(tmp_path / "study", layout_of(study, **changes))
     check_whole(tmp_path / "study", played, 8)
     assert running
@@ -183,7 +196,9 @@ def test_lost_checkpoints_cost_the_running_trials_only(tmp_path: Path) -> None:
     check_whole(folder, played, 8)
     assert before == [0, 1, 2, 3]
     assert played.table[:4] == undisturbed.table[:4]
-    assert [row["params"] for row in played.table[:6]] == [row["params"] for row in undisturbed.table[:6]]
+    assert [row["params"] for row in played.table[:6]] == [
+        row["params"] for row in undisturbed.table[:6]
+    ]
 
 
 def test_a_lost_folder_of_checkpoints_is_made_again(tmp_path: Path) -> None:
@@ -199,7 +214,9 @@ def test_a_lost_folder_of_checkpoints_is_made_again(tmp_path: Path) -> None:
 def test_what_was_decided_is_told_before_trials_are_seated_anew(tmp_path: Path) -> None:
     """Killed between deciding and telling, and resumed by other workers."""
     study, found = made(6), []
-    with writes_to(tmp_path / "study", tmp_path, lambda count, what: what == "SET_TRIAL_STATE_VALUES") as writes:
+    with writes_to(
+        tmp_path / "study", tmp_path, lambda count, what: what == "SET_TRIAL_STATE_VALUES"
+    ) as writes:
         play(tmp_path / "study", study)
     for copy in writes.copies:
         board = read_board(copy)
@@ -236,7 +253,8 @@ def stopping_at(turn: int) -> Callable[[Study, Any], None]:
     return heard
 
 
-# --- growing ----------------------------------------------------------------------------------------
+# --- growing
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("trials", "batch"), [(4, 2), (5, 2), (4, 1), (1, 1)])
@@ -253,7 +271,9 @@ def test_a_study_may_grow(tmp_path: Path, trials: int, batch: int, turns: int | 
         known = [row for row in table(before.study) if row["state"] in ENDED]
     played = play(folder, made(trials + 3, batch=batch))
     check_whole(folder, played, trials + 3)
-    assert [row for row in played.table if row["number"] in {old["number"] for old in known}] == known
+    assert [
+        row for row in played.table if row["number"] in {old["number"] for old in known}
+    ] == known
 
 
 def test_a_grown_study_may_be_killed(tmp_path: Path) -> None:
@@ -265,7 +285,8 @@ def test_a_grown_study_may_be_killed(tmp_path: Path) -> None:
         check_same(copy, play(copy, grown), undisturbed)
 
 
-# --- decisions --------------------------------------------------------------------------------------
+# --- decisions
+# --------------------------------------------------------------------------------------
 
 
 def clear(lane: Lane, blocks: int, bars: int) -> np.ndarray:
@@ -292,7 +313,11 @@ def test_pruners_end_what_is_worse(tmp_path: Path, pruner: str) -> None:
         facts = read_trial(tmp_path / "study", row["number"]).facts
         assert facts["state"] == "pruned"
         assert facts["updates"] in rungs[:-1]
-        others = [r for r in played.table if r["params"]["train.learning_rate"] < row["params"]["train.learning_rate"]]
+        others = [
+            r
+            for r in played.table
+            if r["params"]["train.learning_rate"] < row["params"]["train.learning_rate"]
+        ]
         assert others  # somebody was better
     for row in (row for row in played.table if row["state"] == "COMPLETE"):
         assert read_trial(tmp_path / "study", row["number"]).facts["updates"] == rungs[-1]
@@ -316,7 +341,11 @@ def test_a_lane_that_diverges_fails_its_trial_only(tmp_path: Path, rung: int, ba
 
     def diverging(lane: Lane, blocks: int, bars: int) -> np.ndarray:
         traces = earned(lane, blocks, bars)
-        if lane.updates == rung and lane.first_bar < 100 and (not seen or lane.learning_rate in seen):
+        if (
+            lane.updates == rung
+            and lane.first_bar < 100
+            and (not seen or lane.learning_rate in seen)
+        ):
             seen.add(lane.learning_rate)
             traces[0, 0, bars // 2 :] = bad
         return traces
@@ -347,7 +376,11 @@ def test_a_trials_file_holds_what_its_lanes_earned(tmp_path: Path) -> None:
     for row in played.table:
         trial = read_trial(tmp_path / "study", row["number"])
         assert trial.facts["params"] == row["params"]
-        assert trial.facts["value"] == row["values"][0] == pytest.approx(np.mean(trial.facts["scores"]))
+        assert (
+            trial.facts["value"]
+            == row["values"][0]
+            == pytest.approx(np.mean(trial.facts["scores"]))
+        )
         for split in range(2):
             for seed in range(2):
                 spec = study.market.lane(row["params"], split, seed)
@@ -356,11 +389,14 @@ def test_a_trials_file_holds_what_its_lanes_earned(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(trial.turnover[split, seed], np.float32(0.1))
 
 
-# --- orders -----------------------------------------------------------------------------------------
+# --- orders
+# -----------------------------------------------------------------------------------------
 
 
 def test_orders_seat_newcomers_and_leave_the_others(tmp_path: Path) -> None:
-    """The first turn begins all lanes of its crew; the next one goes on with them; empty places stay idle."""
+    """The first turn begins all lanes of its crew; the next one goes on with them; empty places
+    stay idle.
+    """
     study = made(3, batch=2)
     (tmp_path / "study").mkdir()
     with opened(study, tmp_path / "study", None) as machine:
@@ -370,7 +406,9 @@ def test_orders_seat_newcomers_and_leave_the_others(tmp_path: Path) -> None:
         assert [order.newcomers.lanes for order in first if order.newcomers] == [(0, 1)] * 2
         assert [order.until for order in second] == [(1, 0)] * 2  # one trial for two places
         with fakes([machine]) as workers:
-            chunks = [worker.crews[0].advance(order) for worker, order in zip(workers, first, strict=True)]
+            chunks = [
+                worker.crews[0].advance(order) for worker, order in zip(workers, first, strict=True)
+            ]
             decided = machine.process(0, chunks)
         assert [d.state for d in decided] == ["going", "going"]
         for order in machine.orders(2):
@@ -385,12 +423,17 @@ def test_seeds_depend_on_split_and_seed_alone() -> None:
     market = made(3, seeds=2).market
     values = {"train.learning_rate": 1e-3, "train.gamma": 0.9, "market.limits.reserve": 0.1}
     seeds = [market.lane(values, split, seed).seed for split in range(2) for seed in range(2)]
-    others = [market.lane({**values, "train.gamma": 0.95}, split, seed).seed for split in range(2) for seed in range(2)]
+    others = [
+        market.lane({**values, "train.gamma": 0.95}, split, seed).seed
+        for split in range(2)
+        for seed in range(2)
+    ]
     assert seeds == others
     assert len(set(seeds)) == 4
 
 
-# --- the folder -------------------------------------------------------------------------------------
+# --- the folder
+# -------------------------------------------------------------------------------------
 
 
 def test_two_studies_are_played_as_if_alone(tmp_path: Path) -> None:
@@ -445,14 +488,18 @@ def test_the_number_of_a_dead_driver_may_be_taken(tmp_path: Path) -> None:
     with opened(study, folder, None) as machine:
         lease = machine.study.user_attrs[LEASE]
     found = open_storage(folder, None)
-    open_study(found, study.request.name, "none").set_user_attr(LEASE, {**lease, "pid": os.getppid()})
+    open_study(found, study.request.name, "none").set_user_attr(
+        LEASE, {**lease, "pid": os.getppid()}
+    )
     check_whole(folder, play(folder, study), 3)
 
 
 def test_a_broken_board_is_named(tmp_path: Path) -> None:
     play(tmp_path / "study", made(1, batch=1))
     (tmp_path / "study" / "board.json").write_text("{")
-    with pytest.raises(RunError, match=r"board\.json: is not JSON: .*; restore it .* or start .* another name"):
+    with pytest.raises(
+        RunError, match=r"board\.json: is not JSON: .*; restore it .* or start .* another name"
+    ):
         play(tmp_path / "study", made(1, batch=1))
 
 

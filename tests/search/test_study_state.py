@@ -14,7 +14,9 @@ from flatout.search.study_state import FILE, Board, Decision, Sitting, read_boar
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 seconds = st.just(0.0) | st.floats(1e-3, 1e9)
-params = st.dictionaries(st.text(max_size=5), numbers | st.integers() | st.booleans() | st.text(max_size=5), max_size=3)
+params = st.dictionaries(
+    st.text(max_size=5), numbers | st.integers() | st.booleans() | st.text(max_size=5), max_size=3
+)
 sittings = st.builds(Sitting, trial=st.integers(0, 999), rung=st.integers(0, 5), params=params)
 decisions = st.builds(
     Decision,
@@ -49,7 +51,9 @@ def boards(draw: st.DrawFn) -> Board:
 
 
 @given(board=boards())
-def test_a_board_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, board: Board) -> None:
+def test_a_board_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, board: Board
+) -> None:
     """To the last bit."""
     folder = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patched:
@@ -65,7 +69,9 @@ def test_a_new_study_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[1, 2"])
 def test_damage_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
-    with pytest.raises(RunError, match=rf"{FILE}: is not JSON: .*; restore it .* or start .* another name"):
+    with pytest.raises(
+        RunError, match=rf"{FILE}: is not JSON: .*; restore it .* or start .* another name"
+    ):
         read_board(tmp_path)
 
 
@@ -88,15 +94,21 @@ def test_it_is_replaced_whole(tmp_path: Path) -> None:
         ({"layout": [1, 10**12, 1, 2]}, "layout has 4 numbers from 1 to 100,000"),
         ({"crews": [[None]]}, "crews are 2, of 1 places each"),
         ({"decided": []}, "decided has one entry for each of 1 places"),
-        ({"decided": [{"trial": 0, "state": "complete", "value": None, "scores": []}]}, "complete without a value"),
-        ({"decided": [{"trial": 0, "state": "lost", "value": None, "scores": []}]}, r"decided\.0\.state: Input should"),
+        (
+            {"decided": [{"trial": 0, "state": "complete", "value": None, "scores": []}]},
+            ("complete without a value"),
+        ),
+        (
+            {"decided": [{"trial": 0, "state": "lost", "value": None, "scores": []}]},
+            r"decided\.0\.state: Input should",
+        ),
         ({"turn": 10**30}, "turn: Input should be less than"),
         ({"turn": -1}, "turn: Input should be greater than"),
         ({"seconds": 5e-324}, "shorter than any clock measures"),
         ({"seconds": "1"}, "seconds: Input should be a valid number, given '1'"),
         ({"asked": True}, "asked: Input should be a valid integer, given True"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     Board((1, 2, 1, 2), crews=((None,), (None,))).save(tmp_path)
     facts = json.loads((tmp_path / FILE).read_text()) | change

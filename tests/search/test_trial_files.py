@@ -23,7 +23,8 @@ def trial(number: int = 3, seed: int = 0) -> TrialFile:
     rng = np.random.default_rng(seed)
     traces = rng.normal(size=(2, 3, 2, 50)).astype(np.float32)
     facts = {
-        "number": number, "params": {"train.gamma": 0.97}, "state": "complete", "value": 0.1 + 0.2, "updates": 4,
+        "number": number, "params": {"train.gamma": 0.97}, "state": "complete", "value": 0.1 + 0.2,
+        "updates": 4,
         "scores": [[0.5, None, 0.1 + 0.2]] * 2,
     }  # fmt: skip
     return TrialFile(traces, np.abs(traces[:, :, ::-1]), facts)
@@ -52,7 +53,12 @@ def test_trials_are_listed_in_order(tmp_path: Path) -> None:
     assert trial_numbers(tmp_path) == []
     for number in (12, 3, 100_000):
         write_trial(tmp_path, trial(number))
-    for name in ("0x.safetensors", "00001.safetensors.old", "1.safetensors", "9" * 40 + ".safetensors"):
+    for name in (
+        "0x.safetensors",
+        "00001.safetensors.old",
+        "1.safetensors",
+        "9" * 40 + ".safetensors",
+    ):
         (tmp_path / "trials" / name).write_bytes(b"")  # somebody else's
     (tmp_path / "trials" / ".00004.safetensors.abcdefgh").write_bytes(b"")  # not whole
     assert trial_numbers(tmp_path) == [3, 12, 100_000]
@@ -83,9 +89,18 @@ def test_a_file_cut_off_is_named(tmp_path: Path) -> None:
     ("changed", "problem"),
     [
         ({"log_return": np.zeros((2, 3, 2, 50))}, "log_return does not hold 32-bit numbers"),
-        ({"turnover": np.zeros((2, 3, 2, 49), np.float32)}, "turnover does not hold 32-bit numbers by split"),
-        ({"turnover": np.full((2, 3, 2, 50), np.nan, np.float32)}, "turnover holds what is no number"),
-        ({"log_return": np.full((2, 3, 2, 50), -1e30, np.float32)}, r"log_return holds 1e\+30, which no bar can bring"),
+        (
+            {"turnover": np.zeros((2, 3, 2, 49), np.float32)},
+            "turnover does not hold 32-bit numbers by split",
+        ),
+        (
+            {"turnover": np.full((2, 3, 2, 50), np.nan, np.float32)},
+            "turnover holds what is no number",
+        ),
+        (
+            {"log_return": np.full((2, 3, 2, 50), -1e30, np.float32)},
+            r"log_return holds 1e\+30, which no bar can bring",
+        ),
         ({"other": np.zeros(3, np.float32)}, "instead of log_return and turnover"),
         ({"facts": {"scores": [[0.5]]}}, "scores are not 2 x 3, by split and seed"),
         ({"facts": {"number": 4}}, "is of trial 4"),
@@ -96,7 +111,10 @@ def test_a_file_cut_off_is_named(tmp_path: Path) -> None:
 def test_what_cannot_be_is_named(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
     plain = trial()
     facts = plain.facts | changed.pop("facts", {})
-    arrays = {"log_return": plain.log_return, "turnover": np.ascontiguousarray(plain.turnover)} | changed
+    arrays = {
+        "log_return": plain.log_return,
+        "turnover": np.ascontiguousarray(plain.turnover),
+    } | changed
     trial_path(tmp_path, 3).parent.mkdir()
     trial_path(tmp_path, 3).write_bytes(safetensors.numpy.save(arrays, {FORMAT: json.dumps(facts)}))
     with pytest.raises(RunError, match=rf"00003\.safetensors: .*{problem}"):

@@ -12,7 +12,9 @@ from gymnasium import spaces
 
 
 class Composite(gymnasium.Env):
-    """Every kind of space in its observation; episodes of 2 to 6 steps that end or are cut off; infos of many kinds."""
+    """Every kind of space in its observation; episodes of 2 to 6 steps that end or are cut off;
+    infos of many kinds.
+    """
 
     def __init__(self) -> None:
         self.observation_space = spaces.Dict(
@@ -20,7 +22,9 @@ class Composite(gymnasium.Env):
                 "place": spaces.Box(-9, 9, (2, 3), np.float32),
                 "kind": spaces.Discrete(5),
                 "flags": spaces.MultiBinary(4),
-                "pair": spaces.Tuple((spaces.Box(0, 255, (2,), np.uint8), spaces.MultiDiscrete([3, 7]))),
+                "pair": spaces.Tuple(
+                    (spaces.Box(0, 255, (2,), np.uint8), spaces.MultiDiscrete([3, 7]))
+                ),
             }
         )
         self.action_space = spaces.MultiDiscrete([3, 4])
@@ -44,7 +48,11 @@ class Composite(gymnasium.Env):
         self.t += 1
         over = self.t == self.last
         cut = over and self.last % 3 == 0
-        info = {"t": self.t, "nested": {"x": float(action[0])}} if self.t % 2 else {"words": f"step {self.t}"}
+        info = (
+            {"t": self.t, "nested": {"x": float(action[0])}}
+            if self.t % 2
+            else {"words": f"step {self.t}"}
+        )
         return self.look(), float(self.np_random.normal() + action[1]), over and not cut, cut, info
 
     def twice(self, number: int) -> int:
@@ -79,7 +87,9 @@ class Awaited:
 
 
 class Counting(gymnasium.Env):
-    """Sees how often it was stepped; the first of the ways to fail is taken when the action says so."""
+    """Sees how often it was stepped; the first of the ways to fail is taken when the action says
+    so.
+    """
 
     PLAIN, RAISE, HANG, EXIT, ODD = range(5)
     observation_space = spaces.Box(0, 99, (1,), np.float32)
@@ -124,7 +134,9 @@ class Unpicklable(Exception):  # noqa: N818 (what it is)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two trees of arrays, dicts and sequences are equal bit for bit, kinds of numbers included."""
+    """Whether two trees of arrays, dicts and sequences are equal bit for bit, kinds of numbers
+    included.
+    """
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
     if isinstance(left, tuple | list):

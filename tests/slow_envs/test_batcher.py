@@ -1,4 +1,6 @@
-"""Whoever is ready is answered together, nobody waits past the deadline, and everyone gets their own answer."""
+"""Whoever is ready is answered together, nobody waits past the deadline, and everyone gets their
+own answer.
+"""
 
 import asyncio
 from typing import Any
@@ -44,7 +46,9 @@ def serve(batching: Batching, times: list[float]) -> tuple[list[tuple[float, Any
 def test_all_who_are_ready_go_together_and_get_their_own() -> None:
     answers, echo = serve(Batching(), [0.0, 0.0, 0.0, 1.0])
     assert echo.sizes == [3, 1]
-    assert [(decision.raw, decision.log_prob) for _, decision in answers] == [(k, -k) for k in range(4)]
+    assert [(decision.raw, decision.log_prob) for _, decision in answers] == [
+        (k, -k) for k in range(4)
+    ]
     assert [decision.version for _, decision in answers] == [1, 1, 1, 2]
     assert [when for when, _ in answers] == [0.0, 0.0, 0.0, 1.0]
 
@@ -123,7 +127,9 @@ def test_a_thread_computes_while_others_gather_and_its_errors_arrive() -> None:
     async def main() -> list[Any]:
         batcher = Batcher(slow, 1, Batching(threaded=True))
         first = await asyncio.gather(*(batcher.ask(np.array([k], np.float32)) for k in range(3)))
-        failed = await asyncio.gather(batcher.ask(np.array([9], np.float32)), return_exceptions=True)
+        failed = await asyncio.gather(
+            batcher.ask(np.array([9], np.float32)), return_exceptions=True
+        )
         after = await batcher.ask(np.array([4], np.float32))
         batcher.close()
         return [*first, *failed, after]
@@ -133,7 +139,9 @@ def test_a_thread_computes_while_others_gather_and_its_errors_arrive() -> None:
     assert isinstance(failure, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("given", [{"least": 0}, {"least": 9, "largest": 8}, {"patience_s": -1}, {"buckets": (8, 4)}])
+@pytest.mark.parametrize(
+    "given", [{"least": 0}, {"least": 9, "largest": 8}, {"patience_s": -1}, {"buckets": (8, 4)}]
+)
 def test_settings_that_make_no_sense_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
         Batching(**given)

@@ -23,11 +23,15 @@ def awaited(name: str) -> Awaited:
     return Awaited(gymnasium.make(name).unwrapped)
 
 
-@pytest.mark.parametrize("maker", [partial(awaited, "CartPole-v1"), partial(awaited, "Pendulum-v1"), Awaited])
+@pytest.mark.parametrize(
+    "maker", [partial(awaited, "CartPole-v1"), partial(awaited, "Pendulum-v1"), Awaited]
+)
 def test_gymnasiums_checker_takes_it(maker: Any) -> None:
     env = Blocking(maker if maker is not Awaited else Awaited(Composite()))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(Box observation space|not having a spec|symmetric|normalized).*")
+        warnings.filterwarnings(
+            "ignore", message=".*(Box observation space|not having a spec|symmetric|normalized).*"
+        )
         check_env(env, skip_render_check=True)
     env.close()
 
@@ -48,8 +52,13 @@ def blocking_cart() -> Blocking:
 
 
 def test_gymnasiums_processes_step_it() -> None:
-    env = AsyncVectorEnv([blocking_cart] * 2, context="forkserver", autoreset_mode=AutoresetMode.SAME_STEP)
-    other = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1").unwrapped] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    env = AsyncVectorEnv(
+        [blocking_cart] * 2, context="forkserver", autoreset_mode=AutoresetMode.SAME_STEP
+    )
+    other = SyncVectorEnv(
+        [lambda: gymnasium.make("CartPole-v1").unwrapped] * 2,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
     assert same(env.reset(seed=2)[0], other.reset(seed=2)[0])
     for _ in range(15):
         assert same(env.step(np.array([0, 1]))[:4], other.step(np.array([0, 1]))[:4])

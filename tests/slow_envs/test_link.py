@@ -1,4 +1,6 @@
-"""Messages between the environments' process and the learner's: none waits for the other for ever."""
+"""Messages between the environments' process and the learner's: none waits for the other for
+ever.
+"""
 
 import asyncio
 import signal
@@ -82,7 +84,9 @@ def test_messages_to_one_who_is_gone_are_dropped() -> None:
 
 @pytest.mark.long
 def test_both_sides_may_have_much_to_say_at_once() -> None:
-    """The learner says all it knows, more than the connection holds, while it is told of more segments than that."""
+    """The learner says all it knows, more than the connection holds, while it is told of more
+    segments than that.
+    """
     pytest.importorskip("torch")
     model = PerceptronModel(64, Discrete(2), (256, 256))
     form = Format(1, model.observation_size, model.actions)
@@ -92,7 +96,8 @@ def test_both_sides_may_have_much_to_say_at_once() -> None:
 
     async def main() -> Any:
         link = ProcessLink(
-            Assignment(model, rule, Overlap(learner="process"), form, known, 0), *([lambda *_: None] * 2)
+            Assignment(model, rule, Overlap(learner="process"), form, known, 0),
+            *([lambda *_: None] * 2),
         )
         try:
             told = asyncio.create_task(link.knowledge())

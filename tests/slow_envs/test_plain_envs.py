@@ -1,4 +1,6 @@
-"""Plain environments among async ones: the way that is chosen, and what threads may and may not do."""
+"""Plain environments among async ones: the way that is chosen, and what threads may and may
+not do.
+"""
 
 import asyncio
 import threading
@@ -22,7 +24,9 @@ from flatout.slow_envs.process_env import InProcess
 
 
 class Clock:
-    """What the measuring reads in place of the system's clocks: steps take what they say, on any machine."""
+    """What the measuring reads in place of the system's clocks: steps take what they say, on any
+    machine.
+    """
 
     def __init__(self) -> None:
         self.passed = self.computed = self.queued = 0.0
@@ -79,7 +83,8 @@ def test_the_way_is_chosen_by_what_steps_cost(
 ) -> None:
     env: Any = adapted(partial(Costs, clock, *costs))
     assert isinstance(env, adapter) and isinstance(env, AsyncEnv) and waits(env)
-    assert env.choice.kind == kind and abs(env.choice.steps - steps) <= 1  # sums of many small numbers
+    # sums of many small numbers
+    assert env.choice.kind == kind and abs(env.choice.steps - steps) <= 1
     assert str(env.choice).startswith(f"{kind}: ")
 
     async def use() -> None:
@@ -92,7 +97,9 @@ def test_the_way_is_chosen_by_what_steps_cost(
 
 
 def test_the_systems_clocks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a step takes depends on the machine; that it takes no less than it sleeps does not."""
+    """How long a step takes depends on the machine; that it takes no less than it sleeps does
+    not.
+    """
     monkeypatch.setattr(choice, "STEPS", 3)
     monkeypatch.setattr(choice, "seconds_queued", lambda: 0.0)
 
@@ -146,9 +153,13 @@ def test_what_is_no_environment_is_refused() -> None:
 
     for wrong in (lambda: None, lambda: "CartPole-v1", NoSpaces):
         for kind in ("auto", "inline", "thread"):
-            with pytest.raises(SettingsError, match="which is no environment: it must have reset, step and close"):
+            with pytest.raises(
+                SettingsError, match="which is no environment: it must have reset, step and close"
+            ):
                 adapted(wrong, kind)
-    with pytest.raises(SettingsError, match="kind is 'proces'; it may be one of auto, inline, thread, process"):
+    with pytest.raises(
+        SettingsError, match="kind is 'proces'; it may be one of auto, inline, thread, process"
+    ):
         adapted(Counting, "proces")
 
 

@@ -1,4 +1,6 @@
-"""The pool at its bounds, and what it does about environments that hang and break: nothing lost, nothing doubled."""
+"""The pool at its bounds, and what it does about environments that hang and break: nothing lost,
+nothing doubled.
+"""
 
 import asyncio
 import itertools
@@ -52,13 +54,16 @@ class Run:
             await self.pool.close()
 
 
-# --- bounds ---------------------------------------------------------------------------------------------------
+# --- bounds
+# --------------------------------------------------------------------------------------------------
 
 MEAN, SLOW, SLOW_SHARE = 0.05, 2.0, 0.01
 
 
 class Latency(NamedTuple):
-    """A distribution by its quantiles, and that of what is left of a wait seen at a random moment."""
+    """A distribution by its quantiles, and that of what is left of a wait seen at a random
+    moment.
+    """
 
     mean: float
     wait: Callable[[np.ndarray], np.ndarray]
@@ -70,7 +75,9 @@ def exponential(u: np.ndarray) -> np.ndarray:
 
 
 def straggling_residual(u: np.ndarray) -> np.ndarray:
-    """Slow waits are rare, but long: a random moment falls into one with the share of time that they take."""
+    """Slow waits are rare, but long: a random moment falls into one with the share of time that
+    they take.
+    """
     share = SLOW_SHARE * SLOW / STRAGGLERS
     return np.where(u < share, SLOW * u / share, MEAN * (u - share) / (1 - share))
 
@@ -80,7 +87,9 @@ CONSTANT = Latency(MEAN, lambda u: MEAN + 0 * u, lambda u: MEAN * u)
 LATENCIES = {
     "constant": CONSTANT,
     "exponential": Latency(MEAN, exponential, exponential),
-    "stragglers": Latency(STRAGGLERS, lambda u: np.where(u < SLOW_SHARE, SLOW, MEAN), straggling_residual),
+    "stragglers": Latency(
+        STRAGGLERS, lambda u: np.where(u < SLOW_SHARE, SLOW, MEAN), straggling_residual
+    ),
     "one hangs": CONSTANT,
 }
 
@@ -89,8 +98,8 @@ LATENCIES = {
 @pytest.mark.parametrize("n_envs", [16, 1000])
 @pytest.mark.parametrize("kind", list(LATENCIES))
 def test_throughput_is_what_latency_allows(kind: str, n_envs: int) -> None:
-    """Environments over mean latency, whatever the spread; one that hangs costs its own share and no more. The run
-    begins in the middle of things, so that what is counted is the long-run rate.
+    """Environments over mean latency, whatever the spread; one that hangs costs its own share and
+    no more. The run begins in the middle of things, so that what is counted is the long-run rate.
     """
     latency, rng = LATENCIES[kind], np.random.default_rng(n_envs)
     shared = stratified(rng, latency.wait, 100)
@@ -105,16 +114,21 @@ def test_throughput_is_what_latency_allows(kind: str, n_envs: int) -> None:
     assert run.steps / seconds == pytest.approx(rate, rel=0.02)
 
 
-# --- what is written down -------------------------------------------------------------------------------------
+# --- what is written down
+# -------------------------------------------------------------------------------------
 
 
 def acting_rows(segments: list[Segment]) -> list[tuple[int, ...]]:
     """(environment, life, step) of each step in them."""
-    return [tuple(row) for s in segments for row in s.observation[:-1][s.acting].astype(int).tolist()]
+    return [
+        tuple(row) for s in segments for row in s.observation[:-1][s.acting].astype(int).tolist()
+    ]
 
 
 def check_segment(segment: Segment) -> None:
-    """Each row is followed by what it led to: the next step, or the last thing seen, and else its episode is over."""
+    """Each row is followed by what it led to: the next step, or the last thing seen, and else its
+    episode is over.
+    """
     for row in range(FORM.rows):
         if not segment.acting[row]:
             continue
@@ -129,9 +143,17 @@ WAITS = st.lists(st.sampled_from([0.0, 0.01, 0.3, 2.0, HANG, CRASH]), min_size=1
 
 
 @settings(max_examples=60, deadline=None)
-@given(scripts=st.lists(WAITS, min_size=1, max_size=5), truncates=st.booleans(), length=st.integers(1, 9))
-def test_no_step_is_lost_or_doubled(scripts: list[list[float]], truncates: bool, length: int) -> None:
-    """Steps that were answered are what is shipped or still open, each once, whatever hung or broke meanwhile."""
+@given(
+    scripts=st.lists(WAITS, min_size=1, max_size=5),
+    truncates=st.booleans(),
+    length=st.integers(1, 9),
+)
+def test_no_step_is_lost_or_doubled(
+    scripts: list[list[float]], truncates: bool, length: int
+) -> None:
+    """Steps that were answered are what is shipped or still open, each once, whatever hung or broke
+    meanwhile.
+    """
     envs = [
         Counting(k, itertools.chain(script, forever(lambda: 0.25)), length, truncates)
         for k, script in enumerate(scripts)
@@ -154,12 +176,19 @@ def test_failures_are_counted_one_by_one(script: list[float]) -> None:
     """A wait of 2 s and a hang pass the deadline of 1 s; a crash is a crash."""
     env = Counting(0, itertools.chain(script, forever(lambda: 0.9)))
     late, broken = sum(wait in (2.0, HANG) for wait in script), script.count(CRASH)
-    run = Run([env], 250.0, Care(step_deadline_s=1.0, most_failures=20))  # twelve in a row take 153 s
+    run = Run(
+        [env], 250.0, Care(step_deadline_s=1.0, most_failures=20)
+    )  # twelve in a row take 153 s
     events = run.pool.events
-    assert (events["timeouts"], events["crashes"], events["restarts"]) == (late, broken, late + broken)
+    assert (events["timeouts"], events["crashes"], events["restarts"]) == (
+        late,
+        broken,
+        late + broken,
+    )
 
 
-# --- restarts, quarantine, the end ----------------------------------------------------------------------------
+# --- restarts, quarantine, the end
+# ----------------------------------------------------------------------------
 
 
 def test_a_broken_environment_is_made_anew_and_the_old_one_closed() -> None:
@@ -203,7 +232,9 @@ def test_nothing_is_trained_when_no_environment_can_begin() -> None:
         async def reset(self, **_: Any) -> Any:
             raise ConnectionRefusedError("nobody listens")
 
-    with pytest.raises(RunError, match=r"none of the 8 environments could begin.*nobody listens") as caught:
+    with pytest.raises(
+        RunError, match=r"none of the 8 environments could begin.*nobody listens"
+    ) as caught:
         Run([Dead(k, iter(())) for k in range(8)], 1000.0)
     assert isinstance(caught.value.__cause__, ConnectionRefusedError)
 
@@ -218,7 +249,10 @@ def test_every_environment_gets_its_own_seed_and_another_after_a_restart() -> No
 
     def lives(n: int) -> list[Any]:
         seeds.clear()
-        made = [Seeded(k, itertools.chain([0.1, CRASH], forever(lambda: 0.1)), length=50) for k in range(n)]
+        made = [
+            Seeded(k, itertools.chain([0.1, CRASH], forever(lambda: 0.1)), length=50)
+            for k in range(n)
+        ]
 
         async def main() -> None:
             pool = Pool(made, FORM, first_choice, ship_nowhere, None, seed=5)

@@ -49,7 +49,10 @@ async def soon(condition: Callable[[], Any]) -> Any:
 def test_it_answers_as_the_environment_does() -> None:
     async def both() -> None:
         far, near = InProcess(Composite), Composite()
-        assert far.observation_space == near.observation_space and far.action_space == near.action_space
+        assert (
+            far.observation_space == near.observation_space
+            and far.action_space == near.action_space
+        )
         assert far.metadata["render_modes"] == [] and far.render_mode is None
         assert same(await far.reset(seed=4), near.reset(seed=4))
         for k in range(30):
@@ -81,7 +84,9 @@ def test_neither_torch_nor_jax_is_loaded() -> None:
         return set(found)
 
     found = asyncio.run(modules())
-    assert "gymnasium" in found and found.isdisjoint({"torch", "jax", "jaxlib", "aiohttp", "optuna"})
+    assert "gymnasium" in found and found.isdisjoint(
+        {"torch", "jax", "jaxlib", "aiohttp", "optuna"}
+    )
 
 
 def test_spaces_without_a_fixed_size_go_through_the_socket() -> None:
@@ -100,7 +105,8 @@ def test_spaces_without_a_fixed_size_go_through_the_socket() -> None:
         seen, info = await env.reset()
         assert seen == "" and info["big"].shape == (300_000,)
         assert await env.step((1, 2)) == ("x" * 100_000 + "(1, 2)", 0.5, True, False, {})
-        assert len((await env.step(tuple(range(9)) * 40_000))[0]) > 900_000  # more than the socket holds
+        # more than the socket holds
+        assert len((await env.step(tuple(range(9)) * 40_000))[0]) > 900_000
         await env.close()
 
     asyncio.run(talk())
@@ -157,7 +163,10 @@ def test_an_exception_arrives_as_it_was_with_its_traceback() -> None:
         pid = env.pid
         with pytest.raises(LookupError, match="no page 1") as caught:
             await env.step(Counting.RAISE)
-        assert "plain_and_async_envs.py" in caught.value.__notes__[0] and "in step" in caught.value.__notes__[0]
+        assert (
+            "plain_and_async_envs.py" in caught.value.__notes__[0]
+            and "in step" in caught.value.__notes__[0]
+        )
         with pytest.raises(EnvFailedError, match="raised Unpicklable: odd 2") as odd:
             await env.step(Counting.ODD)
         assert Unpicklable.__name__ in odd.value.__notes__[0]

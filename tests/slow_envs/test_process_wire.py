@@ -16,7 +16,9 @@ from flatout.slow_envs.process_wire import fits, read, receive, send, slots_in, 
 DTYPES = [np.float32, np.float64, np.uint8, np.int16, np.int64]
 SHAPES = st.lists(st.integers(1, 4), max_size=3).map(tuple)
 LEAVES = st.one_of(
-    st.builds(lambda shape, dtype: spaces.Box(0, 100, shape, dtype), SHAPES, st.sampled_from(DTYPES)),
+    st.builds(
+        lambda shape, dtype: spaces.Box(0, 100, shape, dtype), SHAPES, st.sampled_from(DTYPES)
+    ),
     st.integers(1, 9).map(spaces.Discrete),
     st.integers(1, 9).map(spaces.MultiBinary),
     st.lists(st.integers(1, 9), min_size=1, max_size=4).map(spaces.MultiDiscrete),
@@ -40,7 +42,9 @@ def test_what_is_written_is_read(seen: Space[Any], act: Space[Any], seed: int) -
     slots.reward[...], slots.ended[:] = 1.5, (True, False)
     write(slots.observation, observation)
     write(slots.action, action)
-    assert same(plain(read(slots.observation)), plain(observation)) and same(plain(read(slots.action)), plain(action))
+    assert same(plain(read(slots.observation)), plain(observation)) and same(
+        plain(read(slots.action)), plain(action)
+    )
     assert slots.reward == 1.5 and slots.ended.tolist() == [True, False]
     kept = read(slots.observation)
     write(slots.observation, seen.sample())
@@ -56,7 +60,11 @@ def plain(value: Any) -> Any:
 
 def test_what_does_not_fit() -> None:
     box = spaces.Box(0, 1, (3,))
-    assert fits(box) and not fits(spaces.Text(5)) and not fits(spaces.Dict(a=box, b=spaces.Sequence(box)))
+    assert (
+        fits(box)
+        and not fits(spaces.Text(5))
+        and not fits(spaces.Dict(a=box, b=spaces.Sequence(box)))
+    )
     slots = slots_in(mmap(-1, whole_room(spaces.Text(5), box)), spaces.Text(5), box)
     assert slots.observation is None
     for wrong in (0.5, np.zeros((1, 3)), np.zeros(4)):
@@ -71,7 +79,11 @@ def test_messages_arrive_whole_and_in_order() -> None:
     with ours, theirs:
         for payload in (b"", b"x", b"y" * 10_000):
             send(ours, b"k", payload)
-        assert [receive(theirs) for _ in range(3)] == [(b"k", b""), (b"k", b"x"), (b"k", b"y" * 10_000)]
+        assert [receive(theirs) for _ in range(3)] == [
+            (b"k", b""),
+            (b"k", b"x"),
+            (b"k", b"y" * 10_000),
+        ]
         ours.sendall(b"k\x05")
         ours.close()
         with pytest.raises(EOFError):

@@ -1,4 +1,6 @@
-"""Rows become segments and segments a batch: each step once, in order, followed by what it led to."""
+"""Rows become segments and segments a batch: each step once, in order, followed by what it led
+to.
+"""
 
 from typing import Any
 
@@ -14,7 +16,9 @@ FORM = Format(3, 2, Discrete(4))
 ENDS = st.sampled_from(["goes on", "goes on", "goes on", "terminated", "truncated", "breaks"])
 
 
-def written(env: int, ends: list[str], form: Format = FORM) -> tuple[list[Segment], list[tuple[Any, ...]]]:
+def written(
+    env: int, ends: list[str], form: Format = FORM
+) -> tuple[list[Segment], list[tuple[Any, ...]]]:
     """The segments of such a life, and its steps: (seen, then, ended how)."""
     tape, segments, steps, number = Tape(form, env), [], [], 0
     for end in ends:
@@ -23,7 +27,9 @@ def written(env: int, ends: list[str], form: Format = FORM) -> tuple[list[Segmen
             segments += tape.cut(seen)
         else:
             decision = Decision(number % 4, -number, number)
-            segments += tape.act(seen, decision, number, then, end == "terminated", end == "truncated")
+            segments += tape.act(
+                seen, decision, number, then, end == "terminated", end == "truncated"
+            )
             steps.append((number, end))
         number += 1 if end == "goes on" else 100  # another episode begins elsewhere
     return segments, steps
@@ -39,10 +45,16 @@ def test_a_batch_holds_every_step_once_with_what_it_led_to(lives: list[list[str]
     for k, env in enumerate(batch.env):
         steps = made[env][1]
         rows = np.flatnonzero(batch.acting[:, k])
-        assert [int(batch.reward[row, k]) for row in rows] == [number for number, _ in steps[: rows.size]]
+        assert [int(batch.reward[row, k]) for row in rows] == [
+            number for number, _ in steps[: rows.size]
+        ]
         for row, (number, end) in zip(rows, steps[: rows.size], strict=True):
             assert batch.observation[row, k].tolist() == [env, number]
-            assert (batch.raw[row, k], batch.log_prob[row, k], batch.version[row, k]) == (number % 4, -number, number)
+            assert (batch.raw[row, k], batch.log_prob[row, k], batch.version[row, k]) == (
+                number % 4,
+                -number,
+                number,
+            )
             assert batch.terminated[row, k] == (end == "terminated")
             if end != "terminated":
                 assert batch.observation[row + 1, k].tolist() == [env, number + 1]

@@ -1,4 +1,6 @@
-"""Environments and learner together: deterministic on simulated time; with real processes, nothing outlives its end."""
+"""Environments and learner together: deterministic on simulated time; with real processes, nothing
+outlives its end.
+"""
 
 import asyncio
 import itertools
@@ -39,14 +41,17 @@ def inline(**changes: Any) -> Overlap:
     return Overlap(**{"learner": "inline", "segment": 4, **changes})
 
 
-# --- simulated time -------------------------------------------------------------------------------------------
+# --- simulated time
+# -------------------------------------------------------------------------------------------
 
 
 def test_equal_seeds_give_equal_runs_byte_for_byte() -> None:
     def run(seed: int) -> Any:
         session = Session(envs_of(7), MODEL, RULE, inline(), seed=seed)
         made, known = run_virtually(trained(session, 12))
-        return [(update.version, update.figures, update.lags) for update in made], known.vector.tobytes()
+        return [
+            (update.version, update.figures, update.lags) for update in made
+        ], known.vector.tobytes()
 
     first = run(3)
     assert first == run(3) and first[1] != run(4)[1]
@@ -70,7 +75,12 @@ def test_hangs_and_crashes_are_counted_and_learning_goes_on() -> None:
     session = Session(envs, MODEL, RULE, inline(care=Care(step_deadline_s=3.0)))
     run_virtually(trained(session, 30))
     figures = session.figures()
-    assert (figures["crashes"], figures["timeouts"], figures["restarts"], figures["quarantined"]) == (1, 1, 2, 0)
+    assert (
+        figures["crashes"],
+        figures["timeouts"],
+        figures["restarts"],
+        figures["quarantined"],
+    ) == (1, 1, 2, 0)
     answered = sum(len(env.answered) for env in envs)
     assert figures["steps"] == answered
 
@@ -94,12 +104,15 @@ def test_environments_of_other_spaces_and_other_batches_are_refused() -> None:
         Session(envs_of(2), MODEL, RULE, inline()).change(Rule(batch_segments=99))
 
 
-# --- real processes -------------------------------------------------------------------------------------------
+# --- real processes
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
 def test_the_learner_is_a_process_and_ends_with_the_session() -> None:
-    """As long as it is stopped, steps end where ring and segments in hand are full; then all goes on."""
+    """As long as it is stopped, steps end where ring and segments in hand are full; then all goes
+    on.
+    """
     most = (2 * RULE.batch_segments + 8) * 4
 
     async def main() -> Any:
@@ -159,7 +172,9 @@ class Faulty(PerceptronModel):
 @pytest.mark.long
 def test_a_learner_that_fails_tells_its_traceback() -> None:
     session = Session(envs_of(8, 0.002), Faulty(3, Discrete(2), (8,)), RULE, Overlap(segment=4))
-    with pytest.raises(RunError, match=r"(?s)the learner's process failed.*in value.*ZeroDivisionError: no value"):
+    with pytest.raises(
+        RunError, match=r"(?s)the learner's process failed.*in value.*ZeroDivisionError: no value"
+    ):
         asyncio.run(trained(session, 1))
 
 
@@ -172,7 +187,8 @@ from flatout.slow_envs.session import Session
 from slow_envs.waiting_envs import envs_of
 
 async def main():
-    model, rule = PerceptronModel(3, Discrete(2), (8,)), Rule(batch_segments=6, minibatch=32, epochs=2)
+    model = PerceptronModel(3, Discrete(2), (8,))
+    rule = Rule(batch_segments=6, minibatch=32, epochs=2)
     session = Session(envs_of(8, 0.002), model, rule, Overlap(segment=4))
     await session.start()
     await session.next_update()
@@ -187,7 +203,9 @@ asyncio.run(main())
 @pytest.mark.long
 def test_no_learner_outlives_a_driver_that_is_killed() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, env=environment) as driver:
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, env=environment
+    ) as driver:
         assert driver.stdout is not None
         learner = int(driver.stdout.readline())
         assert lives(learner)

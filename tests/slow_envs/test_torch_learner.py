@@ -1,4 +1,6 @@
-"""Updates from segments: PPO's own where nothing is old, and nothing learned from what is too old."""
+"""Updates from segments: PPO's own where nothing is old, and nothing learned from what is too
+old.
+"""
 
 from typing import Any
 
@@ -50,7 +52,15 @@ def segment_of(batch: Segment, k: int) -> Segment:
 
 
 def rule_of(**changes: Any) -> Rule:
-    return Rule(**{"batch_segments": SEGMENTS, "minibatch": 10**6, "epochs": 1, "learning_rate": 1e-2, **changes})
+    return Rule(
+        **{
+            "batch_segments": SEGMENTS,
+            "minibatch": 10**6,
+            "epochs": 1,
+            "learning_rate": 1e-2,
+            **changes,
+        }
+    )
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
@@ -67,7 +77,13 @@ def test_an_update_from_fresh_segments_is_ppos(kind: str) -> None:
     head = model.policy(weights, batch.observation[:-1], np)[0]
     never, nothing = np.zeros_like(batch.terminated), np.zeros_like(batch.reward)
     host.steps = Transition(
-        batch.observation[:-1].copy(), batch.raw, head, batch.reward, batch.terminated, never, nothing
+        batch.observation[:-1].copy(),
+        batch.raw,
+        head,
+        batch.reward,
+        batch.terminated,
+        never,
+        nothing,
     )
     host.seen = batch.observation[-1]
     figures = host.learn(np.arange(ROWS * SEGMENTS)[None], rule.learning_rate)
@@ -75,19 +91,28 @@ def test_an_update_from_fresh_segments_is_ppos(kind: str) -> None:
     assert np.abs(learner.vector - flat(weights)).max() > 1e-3
     for name in ("value_loss", "entropy", "loss"):
         size = max(1.0, abs(figures["value_loss"]))  # the largest part of the loss
-        assert learned.figures[name] == close_to(figures[name], roundings=SUMMED, size=size, dtype=np.float32)
+        assert learned.figures[name] == close_to(
+            figures[name], roundings=SUMMED, size=size, dtype=np.float32
+        )
 
 
-SUMMED = 2 * (ROWS * SEGMENTS + 40)  # roundings of a mean over all rows, each after two layers and a softmax
+SUMMED = 2 * (
+    ROWS * SEGMENTS + 40
+)  # roundings of a mean over all rows, each after two layers and a softmax
 
 
 def same_after_one_step(learner: TorchSegmentLearner, other: Any) -> None:
-    """Adam's first step is the rate times g / (|g| + its epsilon): what rounding does to the gradient g is the larger
-    in the weight, the nearer g is to zero.
+    """Adam's first step is the rate times g / (|g| + its epsilon): what rounding does to the
+    gradient g is the larger in the weight, the nearer g is to zero.
     """
     beta, rate = learner.optimiser.param_groups[0]["betas"][0], learner.rule.learning_rate
-    slopes = [learner.optimiser.state[leaf]["exp_avg"].numpy().ravel() / (1 - beta) for leaf in learner.leaves]
-    size = np.concatenate([np.full(one.size, 16 * np.abs(one).max()) for one in slopes])  # rows cancel each other
+    slopes = [
+        learner.optimiser.state[leaf]["exp_avg"].numpy().ravel() / (1 - beta)
+        for leaf in learner.leaves
+    ]
+    size = np.concatenate(
+        [np.full(one.size, 16 * np.abs(one).max()) for one in slopes]
+    )  # rows cancel each other
     slope = np.abs(np.concatenate(slopes))
     moved = tolerance(SUMMED, size, np.float32) * rate * ADAM_EPSILON / (slope + ADAM_EPSILON) ** 2
     assert np.quantile(moved, 0.9) < rate / 50
@@ -101,10 +126,13 @@ def rates_of(rule: Rule, model: PerceptronModel) -> Rates:
 
     return Rates(
         learning_rate=real(rule.learning_rate), final_rate_share=real(1.0), gamma=real(rule.gamma),
-        gae_lambda=real(rule.gae_lambda), clip=real(rule.clip), value_clip=real(OFF), entropy=real(rule.entropy),
+        gae_lambda=real(rule.gae_lambda), clip=real(rule.clip), value_clip=real(OFF),
+        entropy=real(rule.entropy),
         value=real(rule.value), max_grad_norm=real(rule.max_grad_norm), target_kl=real(OFF),
-        epochs=np.asarray(1, np.int32), normalise_advantage=np.asarray(True), normalise_reward=np.asarray(False),
-        gates=np.ones(len(model.hidden), np.float32), updates=np.asarray(1, np.int32), until=np.asarray(0, np.int32),
+        epochs=np.asarray(1, np.int32), normalise_advantage=np.asarray(True),
+        normalise_reward=np.asarray(False),
+        gates=np.ones(len(model.hidden), np.float32), updates=np.asarray(1, np.int32),
+        until=np.asarray(0, np.int32),
         environment=(),
     )  # fmt: skip
 
@@ -126,7 +154,9 @@ def test_rows_that_are_too_old_or_do_not_act_teach_nothing() -> None:
     other = TorchSegmentLearner(model, rule_of(), overlap, weights)
     other.version = 5
     other.update(spoiled)
-    np.testing.assert_array_equal(other.vector, learner.vector)  # one program: only what it leaves out differs
+    np.testing.assert_array_equal(
+        other.vector, learner.vector
+    )  # one program: only what it leaves out differs
     all_old = TorchSegmentLearner(model, rule_of(), overlap, weights)
     all_old.version = 50
     assert all_old.update(batch).figures == {}
@@ -150,7 +180,8 @@ def test_going_on_from_what_was_known_changes_nothing(kind: str, objective: Any)
 
 
 KNOBS: dict[str, Any] = {
-    "minibatch": 40, "epochs": 3, "learning_rate": 1e-3, "gamma": 0.5, "gae_lambda": 0.1, "clip": 0.001,
+    "minibatch": 40, "epochs": 3, "learning_rate": 1e-3, "gamma": 0.5, "gae_lambda": 0.1,
+    "clip": 0.001,
     "value_clip": 0.001, "entropy": 0.5, "value": 0.01, "max_grad_norm": 1e-3, "target_kl": 1e-7,
     "normalise_advantage": False,
 }  # fmt: skip
@@ -200,7 +231,9 @@ def test_a_batch_teaches_again_only_while_that_is_allowed(reuse: Reuse, updates:
     model, overlap = MODELS["choices"], Overlap(reuse=reuse, max_lag=99)
     weights = model.new_weights(0)
     batch = batch_of(model, weights)
-    learning = Learning(TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap)
+    learning = Learning(
+        TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap
+    )
     for k in range(SEGMENTS):
         assert not learning.gather() and learning.work() is None
         learning.take(segment_of(batch, k))
@@ -212,10 +245,15 @@ def test_a_batch_teaches_again_only_while_that_is_allowed(reuse: Reuse, updates:
 
 
 def test_reuse_stops_when_the_batch_has_become_too_old() -> None:
-    model, overlap = MODELS["choices"], Overlap(reuse=Reuse(most=99, largest_kl=9.0, least_effective=0.0), max_lag=2)
+    model, overlap = (
+        MODELS["choices"],
+        Overlap(reuse=Reuse(most=99, largest_kl=9.0, least_effective=0.0), max_lag=2),
+    )
     weights = model.new_weights(0)
     batch = batch_of(model, weights)
-    learning = Learning(TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap)
+    learning = Learning(
+        TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap
+    )
     for k in range(SEGMENTS):
         learning.take(segment_of(batch, k))
     learning.gather()

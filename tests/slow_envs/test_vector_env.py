@@ -1,4 +1,6 @@
-"""Environments that wait as a vector environment of Gymnasium: the same answers as its own, and waits that overlap."""
+"""Environments that wait as a vector environment of Gymnasium: the same answers as its own, and
+waits that overlap.
+"""
 
 import asyncio
 import threading
@@ -28,7 +30,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
 
 
 def history(env: Any, steps: int, seed: int = 5) -> list[Any]:
-    """What resets and steps with random actions lead to; episodes restart by hand where the mode says so."""
+    """What resets and steps with random actions lead to; episodes restart by hand where the mode
+    says so.
+    """
     env.action_space.seed(3)
     told = [env.reset(seed=seed)]
     for _ in range(steps):
@@ -49,7 +53,9 @@ def test_answers_equal_those_of_gymnasium(name: str, mode: AutoresetMode, kind: 
     maker = MAKERS[name]
     makers = [(lambda: Awaited(maker())) if kind == "async" else maker] * 3
     theirs = history(SyncVectorEnv([maker] * 3, autoreset_mode=mode), 80)
-    ours = history(AsyncioVectorEnv(makers, autoreset_mode=mode, kind="auto" if kind == "async" else kind), 80)
+    ours = history(
+        AsyncioVectorEnv(makers, autoreset_mode=mode, kind="auto" if kind == "async" else kind), 80
+    )
     assert sum((step[2] | step[3]).sum() for step in theirs[1:-2] if len(step) == 5) > 5
     assert len(ours) == len(theirs)
     for left, right in zip(ours, theirs, strict=True):
@@ -124,7 +130,9 @@ class Sticky(Awaited):
 
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vector environments live on simulated time: deadlines pass only where nothing else can happen."""
+    """Vector environments live on simulated time: deadlines pass only where nothing else can
+    happen.
+    """
     monkeypatch.setattr(asyncio, "new_event_loop", VirtualLoop)
 
 
@@ -135,15 +143,25 @@ def test_a_step_over_its_deadline_is_cut_off(mode: AutoresetMode) -> None:
     env.reset()
     env.step(np.array([0, 0, 0]))
     observation, reward, terminated, truncated, info = env.step(np.array([0, Counting.HANG, 0]))
-    assert reward.tolist() == [1, 0, 1] and not terminated.any() and truncated.tolist() == [False, True, False]
+    assert (
+        reward.tolist() == [1, 0, 1]
+        and not terminated.any()
+        and truncated.tolist() == [False, True, False]
+    )
     assert env.get_attr("cancelled") == (0, 1, 0)
     if mode == AutoresetMode.SAME_STEP:
         assert observation[:, 0].tolist() == [2, 0, 2] and info["final_obs"][1].tolist() == [1]
         assert info["final_info"]["timed_out"].tolist() == [False, True, False]
     else:
-        assert observation[:, 0].tolist() == [2, 1, 2] and info["timed_out"].tolist() == [False, True, False]
+        assert observation[:, 0].tolist() == [2, 1, 2] and info["timed_out"].tolist() == [
+            False,
+            True,
+            False,
+        ]
     if mode == AutoresetMode.DISABLED:
-        with pytest.raises(SettingsError, match=r"environments \[1\] have ended, and autoreset is disabled"):
+        with pytest.raises(
+            SettingsError, match=r"environments \[1\] have ended, and autoreset is disabled"
+        ):
             env.step(np.zeros(3, int))
         env.reset(options={"reset_mask": truncated})
     observation, *_ = env.step(np.zeros(3, int))
@@ -166,7 +184,9 @@ def test_a_thread_that_hangs_is_replaced() -> None:
     before: Any = list(env.envs)
 
     async def deadline() -> None:
-        """Let it pass when one hangs and the other is done: then two tasks are left besides this one."""
+        """Let it pass when one hangs and the other is done: then two tasks are left besides this
+        one.
+        """
         while not inside.is_set() or len(asyncio.all_tasks()) > 3:
             await asyncio.sleep(0.001)
         loop: Any = asyncio.get_running_loop()
@@ -177,7 +197,11 @@ def test_a_thread_that_hangs_is_replaced() -> None:
     _, _, _, truncated, info = env.step(np.array([Counting.HANG, 0]))
     gate.set()
     assert truncated.tolist() == [True, False] and info["final_info"]["timed_out"][0]
-    assert env.envs[0] is not before[0] and env.envs[1] is before[1] and isinstance(env.envs[0], InThread)
+    assert (
+        env.envs[0] is not before[0]
+        and env.envs[1] is before[1]
+        and isinstance(env.envs[0], InThread)
+    )
     assert env.step(np.zeros(2, int))[0][:, 0].tolist() == [1, 2]
     env.close()
 
@@ -200,7 +224,11 @@ def test_an_exception_closes_everything_and_is_the_original() -> None:
     envs: Any = list(env.envs)
     with pytest.raises(LookupError, match="no page 1"):
         env.step(np.array([Counting.HANG, Counting.RAISE, Counting.HANG]))
-    assert [one.closed for one in envs] == [1, 1, 1] and [one.cancelled for one in envs] == [1, 0, 1]
+    assert [one.closed for one in envs] == [1, 1, 1] and [one.cancelled for one in envs] == [
+        1,
+        0,
+        1,
+    ]
     env.close()
     for late in (env.reset, lambda: env.step(np.zeros(3, int)), lambda: env.call("cancelled")):
         with pytest.raises(SettingsError, match="closed: make a new one"):
@@ -242,7 +270,9 @@ def test_makers_that_fail_or_differ_leave_nothing_open() -> None:
 
     with pytest.raises(ZeroDivisionError):
         AsyncioVectorEnv([keep, lambda: 1 / 0])
-    with pytest.raises(SettingsError, match=r"environment 1 has the spaces Dict.*they must be equal"):
+    with pytest.raises(
+        SettingsError, match=r"environment 1 has the spaces Dict.*they must be equal"
+    ):
         AsyncioVectorEnv([keep, Composite], kind="inline")
     assert [env.closed for env in made] == [1, 1]
     with pytest.raises(SettingsError, match="no makers"):
@@ -303,7 +333,9 @@ def test_arguments_that_do_not_fit() -> None:
 
 def test_wrappers_of_gymnasium_take_it() -> None:
     for mode in MODES[:2]:
-        env = RecordEpisodeStatistics(AsyncioVectorEnv([MAKERS["CartPole"]] * 2, autoreset_mode=mode, kind="inline"))
+        env = RecordEpisodeStatistics(
+            AsyncioVectorEnv([MAKERS["CartPole"]] * 2, autoreset_mode=mode, kind="inline")
+        )
         assert env.metadata["autoreset_mode"] == mode
         env.reset(seed=0)
         lengths = []
@@ -331,7 +363,11 @@ def test_final_observations_survive_an_environment_that_writes_into_its_own() ->
     first, _ = env.reset()
     env.step(np.zeros(1, int))
     observation, *_, info = env.step(np.zeros(1, int))
-    assert first.tolist() == [[0]] and observation.tolist() == [[0]] and info["final_obs"][0].tolist() == [2]
+    assert (
+        first.tolist() == [[0]]
+        and observation.tolist() == [[0]]
+        and info["final_obs"][0].tolist() == [2]
+    )
     env.close()
 
 

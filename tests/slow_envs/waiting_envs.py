@@ -1,4 +1,6 @@
-"""Environments that wait, break and hang as they are told, and say in every observation who they are."""
+"""Environments that wait, break and hang as they are told, and say in every observation who they
+are.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -11,12 +13,16 @@ HANG, CRASH = float("inf"), float("-inf")
 
 
 class Counting:
-    """Observations are (environment, life, step); the reward of a step is its number. Waits come from a script."""
+    """Observations are (environment, life, step); the reward of a step is its number. Waits come
+    from a script.
+    """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
-    def __init__(self, index: int, waits: Iterator[float], length: int = 7, truncates: bool = False) -> None:
+    def __init__(
+        self, index: int, waits: Iterator[float], length: int = 7, truncates: bool = False
+    ) -> None:
         self.index, self.waits, self.length, self.truncates = index, waits, length, truncates
         self.life, self.step_number, self.closed = -1, 0, 0
         self.answered: list[tuple[int, int]] = []  # (life, step) of each step that was answered
@@ -42,7 +48,13 @@ class Counting:
         self.answered.append((self.life, self.step_number))
         self.step_number += 1
         over = self.step_number == self.length
-        return self.seen, float(self.step_number), over and not self.truncates, over and self.truncates, {}
+        return (
+            self.seen,
+            float(self.step_number),
+            over and not self.truncates,
+            over and self.truncates,
+            {},
+        )
 
     async def close(self) -> None:
         self.closed += 1
@@ -53,8 +65,12 @@ def forever(draw: Callable[[], float]) -> Iterator[float]:
         yield draw()
 
 
-def stratified(rng: np.random.Generator, quantile: Callable[[np.ndarray], np.ndarray], block: int) -> Iterator[float]:
-    """Draws of a distribution whose every block has its shape: one from each of `block` equal parts, shuffled."""
+def stratified(
+    rng: np.random.Generator, quantile: Callable[[np.ndarray], np.ndarray], block: int
+) -> Iterator[float]:
+    """Draws of a distribution whose every block has its shape: one from each of `block` equal
+    parts, shuffled.
+    """
     while True:
         parts = (rng.permutation(block) + rng.random(block)) / block
         yield from quantile(parts).tolist()
@@ -64,6 +80,11 @@ def envs_of(n: int, mean: float = 0.05) -> list[Counting]:
     """Environments with exponential waits of this mean; half of them truncate."""
     rng = np.random.default_rng(0)
     return [
-        Counting(k, stratified(rng, lambda u: -mean * np.log1p(-u), 10), length=5 + k, truncates=k % 2 == 0)
+        Counting(
+            k,
+            stratified(rng, lambda u: -mean * np.log1p(-u), 10),
+            length=5 + k,
+            truncates=k % 2 == 0,
+        )
         for k in range(n)
     ]

@@ -1,4 +1,6 @@
-"""From bars to lanes: held-out bars teach nobody, symbols keep to themselves, and the judge is the backtest."""
+"""From bars to lanes: held-out bars teach nobody, symbols keep to themselves, and the judge is the
+backtest.
+"""
 
 import resource
 from dataclasses import replace
@@ -33,7 +35,10 @@ from small_bundles import network_of
 
 N_BARS, HELD_OUT, CUT = 260, 0.25, 195
 SETTINGS = Settings.model_validate(
-    {"features": {"indicators": ["return_1", "roc"], "lookback": 2}, "train": {"hidden": [8], "n_steps": 8}}
+    {
+        "features": {"indicators": ["return_1", "roc"], "lookback": 2},
+        "train": {"hidden": [8], "n_steps": 8},
+    }
 )
 STEPS, ENVS = 400, 64
 
@@ -55,11 +60,17 @@ def made() -> MarketTraining:
 def test_the_scaler_never_sees_held_out_bars() -> None:
     panel = panel_of("AAA", 1)
     after = np.arange(N_BARS)[:, None] >= CUT
-    changed = {name: np.where(after, 7 * getattr(panel, name) ** 2, getattr(panel, name)) for name in
-               ("open", "high", "low", "close", "volume")}  # fmt: skip
-    plain, poisoned = (make_agent("AAA", bars, SETTINGS, HELD_OUT) for bars in (panel, replace(panel, **changed)))
+    changed = {
+        name: np.where(after, 7 * getattr(panel, name) ** 2, getattr(panel, name))
+        for name in ("open", "high", "low", "close", "volume")
+    }
+    plain, poisoned = (
+        make_agent("AAA", bars, SETTINGS, HELD_OUT) for bars in (panel, replace(panel, **changed))
+    )
     assert plain.cut == poisoned.cut == CUT
-    np.testing.assert_array_equal(plain.market.fitted.scaler.statistics, poisoned.market.fitted.scaler.statistics)
+    np.testing.assert_array_equal(
+        plain.market.fitted.scaler.statistics, poisoned.market.fitted.scaler.statistics
+    )
     before, later = plain.market.tape.features, poisoned.market.tape.features
     np.testing.assert_array_equal(before[:CUT], later[:CUT])
     assert not np.array_equal(before[CUT:], later[CUT:])
@@ -77,7 +88,9 @@ def test_there_is_a_lane_for_each_agent_and_seed(made: MarketTraining) -> None:
 
 
 def bars_visited(made: MarketTraining) -> Any:
-    """`visit(rules)`: (step, env) bars that accounts with these rules arrive at, and (env,) bars they start at."""
+    """`visit(rules)`: (step, env) bars that accounts with these rules arrive at, and (env,) bars
+    they start at.
+    """
     env, tape = made.training.program.environment, map_leaves(jnp.asarray, made.training.data)
 
     @jax.jit
@@ -104,7 +117,9 @@ def test_lanes_stay_on_their_own_bars(made: MarketTraining) -> None:
         warm, n_bars = int(agent.market.rules.segments.first[0]), agent.market.panel.n_bars
         start, arrived, after = (np.asarray(t) - offset for t in visit(lane.rates.environment))
         taught = np.concatenate([start, arrived.ravel(), after.ravel()])
-        assert (taught.min(), taught.max()) == (warm, agent.cut - 1), agent.name  # all of them, and no other
+        assert (taught.min(), taught.max()) == (warm, agent.cut - 1), (
+            agent.name
+        )  # all of them, and no other
         assert len(set(after[after != arrived])) > 20  # episodes start in many places
         start, arrived, _ = (np.asarray(t) - offset for t in visit(lane.judged))
         assert set(start) == {agent.cut}
@@ -115,7 +130,10 @@ def test_lanes_stay_on_their_own_bars(made: MarketTraining) -> None:
 @pytest.mark.long
 def test_the_evaluation_is_the_backtest_of_the_bundle(made: MarketTraining) -> None:
     training, program = made.training, made.training.program
-    networks = [network_of(program.sizes.observation, program.sizes.head, k, (8,)) for k in range(len(training.lanes))]
+    networks = [
+        network_of(program.sizes.observation, program.sizes.head, k, (8,))
+        for k in range(len(training.lanes))
+    ]
     stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
     rates = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(
         lane.rates._replace(environment=lane.judged) for lane in training.lanes
@@ -126,12 +144,16 @@ def test_the_evaluation_is_the_backtest_of_the_bundle(made: MarketTraining) -> N
     for k, lane in enumerate(training.lanes):
         agent = made.agent_of[lane.name]
         market = agent.market
-        bundle = Bundle(networks[k], program.activation, program.distribution, market.fitted, SETTINGS.market)
+        bundle = Bundle(
+            networks[k], program.activation, program.distribution, market.fitted, SETTINGS.market
+        )
         history = backtest(market, Learned(bundle), 1, agent.cut)
         assert float(found.length[k, 0]) == len(history.bars) == market.panel.n_bars - agent.cut - 1
         assert abs(earned[k]) > 1e-3
         roundings = 20 * len(history.bars)  # of an equity of size 1, on every bar
-        assert_close(earned[k], np.log(history.equity[-1, 0]), roundings=roundings, size=1.0, name=lane.name)
+        assert_close(
+            earned[k], np.log(history.equity[-1, 0]), roundings=roundings, size=1.0, name=lane.name
+        )
 
 
 def test_workers_get_their_lanes_and_the_shared_tape(made: MarketTraining, tmp_path: Any) -> None:
@@ -141,9 +163,13 @@ def test_workers_get_their_lanes_and_the_shared_tape(made: MarketTraining, tmp_p
     np.testing.assert_array_equal(np.load(jobs[0].data.features), made.training.data.features)
 
 
-@pytest.mark.parametrize(("given", "teaching", "bars"), [(None, 400, 100), (None, 10**6, LONGEST_EPISODE),
-                                                         (None, 3, 2), (50, 400, 50)])  # fmt: skip
-def test_episodes_are_short_enough_to_start_in_many_places(given: int | None, teaching: int, bars: int) -> None:
+@pytest.mark.parametrize(
+    ("given", "teaching", "bars"),
+    [(None, 400, 100), (None, 10**6, LONGEST_EPISODE), (None, 3, 2), (50, 400, 50)],
+)
+def test_episodes_are_short_enough_to_start_in_many_places(
+    given: int | None, teaching: int, bars: int
+) -> None:
     settings = Settings.model_validate({"market": {"episode_bars": given}})
     assert episode_bars(settings, teaching) == bars
 
@@ -161,22 +187,36 @@ def test_too_few_bars_are_refused(n_bars: int, held_out: float) -> None:
 
 def test_agents_of_different_shapes_are_refused() -> None:
     pair = RandomWalk(n_bars=N_BARS, symbols=("AAA", "BBB")).panel()
-    agents = [make_agent("one", panel_of("AAA", 1), SETTINGS, HELD_OUT), make_agent("two", pair, SETTINGS, HELD_OUT)]
+    agents = [
+        make_agent("one", panel_of("AAA", 1), SETTINGS, HELD_OUT),
+        make_agent("two", pair, SETTINGS, HELD_OUT),
+    ]
     with pytest.raises(RulesError, match="cannot share one program"):
         make_training(agents, SETTINGS, (0,), 1000)
 
 
 def test_minibatches_that_do_not_divide_are_refused() -> None:
-    settings = Settings.model_validate({"features": SETTINGS.features, "train": {"n_envs": 3, "n_steps": 5}})
-    with pytest.raises(SettingsError, match=r"3 x n_steps 5 = 15 transitions cannot be split into 4"):
-        make_training([make_agent("AAA", panel_of("AAA", 1), settings, HELD_OUT)], settings, (0,), 1000)
+    settings = Settings.model_validate(
+        {"features": SETTINGS.features, "train": {"n_envs": 3, "n_steps": 5}}
+    )
+    with pytest.raises(
+        SettingsError, match=r"3 x n_steps 5 = 15 transitions cannot be split into 4"
+    ):
+        make_training(
+            [make_agent("AAA", panel_of("AAA", 1), settings, HELD_OUT)], settings, (0,), 1000
+        )
 
 
 def test_arrays_for_workers_are_new_files_and_a_full_disk_is_named(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch" / "data-0.npy").hardlink_to(tmp_path / "precious")
-    arrays = (np.float64(3.0), np.arange(6).reshape(2, 3).T, np.zeros((0, 2)), np.array(["2024"], "datetime64[s]"))
+    arrays = (
+        np.float64(3.0),
+        np.arange(6).reshape(2, 3).T,
+        np.zeros((0, 2)),
+        np.array(["2024"], "datetime64[s]"),
+    )
     for path, array in zip(shared_files(tmp_path / "scratch", arrays), arrays, strict=True):
         found = np.load(path)
         assert found.shape == np.shape(array)

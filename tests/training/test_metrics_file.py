@@ -1,5 +1,5 @@
-"""What a training reports: rows and TensorBoard curves, under the names that Stable-Baselines3 uses, and after a kill
-neither lost nor twice.
+"""What a training reports: rows and TensorBoard curves, under the names that Stable-Baselines3
+uses, and after a kill neither lost nor twice.
 """
 
 import json
@@ -12,7 +12,6 @@ import gymnasium
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tiny_training import tiny_training
 
 from flatout.errors import RunError
 from flatout.file_names import named_text
@@ -21,13 +20,16 @@ from flatout.learners.jobs import Chunk, Job
 from flatout.learners.rates import metric_names
 from flatout.training.metrics_file import Journal, progress_in
 from flatout.training.training import checkpoint_path, make_jobs
+from tiny_training import tiny_training
 
 TRAINING = tiny_training()
 NAMES = metric_names(TRAINING.program)
 OURS = {"train/grad_norm", "rollout/reward_mean", "reward/steady", "reward/miss"}
 THEIRS = {
-    "rollout/ep_rew_mean", "rollout/ep_len_mean", "train/approx_kl", "train/clip_fraction", "train/entropy_loss",
-    "train/explained_variance", "train/learning_rate", "train/loss", "train/policy_gradient_loss", "train/std",
+    "rollout/ep_rew_mean", "rollout/ep_len_mean", "train/approx_kl", "train/clip_fraction",
+    "train/entropy_loss",
+    "train/explained_variance", "train/learning_rate", "train/loss", "train/policy_gradient_loss",
+    "train/std",
     "train/value_loss", "train/n_updates", "time/fps", "eval/mean_reward", "eval/mean_ep_length",
 }  # fmt: skip
 
@@ -43,7 +45,15 @@ def chunk_of(updates: int, **changes: float) -> Chunk:
     for name, value in changes.items():
         metrics[:, NAMES.index(name)] = value
     scores = np.array([[5.0, 6.0, 7.0, 8.0]] * 2, np.float32) + updates
-    return Chunk(np.full(2, updates, np.int32), metrics, scores, steps=640, busy=2.0, seconds=3.0, peak_bytes=1)
+    return Chunk(
+        np.full(2, updates, np.int32),
+        metrics,
+        scores,
+        steps=640,
+        busy=2.0,
+        seconds=3.0,
+        peak_bytes=1,
+    )
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -54,13 +64,20 @@ def curves(folder: Path, lane: str) -> dict[str, list[tuple[int, float]]]:
     """All scalars as TensorBoard shows them."""
     events = EventAccumulator(str(folder / "tensorboard" / lane))
     events.Reload()
-    return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    return {
+        tag: [(point.step, point.value) for point in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
 
 
 def save_progress(folder: Path, updates: int) -> None:
     """A checkpoint that knows this many updates."""
     names = [lane.name for lane in TRAINING.lanes]
-    write_checkpoint(checkpoint_path(folder, 0), {"lanes/updates": np.full(2, updates, np.int32)}, {"lanes": names})
+    write_checkpoint(
+        checkpoint_path(folder, 0),
+        {"lanes/updates": np.full(2, updates, np.int32)},
+        {"lanes": names},
+    )
 
 
 def test_each_lane_gets_a_row(tmp_path: Path, job: Job) -> None:
@@ -80,7 +97,8 @@ def test_what_was_noted_is_not_noted_again(tmp_path: Path, job: Job) -> None:
     journal = Journal(TRAINING.program, tmp_path)
     assert journal.note(job, chunk_of(0)) == []  # a fresh worker has nothing to tell
     assert len(journal.note(job, chunk_of(3))) == 2
-    assert journal.note(job, chunk_of(3)) == []  # a replaced worker says what its checkpoint ended with
+    # a replaced worker says what its checkpoint ended with
+    assert journal.note(job, chunk_of(3)) == []
     assert len(journal.note(job, chunk_of(6))) == 2
     journal.close()
     assert [(row["lane"], row["updates"]) for row in lines(tmp_path)] == [
@@ -101,7 +119,11 @@ def test_what_is_not_finite_becomes_null(tmp_path: Path, job: Job) -> None:
     journal.close()
     assert math.isnan(rows[0].metrics["explained_variance"])
     found = lines(tmp_path)[0]["metrics"]
-    assert (found["explained_variance"], found["loss"], found["std"]) == (None, None, 3.0 + NAMES.index("std"))
+    assert (found["explained_variance"], found["loss"], found["std"]) == (
+        None,
+        None,
+        3.0 + NAMES.index("std"),
+    )
 
 
 def test_curves_have_the_values_at_the_lanes_own_steps(tmp_path: Path, job: Job) -> None:
@@ -129,7 +151,10 @@ def test_without_an_ended_episode_its_curves_have_no_point(tmp_path: Path, job: 
     journal = Journal(TRAINING.program, tmp_path)
     journal.note(job, chunk_of(3, episodes=0.0))
     journal.close()
-    assert set(curves(tmp_path, "lane0")) == (THEIRS | OURS) - {"rollout/ep_rew_mean", "rollout/ep_len_mean"}
+    assert set(curves(tmp_path, "lane0")) == (THEIRS | OURS) - {
+        "rollout/ep_rew_mean",
+        "rollout/ep_len_mean",
+    }
 
 
 def test_stable_baselines3_logs_the_same_names(tmp_path: Path) -> None:
@@ -146,7 +171,11 @@ def test_stable_baselines3_logs_the_same_names(tmp_path: Path) -> None:
     model.logger.close()
     for each in (env, judged):
         each.close()
-    told = {name for line in (tmp_path / "progress.json").read_text().splitlines() for name in json.loads(line)}
+    told = {
+        name
+        for line in (tmp_path / "progress.json").read_text().splitlines()
+        for name in json.loads(line)
+    }
     assert told >= THEIRS
 
 
@@ -194,7 +223,9 @@ def test_a_half_written_line_is_survived(tmp_path: Path, job: Job, cut: int) -> 
 
 
 @pytest.mark.parametrize("name", ["BTC/USDT-seed0", "../../up-seed0", "/abs/path", "."])
-def test_curves_of_a_lane_stay_in_their_folder_whatever_it_is_called(tmp_path: Path, job: Job, name: str) -> None:
+def test_curves_of_a_lane_stay_in_their_folder_whatever_it_is_called(
+    tmp_path: Path, job: Job, name: str
+) -> None:
     run = tmp_path / "deep" / "run"
     run.mkdir(parents=True)
     before = {path for path in tmp_path.rglob("*") if run not in path.parents}
@@ -208,7 +239,16 @@ def test_curves_of_a_lane_stay_in_their_folder_whatever_it_is_called(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "line", ["[]", "3", '{"lane": "a"}', '{"lane": 1, "updates": 1}', '{"lane": "a", "updates": "1"}', "[" * 99_999, ""]
+    "line",
+    [
+        "[]",
+        "3",
+        '{"lane": "a"}',
+        '{"lane": 1, "updates": 1}',
+        '{"lane": "a", "updates": "1"}',
+        "[" * 99_999,
+        "",
+    ],
 )
 def test_a_damaged_line_is_named_and_not_dropped(tmp_path: Path, job: Job, line: str) -> None:
     journal = Journal(TRAINING.program, tmp_path)
@@ -218,16 +258,30 @@ def test_a_damaged_line_is_named_and_not_dropped(tmp_path: Path, job: Job, line:
     path = tmp_path / "metrics.jsonl"
     first, second = path.read_text().splitlines()
     path.write_text(f"{first}\n{line}\n{second}\n")
-    with pytest.raises(RunError, match=r"metrics\.jsonl: line 2: .*remove that line, or restore the file"):
+    with pytest.raises(
+        RunError, match=r"metrics\.jsonl: line 2: .*remove that line, or restore the file"
+    ):
         Journal(TRAINING.program, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("arrays", "facts", "message"),
     [
-        ({"lanes/updates": np.zeros(2, np.int32)}, {}, "lanes: it: Input should be a valid list, given None"),
-        ({"lanes/updates": np.zeros(2, np.int32)}, {"lanes": [1, 2]}, "lanes: 0: Input should be a valid string"),
-        ({"lanes/updates": np.zeros(3, np.int32)}, {"lanes": ["a", "b"]}, "is no array of 2 whole numbers"),
+        (
+            {"lanes/updates": np.zeros(2, np.int32)},
+            {},
+            "lanes: it: Input should be a valid list, given None",
+        ),
+        (
+            {"lanes/updates": np.zeros(2, np.int32)},
+            {"lanes": [1, 2]},
+            "lanes: 0: Input should be a valid string",
+        ),
+        (
+            {"lanes/updates": np.zeros(3, np.int32)},
+            {"lanes": ["a", "b"]},
+            "is no array of 2 whole numbers",
+        ),
         ({"lanes/updates": np.zeros(2)}, {"lanes": ["a", "b"]}, "is no array of 2 whole numbers"),
         ({}, {"lanes": ["a"]}, "is no array of 1 whole numbers"),
     ],

@@ -1,4 +1,6 @@
-"""Which engine and device a run gets: what was asked for or a sentence, and one line where a GPU cannot be used."""
+"""Which engine and device a run gets: what was asked for or a sentence, and one line where a GPU
+cannot be used.
+"""
 
 import json
 import subprocess
@@ -22,7 +24,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Found]:
     """A machine whose libraries find what the test says."""
     found = {"jax": Found(), "torch": Found()}
     monkeypatch.setattr(devices, "ask", found.__getitem__)
-    monkeypatch.setattr(devices, "hardware", lambda: ["AMD 6.8"] if found["jax"].trouble or found["torch"].gpus else [])
+    monkeypatch.setattr(
+        devices,
+        "hardware",
+        lambda: ["AMD 6.8"] if found["jax"].trouble or found["torch"].gpus else [],
+    )
     return found
 
 
@@ -48,7 +54,11 @@ def test_the_probe_answers(engine: str) -> None:
     [
         ("", -11, "torch died while it looked for GPUs (exit code -11)"),
         ("Segmentation fault\n", 139, "exit code 139"),
-        ('{"gpus": [], "trouble": "RuntimeError: no kernel image"}', 0, "RuntimeError: no kernel image"),
+        (
+            '{"gpus": [], "trouble": "RuntimeError: no kernel image"}',
+            0,
+            "RuntimeError: no kernel image",
+        ),
     ],
 )
 def test_a_broken_driver_is_told(text: str, code: int, trouble: str) -> None:
@@ -64,11 +74,16 @@ def test_what_a_probe_found_is_read() -> None:
 
 def test_a_library_without_gpu_support_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "hardware", lambda: ["NVIDIA 550"])
-    assert "built without support" in (read_answer("jax", '{"gpus": [], "trouble": null}', 0).trouble or "")
+    assert "built without support" in (
+        read_answer("jax", '{"gpus": [], "trouble": null}', 0).trouble or ""
+    )
 
 
 def test_auto_takes_the_library_that_can_use_the_gpu(machine: dict[str, Found]) -> None:
-    machine["jax"], machine["torch"] = Found((), "the installed jax is built without support for it"), Found((CARD,))
+    machine["jax"], machine["torch"] = (
+        Found((), "the installed jax is built without support for it"),
+        Found((CARD,)),
+    )
     chosen = settle("auto", None, 9)
     assert (chosen.engine, chosen.free_bytes, chosen.note) == ("torch", CARD.free_bytes, None)
     assert [slot.name for slot in chosen.slots] == ["gpu 0 (RX 7900)"]
@@ -82,8 +97,12 @@ def test_a_gpu_that_cannot_be_used_costs_one_line(machine: dict[str, Found]) -> 
     machine["jax"] = Found((), "RuntimeError: no kernel image")
     chosen = settle("auto", None, 4)
     assert chosen.slots == cpu_slots(4)
-    assert chosen.note == "there is a GPU (AMD 6.8), but RuntimeError: no kernel image; using the CPU"
-    with pytest.raises(RunError, match="--device cuda: RuntimeError: no kernel image; leave --device out"):
+    assert (
+        chosen.note == "there is a GPU (AMD 6.8), but RuntimeError: no kernel image; using the CPU"
+    )
+    with pytest.raises(
+        RunError, match="--device cuda: RuntimeError: no kernel image; leave --device out"
+    ):
         settle("auto", "cuda", 4)
     assert settle("auto", "cpu", 4) == ("jax", cpu_slots(4), None, None)
 
@@ -100,12 +119,18 @@ def test_a_gpu_that_cannot_be_used_costs_one_line(machine: dict[str, Found]) -> 
     ],
 )
 def test_gpus_are_shared_out(
-    machine: dict[str, Found], lanes: int, workers: int | None, device: str | None, places: list[int]
+    machine: dict[str, Found],
+    lanes: int,
+    workers: int | None,
+    device: str | None,
+    places: list[int],
 ) -> None:
     machine["torch"] = Found((CARD, SMALL))
     chosen = settle("torch", device, lanes, workers)
     assert [int(slot.environment["CUDA_VISIBLE_DEVICES"]) for slot in chosen.slots] == places
-    assert [slot.environment["HIP_VISIBLE_DEVICES"] for slot in chosen.slots] == [str(k) for k in places]
+    assert [slot.environment["HIP_VISIBLE_DEVICES"] for slot in chosen.slots] == [
+        str(k) for k in places
+    ]
     assert chosen.free_bytes == (CARD if device == "cuda:0" else SMALL).free_bytes
 
 
@@ -120,7 +145,9 @@ def test_apples_gpu_is_called_mps(machine: dict[str, Found]) -> None:
 
 @pytest.mark.parametrize("device", ["cuda:2", "cuda", "mps"])
 def test_a_device_that_is_not_there_is_an_error(machine: dict[str, Found], device: str) -> None:
-    with pytest.raises(RunError, match=f"--device {device}: torch sees no such device here; leave --device out"):
+    with pytest.raises(
+        RunError, match=f"--device {device}: torch sees no such device here; leave --device out"
+    ):
         settle("torch", device, 1)
 
 

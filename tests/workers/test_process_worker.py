@@ -1,4 +1,6 @@
-"""Workers: where they run, and that a training survives the death of any process with every bit in place."""
+"""Workers: where they run, and that a training survives the death of any process with every bit in
+place.
+"""
 
 import json
 import os
@@ -15,6 +17,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from flatout.errors import RunError
+from flatout.learners.jobs import Failure
+from flatout.training.metrics_file import Row
+from flatout.training.training import make_jobs
+from flatout.workers import worker
+from flatout.workers.process_worker import ProcessWorker, cause
+from flatout.workers.slots import ONE_THREAD, Slot, cpu_slots, share_lanes
 from tiny_training import (
     PATHS,
     DyingEnvironment,
@@ -24,14 +34,6 @@ from tiny_training import (
     tiny_slots,
     tiny_training,
 )
-
-from flatout.errors import RunError
-from flatout.learners.jobs import Failure
-from flatout.training.metrics_file import Row
-from flatout.training.training import make_jobs
-from flatout.workers import worker
-from flatout.workers.process_worker import ProcessWorker, cause
-from flatout.workers.slots import ONE_THREAD, Slot, cpu_slots, share_lanes
 from worker_processes import children, kill_workers, lives
 
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
@@ -142,8 +144,12 @@ def test_want_of_memory_is_explained(tmp_path: Path, failure: Failure) -> None:
 
 
 @pytest.mark.long
-def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path, cache: Path, undisturbed: Path) -> None:
-    """Killed in the middle of a chunk; after it where this process is slow, but never when all is over."""
+def test_a_killed_worker_is_replaced_and_nothing_is_lost(
+    tmp_path: Path, cache: Path, undisturbed: Path
+) -> None:
+    """Killed in the middle of a chunk; after it where this process is slow, but never when all is
+    over.
+    """
     killed: list[int] = []
     killer = threading.Timer(0.05, lambda: killed.extend(kill_workers()))
 
@@ -162,9 +168,11 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path, cache: 
 
 
 @pytest.mark.long
-def test_workers_may_be_killed_at_any_moment(tmp_path: Path, cache: Path, undisturbed: Path) -> None:
-    """Also while they start, compile, write; as often in a row as is forgiven. The first is killed while it starts or
-    trains: until then nothing is heard of it.
+def test_workers_may_be_killed_at_any_moment(
+    tmp_path: Path, cache: Path, undisturbed: Path
+) -> None:
+    """Also while they start, compile, write; as often in a row as is forgiven. The first is killed
+    while it starts or trains: until then nothing is heard of it.
     """
     rng, killed, over, first = random.Random(0), [], threading.Event(), threading.Event()
 
@@ -191,7 +199,9 @@ def test_workers_may_be_killed_at_any_moment(tmp_path: Path, cache: Path, undist
 
 
 @pytest.mark.long
-def test_a_worker_that_always_dies_ends_the_run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_always_dies_ends_the_run(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "MOST_RESTARTS", 1)
     with pytest.raises(RunError) as caught:
         run_tiny(tmp_path, cache, environment=DyingEnvironment())
@@ -203,13 +213,17 @@ def test_a_worker_that_always_dies_ends_the_run(tmp_path: Path, cache: Path, mon
 
 
 def test_an_exception_in_a_worker_is_told(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(RunError, match=r"the worker on cpu 0 failed: ValueError: the well is poisoned"):
+    with pytest.raises(
+        RunError, match=r"the worker on cpu 0 failed: ValueError: the well is poisoned"
+    ):
         run_tiny(tmp_path, cache, environment=FailingEnvironment())
     assert not children(os.getpid())
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path, cache: Path, undisturbed: Path) -> None:
+def test_a_checkpoint_of_another_training_is_refused(
+    tmp_path: Path, cache: Path, undisturbed: Path
+) -> None:
     (tmp_path / "checkpoints").mkdir()
     path = tmp_path / "checkpoints" / "worker-0.safetensors"
     path.write_bytes((undisturbed / "checkpoints" / path.name).read_bytes())
@@ -237,9 +251,12 @@ def test_a_message_cut_by_death_is_a_death(tmp_path: Path) -> None:
 def start_driver(folder: Path, cache: Path) -> subprocess.Popen[bytes]:
     """A process of its own that trains in this folder."""
     program = (
-        f"from pathlib import Path; import tiny_training as t; t.run_tiny(Path({str(folder)!r}), Path({str(cache)!r}))"
+        f"from pathlib import Path; import tiny_training as t; "
+        f"t.run_tiny(Path({str(folder)!r}), Path({str(cache)!r}))"
     )
-    return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": PATHS})
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": PATHS}
+    )
 
 
 @pytest.mark.slow
@@ -253,7 +270,9 @@ def test_a_killed_driver_leaves_no_orphans_and_its_training_goes_on(
         driver = start_driver(tmp_path, cache)
         try:
             pids = wait_for(lambda pid=driver.pid: children(pid))
-            wait_for(lambda rows=rows: journal.exists() and len(journal.read_text().splitlines()) >= rows)
+            wait_for(
+                lambda rows=rows: journal.exists() and len(journal.read_text().splitlines()) >= rows
+            )
             time.sleep(rng.uniform(0, 0.3))
         finally:
             driver.send_signal(signal.SIGKILL)

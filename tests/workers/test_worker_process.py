@@ -1,4 +1,6 @@
-"""The worker's side of the connection, without a device: orders are taken as they come and answered in their order."""
+"""The worker's side of the connection, without a device: orders are taken as they come and answered
+in their order.
+"""
 
 import subprocess
 import sys
@@ -44,7 +46,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_large_orders_do_not_wait_for_large_answers(driver: Connection) -> None:
-    """A driver sends the next turn before it reads the last one's answer; neither side may block the other for good."""
+    """A driver sends the next turn before it reads the last one's answer; neither side may block
+    the other for good.
+    """
     orders = [Order((1,), job=turn % 3, turn=turn, newcomers=LARGE) for turn in range(4)]  # type: ignore[arg-type]
     sender = threading.Thread(target=lambda: [driver.send(order) for order in orders], daemon=True)
     sender.start()
@@ -63,7 +67,9 @@ def test_the_service_ends_with_the_connection(driver: Connection) -> None:
 
 
 def test_a_worker_of_a_large_driver_is_not_large() -> None:
-    ballast = np.ones(2**25)  # 256 MiB, held by this process while the other one starts; that one takes 50 for itself
+    ballast = np.ones(
+        2**25
+    )  # 256 MiB, held by this process while the other one starts; that one takes 50 for itself
     code = "from flatout.workers.worker_process import peak_bytes; print(peak_bytes())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**24 < int(told.stdout) < ballast.nbytes

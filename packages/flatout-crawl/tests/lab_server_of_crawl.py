@@ -1,4 +1,6 @@
-"""A server on loopback that answers with bytes as they were written down, and remembers what it was asked."""
+"""A server on loopback that answers with bytes as they were written down, and remembers what it was
+asked.
+"""
 
 import asyncio
 import gzip
@@ -14,7 +16,9 @@ from flatout_crawl.net.ledger import AuditLog, RequestBudget
 from flatout_crawl.net.scope import Scope
 
 Talk = Callable[[asyncio.StreamWriter], Awaitable[None]]  # writes an answer as it likes
-PATIENT = Caps(total_seconds=600.0, connect_seconds=600.0, read_seconds=600.0)  # none of it is meant to pass
+PATIENT = Caps(
+    total_seconds=600.0, connect_seconds=600.0, read_seconds=600.0
+)  # none of it is meant to pass
 
 
 def reply(body: bytes = b"", status: int = 200, kind: str = "text/html", **headers: str) -> bytes:
@@ -32,7 +36,9 @@ def packed(body: bytes) -> bytes:
 
 
 class LabServer:
-    """Answers by path: bytes, or a function that writes them; 404 otherwise, also for robots.txt."""
+    """Answers by path: bytes, or a function that writes them; 404 otherwise, also for
+    robots.txt.
+    """
 
     def __init__(self) -> None:
         self.pages: dict[str, bytes | Talk] = {}
@@ -64,7 +70,9 @@ class LabServer:
                 if callable(answer):
                     await answer(writer)
                     return
-                writer.write(answer.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else answer)
+                writer.write(
+                    answer.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else answer
+                )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             return  # the other side left
@@ -90,10 +98,15 @@ async def lab_server() -> AsyncIterator[LabServer]:
 
 @asynccontextmanager
 async def fetching(run: Path, *servers: LabServer, **changes: Any) -> AsyncIterator[LiveFetcher]:
-    """A fetcher that may ask these servers; `scope`, `total` and whatever else `LiveFetcher` takes can be given."""
+    """A fetcher that may ask these servers; `scope`, `total` and whatever else `LiveFetcher` takes
+    can be given.
+    """
     doors = [server.door for server in servers]
     scope = Scope.parse(changes.pop("scope", doors))
-    with RequestBudget(run, changes.pop("total", 100), changes.pop("per_host", None)) as budget, AuditLog(run) as audit:
+    with (
+        RequestBudget(run, changes.pop("total", 100), changes.pop("per_host", None)) as budget,
+        AuditLog(run) as audit,
+    ):
         settings = {"lab": Lab.parse(doors), "caps": PATIENT, **changes}
         fetcher = LiveFetcher(scope, budget=budget, audit=audit, **settings)
         try:

@@ -44,15 +44,23 @@ def record(made: Site, path: Path, limit: int = 10_000) -> Path:
     with Archive(path) as archive:
         for url in list(made.graph)[:limit]:
             status, headers, body = made.answer(url)
-            archive.put(Answer(url, status, body, headers["content-type"].partition(";")[0], 0.01), url)
+            archive.put(
+                Answer(url, status, body, headers["content-type"].partition(";")[0], 0.01), url
+            )
         for url, ended in made.redirects.items():
             status, headers, body = made.answer(ended)
-            archive.put(Answer(ended, status, body, headers["content-type"].partition(";")[0], 0.02, 2), url)
+            archive.put(
+                Answer(ended, status, body, headers["content-type"].partition(";")[0], 0.02, 2), url
+            )
     return path
 
 
 def order_of(made: Site, **changed: object) -> CrawlOrder:
     """A crawl of this site for its own topic."""
-    given: dict[str, object] = {"relevance": {"keywords": list(made.topic)}, "requests": 60, "threshold": 0.4}
+    given: dict[str, object] = {
+        "relevance": {"keywords": list(made.topic)},
+        "requests": 60,
+        "threshold": 0.4,
+    }
     given["allow"] = (made.origin.removeprefix("http://"),)
     return CrawlOrder(made.seed_url, **(given | changed))  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""Event loops whose clocks jump: to the next timer where nothing is real, or when they are told to."""
+"""Event loops whose clocks jump: to the next timer where nothing is real, or when they are
+told to.
+"""
 
 import asyncio
 import selectors
@@ -32,7 +34,8 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 class SkippingLoop(asyncio.SelectorEventLoop):
     """Real time for real sockets and processes; `skip` lets so many seconds pass at once.
 
-    Deadlines can be hours then, so that none passes because a machine is slow, and pass when they are meant to.
+    Deadlines can be hours then, so that none passes because a machine is slow, and pass when they
+    are meant to.
     """
 
     def __init__(self) -> None:

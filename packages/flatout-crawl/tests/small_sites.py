@@ -13,7 +13,9 @@ def url(path: str) -> str:
     return f"{HOME}{path}"
 
 
-def html(title: str, links: Iterable[str | tuple[str, str]] = (), text: str = "", list_class: str = "all") -> bytes:
+def html(
+    title: str, links: Iterable[str | tuple[str, str]] = (), text: str = "", list_class: str = "all"
+) -> bytes:
     """A page with a list of links: paths, or pairs of path and anchor."""
     pairs = [(link, f"about {link}") if isinstance(link, str) else link for link in links]
     items = "".join(f'<li><a href="{href}">{anchor}</a></li>' for href, anchor in pairs)
@@ -32,13 +34,16 @@ class FixedFetcher:
     async def fetch(self, address: str) -> Answer:
         self.asked.append(address)
         found = self.pages.get(address, Answer(address, 404))
-        return found if isinstance(found, Answer) else Answer(address, 200, found, "text/html", 0.01)
+        return (
+            found if isinstance(found, Answer) else Answer(address, 200, found, "text/html", 0.01)
+        )
 
     async def close(self) -> None:
         self.closed += 1
 
 
-# The seed leads to two hubs, a copy of a page, an error and two refusals; "/solar" has what is looked for.
+# The seed leads to two hubs, a copy of a page, an error and two refusals; "/solar" has what is
+# looked for.
 PAGES: dict[str, bytes | Answer] = {
     HOME: html("home", ["/news", ("/solar", "solar power"), "/broken", "/forbidden", "/moved"]),
     url("news"): html("news", ["/news/1", "/news/2", "/news/3"], "nothing of note"),
@@ -51,13 +56,19 @@ PAGES: dict[str, bytes | Answer] = {
     url("solar/b"): html("b", ["/"], "solar power " * 10),
     url("broken"): Answer(url("broken"), 500),
     url("forbidden"): Answer(url("forbidden"), 0, requests=0, failure="robots"),
-    url("moved"): Answer(url("solar/b"), 200, html("b", ["/"], "solar power " * 10), "text/html", 0.02, 2),
+    url("moved"): Answer(
+        url("solar/b"), 200, html("b", ["/"], "solar power " * 10), "text/html", 0.02, 2
+    ),
 }
 TARGETS = {url("solar/a"): "a", url("solar/a-copy"): "a", url("solar/b"): "b"}
 
 
 def small_task(served: Mapping[str, bytes | Answer] = PAGES, /, **changed: object) -> CrawlTask:
-    given: dict[str, object] = {"relevance": Keywords(("solar power",)), "targets": TARGETS, "pages": len(PAGES)}
+    given: dict[str, object] = {
+        "relevance": Keywords(("solar power",)),
+        "targets": TARGETS,
+        "pages": len(PAGES),
+    }
     return CrawlTask(FixedFetcher(served), HOME, **(given | changed))  # type: ignore[arg-type]
 
 

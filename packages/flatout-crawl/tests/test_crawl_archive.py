@@ -1,4 +1,6 @@
-"""Recorded pages come back as they were, each fetched once, whatever happens to the process that records."""
+"""Recorded pages come back as they were, each fetched once, whatever happens to the process that
+records.
+"""
 
 import asyncio
 import os
@@ -41,9 +43,18 @@ class Scripted:
         self.closed = True
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.binary(max_size=3000), st.integers(100, 499), st.sampled_from(["", "type", "size"]), st.floats(0, 9))
-def test_what_goes_in_comes_out(tmp_path: Path, body: bytes, status: int, failure: str, seconds: float) -> None:
+@settings(
+    max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    st.binary(max_size=3000),
+    st.integers(100, 499),
+    st.sampled_from(["", "type", "size"]),
+    st.floats(0, 9),
+)
+def test_what_goes_in_comes_out(
+    tmp_path: Path, body: bytes, status: int, failure: str, seconds: float
+) -> None:
     answer = Answer(A, status, body, "text/html", seconds, 3, failure)
     with Archive(tmp_path / "pages.sqlite") as archive:
         archive.put(answer, A)
@@ -57,8 +68,12 @@ def test_a_redirected_page_is_known_under_both_names_and_kept_once(tmp_path: Pat
         archive.put(PAGE._replace(url=B, requests=2), A)
         assert archive.get(A) == PAGE._replace(url=B, requests=2)
         assert archive.get(B) == PAGE._replace(url=B, requests=1)
-        assert archive.urls() == (A, B) and archive.base.execute("SELECT count(*) FROM pages").fetchone() == (1,)
-        archive.put(PAGE._replace(url="http://far.example/", body=b"", status=302, failure="scope"), A)
+        assert archive.urls() == (A, B) and archive.base.execute(
+            "SELECT count(*) FROM pages"
+        ).fetchone() == (1,)
+        archive.put(
+            PAGE._replace(url="http://far.example/", body=b"", status=302, failure="scope"), A
+        )
         assert archive.get("http://far.example/") is None  # nobody asked for it
 
 
@@ -67,7 +82,12 @@ def test_what_is_recorded_of_each_site(tmp_path: Path) -> None:
         for url in (A, B, "http://127.0.0.1:8123/"):
             archive.put(PAGE._replace(url=url), url)
         lab, site = archive.sites()
-        assert (lab.host, lab.pages, site.host, site.pages) == ("127.0.0.1:8123", 1, "example.org", 2)
+        assert (lab.host, lab.pages, site.host, site.pages) == (
+            "127.0.0.1:8123",
+            1,
+            "example.org",
+            2,
+        )
         assert 1e9 < site.first_at <= site.last_at <= lab.last_at
 
 
@@ -87,7 +107,9 @@ for k in range(10**6):
 def test_a_killed_recorder_leaves_whole_pages(tmp_path: Path) -> None:
     path, written = tmp_path / "pages.sqlite", 0
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", RECORDER, str(path)], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", RECORDER, str(path)], stdout=subprocess.PIPE
+        )
         assert process.stdout is not None
         written += len(process.stdout.read(50))
         os.kill(process.pid, signal.SIGKILL)
@@ -106,7 +128,8 @@ def test_a_page_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     with Archive(tmp_path / "pages.sqlite") as archive:
         archive.put(PAGE, A)
         archive.base.execute(
-            "CREATE TEMP TRIGGER broken BEFORE INSERT ON asked BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            "CREATE TEMP TRIGGER broken BEFORE INSERT ON asked BEGIN SELECT RAISE(ABORT, "
+            "'broken'); END"
         )
         with pytest.raises(RunError, match="broken"):
             archive.put(PAGE._replace(body=b"newer"), A)
@@ -136,7 +159,8 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [zlib.compress(bytes(10_000_000)), b"junk", zlib.compress(b"<p>page")[:-1], zlib.compress(b"")]
+    "body",
+    [zlib.compress(bytes(10_000_000)), b"junk", zlib.compress(b"<p>page")[:-1], zlib.compress(b"")],
 )
 def test_bodies_that_lie_about_their_size_are_refused(tmp_path: Path, body: bytes) -> None:
     with Archive(tmp_path / "pages.sqlite") as archive:
@@ -148,7 +172,10 @@ def test_bodies_that_lie_about_their_size_are_refused(tmp_path: Path, body: byte
 
 def test_a_read_only_archive_is_not_written(tmp_path: Path) -> None:
     Archive(tmp_path / "pages.sqlite").close()
-    with Archive(tmp_path / "pages.sqlite", read_only=True) as archive, pytest.raises(RunError, match="readonly"):
+    with (
+        Archive(tmp_path / "pages.sqlite", read_only=True) as archive,
+        pytest.raises(RunError, match="readonly"),
+    ):
         archive.put(PAGE, A)
 
 
@@ -194,11 +221,15 @@ def test_a_page_is_fetched_once_ever(tmp_path: Path) -> None:
             fetcher = RecordingFetcher(inner, archive)
             answers = await asyncio.gather(*(fetcher.fetch(A) for _ in range(5)))
             assert inner.asked == [A] and [a.requests for a in answers] == [1, 0, 0, 0, 0]
-            assert {a.body for a in answers} == {PAGE.body} and not fetcher.locks and not fetcher.users
+            assert (
+                {a.body for a in answers} == {PAGE.body} and not fetcher.locks and not fetcher.users
+            )
             await fetcher.close()
             assert inner.closed
         with Archive(tmp_path / "pages.sqlite") as archive:  # another day
-            assert (await RecordingFetcher(inner, archive).fetch(A)).requests == 0 and inner.asked == [A]
+            assert (
+                await RecordingFetcher(inner, archive).fetch(A)
+            ).requests == 0 and inner.asked == [A]
 
     run_simulated(main())
 
@@ -246,12 +277,18 @@ def test_a_live_site_is_recorded_and_replayed(tmp_path: Path) -> None:
                     first = [await recorder.fetch(url) for url in urls]
                     asked = list(lab.asked)
                     second = [await recorder.fetch(url) for url in urls]
-                assert lab.asked == asked == ["GET /robots.txt", "GET /old", "GET /", "GET /pdf", "GET /missing"]
+                assert (
+                    lab.asked
+                    == asked
+                    == ["GET /robots.txt", "GET /old", "GET /", "GET /pdf", "GET /missing"]
+                )
                 replayed = [await ArchiveFetcher(archive).fetch(url) for url in urls]
             strip = {"seconds": 0.0, "requests": 0}
             assert [a._replace(**strip) for a in first] == [a._replace(**strip) for a in second]
             assert [a._replace(**strip) for a in first] == [a._replace(**strip) for a in replayed]
-            assert [a.requests for a in replayed] == [2, 1, 1, 1] and [a.requests for a in first] == [2, 0, 1, 1]
+            assert [a.requests for a in replayed] == [2, 1, 1, 1] and [
+                a.requests for a in first
+            ] == [2, 0, 1, 1]
 
     asyncio.run(main())
 
@@ -267,7 +304,9 @@ def test_a_redirect_to_a_recorded_page_asks_for_it_no_more(tmp_path: Path) -> No
             order = CrawlOrder(lab.url(), {}, (lab.door,), (lab.door,))
             with live_source(order, tmp_path) as source:
                 source.archive.put(PAGE._replace(url="http://other.lab/"), "http://other.lab/")
-                first, second, outside = [await source.fetcher.fetch(lab.url(path)) for path in ("/", "/old", "/out")]
+                first, second, outside = [
+                    await source.fetcher.fetch(lab.url(path)) for path in ("/", "/old", "/out")
+                ]
                 await source.fetcher.close()
             assert lab.asked == ["GET /robots.txt", "GET /", "GET /old", "GET /out"]
             assert (first.url, first.body, first.requests) == (lab.url(), b"page", 1)

@@ -1,4 +1,6 @@
-"""Choosers on small and made-up sites: their order, that they find targets, and that the reward pays no tricks."""
+"""Choosers on small and made-up sites: their order, that they find targets, and that the reward
+pays no tricks.
+"""
 
 import asyncio
 from typing import Any
@@ -76,9 +78,15 @@ def test_best_first_takes_the_most_similar() -> None:
 
 
 def test_inheriting_prefers_links_of_relevant_pages() -> None:
-    pages = {HOME: html("home", ["/good", "/other"]), url("good"): html("good", ["/child"], "solar power " * 9)}
+    pages = {
+        HOME: html("home", ["/good", "/other"]),
+        url("good"): html("good", ["/child"], "solar power " * 9),
+    }
     assert asked(small_task(pages, targets=None), InOrder([url("good")])) == ["good"]
-    assert asked(small_task(pages, targets=None), BestFirst(inherit=5.0))[:2] in (["good", "child"], ["other", "good"])
+    assert asked(small_task(pages, targets=None), BestFirst(inherit=5.0))[:2] in (
+        ["good", "child"],
+        ["other", "good"],
+    )
     plain = small_task(pages, targets=None)
     after = asked(plain, BestFirst(inherit=5.0))
     assert after[after.index("good") + 1] == "child"
@@ -91,7 +99,11 @@ def test_random_takes_all_and_depends_on_its_seed() -> None:
 
 
 def test_an_order_is_kept_and_leaves_out_what_was_had() -> None:
-    assert asked(tree(), InOrder([HOME, url("a2"), url("a"), url("a2"), url("b")])) == ["a2", "a", "b"]
+    assert asked(tree(), InOrder([HOME, url("a2"), url("a"), url("a2"), url("b")])) == [
+        "a2",
+        "a",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize("make", [GroupBandit, LinkClassifier], ids=["bandit", "classifier"])
@@ -115,7 +127,9 @@ def test_a_policy_sees_what_the_environment_shows_and_may_stop() -> None:
         seen.append(observation)
         return 0 if len(seen) < 4 else 8
 
-    order = asked(small_task(chain(50, 3), targets=None), Learned(policy, 0, candidates=8, stop_action=True))
+    order = asked(
+        small_task(chain(50, 3), targets=None), Learned(policy, 0, candidates=8, stop_action=True)
+    )
     assert len(order) == 3
     assert all(observation["links"].shape == (8, 28) for observation in seen)
     assert all(observation["mask"][8] == 1 for observation in seen)
@@ -129,20 +143,28 @@ TRICKS = {"always-first": lambda seed: AlwaysFirst(), "repeat": lambda seed: Rep
 
 
 @pytest.mark.long
-def test_no_trick_is_paid_as_well_as_breadth_first_of_the_whole_site(made_up: list[CrawlTask]) -> None:
+def test_no_trick_is_paid_as_well_as_breadth_first_of_the_whole_site(
+    made_up: list[CrawlTask],
+) -> None:
     choosers: Any = {"breadth-first": lambda seed: BreadthFirst(), **TRICKS}
     whole = run_virtually(evaluate(choosers, made_up))
     for trick in TRICKS:
         assert (reward(whole, trick) < reward(whole, "breadth-first")).all()
 
 
-def test_with_a_small_budget_tricks_find_nothing_more_and_lose_on_average(evaluation: Evaluation) -> None:
-    """Where breadth-first finds no target in time it pays for errors, which who stays on one page does not meet; so at
-    this budget the rewards are compared over sites, not on each.
+def test_with_a_small_budget_tricks_find_nothing_more_and_lose_on_average(
+    evaluation: Evaluation,
+) -> None:
+    """Where breadth-first finds no target in time it pays for errors, which who stays on one page
+    does not meet; so at this budget the rewards are compared over sites, not on each.
     """
     found = {(run.chooser, run.task): run.found for run in evaluation.runs}
     for trick in TRICKS:
-        assert all(n <= found["breadth-first", task] for (chooser, task), n in found.items() if chooser == trick)
+        assert all(
+            n <= found["breadth-first", task]
+            for (chooser, task), n in found.items()
+            if chooser == trick
+        )
         assert reward(evaluation, trick).mean() < reward(evaluation, "breadth-first").mean()
 
 

@@ -21,8 +21,8 @@ PAUSE = 100.0  # far below what may lie between two pieces
 
 
 class Dawdling:
-    """Writes these pieces, then keeps whoever asked waiting until they leave: in silence, or with a piece now and then,
-    which ends long after everybody should have left.
+    """Writes these pieces, then keeps whoever asked waiting until they leave: in silence, or with a
+    piece now and then, which ends long after everybody should have left.
     """
 
     def __init__(self, *pieces: bytes, endless: bytes = b"") -> None:
@@ -113,7 +113,8 @@ def test_a_bomb_within_a_bomb_stays_packed(tmp_path: Path) -> None:
 
 
 def test_a_megabyte_from_a_kilobyte_is_no_page(tmp_path: Path) -> None:
-    assert answer_to(tmp_path, packed(bytes(3 << 20))).failure == "size"  # below the size limit, above the ratio
+    # below the size limit, above the ratio
+    assert answer_to(tmp_path, packed(bytes(3 << 20))).failure == "size"
 
 
 @pytest.mark.parametrize(
@@ -164,16 +165,31 @@ def test_slow_servers_are_left(tmp_path: Path, page: Talk) -> None:
         writing(HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc"),
         writing(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"),
     ],
-    ids=["long-header", "many-headers", "long-reason", "ssh", "noise", "status", "closed", "short-body",
-         "negative-length", "two-lengths", "no-chunk", "half-chunk"],
-)  # fmt: skip
+    ids=[
+        "long-header",
+        "many-headers",
+        "long-reason",
+        "ssh",
+        "noise",
+        "status",
+        "closed",
+        "short-body",
+        "negative-length",
+        "two-lengths",
+        "no-chunk",
+        "half-chunk",
+    ],
+)
 def test_what_is_not_http_is_a_broken_connection(tmp_path: Path, page: Talk) -> None:
     answer = answer_to(tmp_path, page)
     assert (answer.failure, answer.body) == ("connection", b"")
 
 
 def test_a_body_longer_than_it_says_is_cut_and_the_rest_is_nobodys(tmp_path: Path) -> None:
-    answer = answer_to(tmp_path, HEAD + b"Content-Length: 4\r\n\r\npageHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+    answer = answer_to(
+        tmp_path,
+        HEAD + b"Content-Length: 4\r\n\r\npageHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+    )
     assert answer.body == b"page"
 
 
@@ -203,7 +219,10 @@ def test_redirects_end(tmp_path: Path) -> None:
         async with lab_server() as lab:
             lab.pages |= {f"/{k}": reply(status=302, Location=f"/{k + 1}") for k in range(20)}
             lab.pages |= {"/20": reply(b"page"), "/loop": reply(status=301, Location="/pool")}
-            lab.pages |= {"/pool": reply(status=301, Location="/loop"), "/self": reply(status=308, Location="#x")}
+            lab.pages |= {
+                "/pool": reply(status=301, Location="/loop"),
+                "/self": reply(status=308, Location="#x"),
+            }
             lab.pages |= {"/mute": reply(status=302)}
             async with fetching(tmp_path, lab) as fetcher:
                 five = await fetcher.fetch(lab.url("/15"))

@@ -26,16 +26,26 @@ def test_a_page_comes_with_its_type_and_is_written_down(tmp_path: Path) -> None:
             lab.pages["/z"] = packed(b"<p>packed")
             async with fetching(tmp_path, lab) as fetcher:
                 answer = await fetcher.fetch(lab.url("/x/../a?b=c#d"))
-                assert answer.is_page and answer.body == b"<p>page" and answer.content_type == "text/html"
-                assert answer.url == lab.url("/a?b=c") and answer.requests == 1 and answer.seconds > 0
+                assert (
+                    answer.is_page
+                    and answer.body == b"<p>page"
+                    and answer.content_type == "text/html"
+                )
+                assert (
+                    answer.url == lab.url("/a?b=c") and answer.requests == 1 and answer.seconds > 0
+                )
                 assert (await fetcher.fetch(lab.url("/z"))).body == b"<p>packed"
                 missing = await fetcher.fetch(lab.url("/missing"))
                 assert (missing.status, missing.failure, missing.body) == (404, "", b"")
                 assert fetcher.budget.spent == 4
             rows = audit_of(tmp_path)
-            assert [row["url"] for row in rows] == [lab.url(p) for p in ("/robots.txt", "/a?b=c", "/z", "/missing")]
+            assert [row["url"] for row in rows] == [
+                lab.url(p) for p in ("/robots.txt", "/a?b=c", "/z", "/missing")
+            ]
             assert [row["status"] for row in rows] == [404, 200, 200, 404]
-            assert {row["address"] for row in rows} == {lab.door} and {row["method"] for row in rows} == {"GET"}
+            assert {row["address"] for row in rows} == {lab.door} and {
+                row["method"] for row in rows
+            } == {"GET"}
             assert rows[1]["bytes"] == 7 and lab.connections == 1  # kept alive
 
     asyncio.run(main())
@@ -45,7 +55,9 @@ def test_what_is_sent_is_plain(tmp_path: Path) -> None:
     async def main() -> None:
         async with lab_server() as lab:
             lab.pages["/"] = reply(b"page", Set_Cookie="session=1; Path=/")
-            async with fetching(tmp_path, lab, user_agent="flatout/1.0 (+https://example.org/bot)") as fetcher:
+            async with fetching(
+                tmp_path, lab, user_agent="flatout/1.0 (+https://example.org/bot)"
+            ) as fetcher:
                 await fetcher.fetch(lab.url())
                 await fetcher.fetch(lab.url())
                 head = await fetcher.head(lab.url())
@@ -63,16 +75,27 @@ def test_what_is_sent_is_plain(tmp_path: Path) -> None:
 def test_robots_txt_is_obeyed_in_the_laboratory_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with lab_server() as lab:
-            rules = b"User-agent: flatout\nDisallow: /no\nSitemap: /map.xml\nSitemap: http://evil.example/map.xml\n"
+            rules = (
+                b"User-agent: flatout\nDisallow: /no\nSitemap: /map.xml\nSitemap: "
+                b"http://evil.example/map.xml\n"
+            )
             rules += f"Sitemap: {lab.url('/map.xml')}\n".encode()
-            lab.pages |= {"/robots.txt": reply(rules, kind="text/plain"), "/yes": reply(b"page"), "/no": reply(b"page")}
+            lab.pages |= {
+                "/robots.txt": reply(rules, kind="text/plain"),
+                "/yes": reply(b"page"),
+                "/no": reply(b"page"),
+            }
             lab.pages["/to-no"] = reply(status=302, Location="/no")
             async with fetching(tmp_path, lab) as fetcher:
                 assert (await fetcher.fetch(lab.url("/yes"))).is_page
                 refused = await fetcher.fetch(lab.url("/no"))
                 assert (refused.failure, refused.requests) == ("robots", 0)
                 redirected = await fetcher.fetch(lab.url("/to-no"))
-                assert (redirected.failure, redirected.url, redirected.requests) == ("robots", lab.url("/no"), 1)
+                assert (redirected.failure, redirected.url, redirected.requests) == (
+                    "robots",
+                    lab.url("/no"),
+                    1,
+                )
                 assert await fetcher.sitemaps(lab.url()) == (lab.url("/map.xml"),)
                 assert await fetcher.sitemaps("http://evil.example/") == ()
             assert lab.asked == ["GET /robots.txt", "GET /yes", "GET /to-no"]
@@ -108,8 +131,13 @@ def test_what_becomes_of_robots_txt_decides(tmp_path: Path, robots: bytes, failu
 def test_robots_txt_may_be_redirected_five_times(tmp_path: Path, hops: int, failure: str) -> None:
     async def main() -> None:
         async with lab_server() as lab:
-            lab.pages |= {f"/r{k}": reply(status=301, Location=f"/r{k + 1}") for k in range(1, hops)}
-            lab.pages |= {f"/r{hops}": reply(b"User-agent: *\nDisallow: /a", kind="text/plain"), "/": reply(b"page")}
+            lab.pages |= {
+                f"/r{k}": reply(status=301, Location=f"/r{k + 1}") for k in range(1, hops)
+            }
+            lab.pages |= {
+                f"/r{hops}": reply(b"User-agent: *\nDisallow: /a", kind="text/plain"),
+                "/": reply(b"page"),
+            }
             lab.pages |= {"/robots.txt": reply(status=301, Location="/r1"), "/a": reply(b"page")}
             async with fetching(tmp_path, lab) as fetcher:
                 assert (await fetcher.fetch(lab.url("/a"))).failure == "robots"
@@ -119,16 +147,24 @@ def test_robots_txt_may_be_redirected_five_times(tmp_path: Path, hops: int, fail
 
 
 @pytest.mark.parametrize(
-    ("target", "allowed"), [("/private/rules", False), ("/docs/rules", True), ("/robots.txt?x", False)]
+    ("target", "allowed"),
+    [("/private/rules", False), ("/docs/rules", True), ("/robots.txt?x", False)],
 )
-def test_robots_txt_does_not_lead_off_the_allow_list(tmp_path: Path, target: str, allowed: bool) -> None:
+def test_robots_txt_does_not_lead_off_the_allow_list(
+    tmp_path: Path, target: str, allowed: bool
+) -> None:
     async def main() -> None:
         async with lab_server() as lab:
-            lab.pages |= {"/robots.txt": reply(status=302, Location=target), "/docs/a": reply(b"page")}
+            lab.pages |= {
+                "/robots.txt": reply(status=302, Location=target),
+                "/docs/a": reply(b"page"),
+            }
             lab.pages[target] = reply(b"User-agent: *\nDisallow:\n", kind="text/plain")
             async with fetching(tmp_path, lab, scope=[f"{lab.door}/docs/"]) as fetcher:
                 answer = await fetcher.fetch(lab.url("/docs/a"))
-            assert (answer.failure, answer.is_page) == (("", True) if allowed else ("robots", False))
+            assert (answer.failure, answer.is_page) == (
+                ("", True) if allowed else ("robots", False)
+            )
             assert (f"GET {target}" in lab.asked) == allowed
 
     asyncio.run(main())
@@ -185,9 +221,13 @@ def test_an_attempt_that_aiohttp_repeats_is_counted(tmp_path: Path) -> None:
             lab.pages["/"] = hang_up
             async with fetching(tmp_path, lab) as fetcher:
                 answer = await fetcher.fetch(lab.url())
-                assert answer.failure == "connection" and answer.requests == lab.asked.count("GET /")
+                assert answer.failure == "connection" and answer.requests == lab.asked.count(
+                    "GET /"
+                )
                 assert fetcher.budget.spent == len(lab.asked) == len(audit_of(tmp_path))
-            async with fetching(tmp_path, lab, total=fetcher.budget.spent + 2) as fetcher:  # robots.txt and one more
+            async with fetching(
+                tmp_path, lab, total=fetcher.budget.spent + 2
+            ) as fetcher:  # robots.txt and one more
                 assert (await fetcher.fetch(lab.url())).failure == "budget"
             assert len((tmp_path / BUDGET_FILE).read_text().splitlines()) == len(lab.asked)
 
@@ -209,7 +249,8 @@ def test_a_dead_host_is_soon_down(tmp_path: Path) -> None:
                 failures = [(await fetcher.fetch(lab.url())).failure for _ in range(6)]
                 assert failures == ["", "", "down", "down", "down", "down"]
                 assert (await fetcher.fetch(lab.url("/a"))).failure == "down"
-            assert lab.asked.count("GET /") == 2  # with robots.txt three outcomes, two of them errors
+            # with robots.txt three outcomes, two of them errors
+            assert lab.asked.count("GET /") == 2
 
     asyncio.run(main())
 
@@ -229,10 +270,14 @@ def test_retry_after_is_obeyed(tmp_path: Path) -> None:
 def test_crawl_delay_is_obeyed_in_the_laboratory_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with lab_server() as lab:
-            lab.pages |= {"/robots.txt": reply(b"User-agent: *\nCrawl-delay: 9999", kind="text/plain")}
+            lab.pages |= {
+                "/robots.txt": reply(b"User-agent: *\nCrawl-delay: 9999", kind="text/plain")
+            }
             lab.pages |= {"/": reply(b"page")}
             async with fetching(tmp_path, lab) as fetcher:
-                assert (await fetcher.fetch(lab.url())).failure == "down"  # longer than anyone would wait
+                assert (
+                    await fetcher.fetch(lab.url())
+                ).failure == "down"  # longer than anyone would wait
 
     asyncio.run(main())
 
@@ -242,7 +287,9 @@ def test_many_at_once_in_the_laboratory(tmp_path: Path) -> None:
         async with lab_server() as lab:
             lab.pages |= {f"/{k}": reply(b"page %d" % k) for k in range(300)}
             async with fetching(tmp_path, lab, total=1000) as fetcher:
-                answers = await asyncio.gather(*(fetcher.fetch(lab.url(f"/{k}")) for k in range(300)))
+                answers = await asyncio.gather(
+                    *(fetcher.fetch(lab.url(f"/{k}")) for k in range(300))
+                )
                 assert [a.body for a in answers] == [b"page %d" % k for k in range(300)]
                 assert fetcher.budget.spent == 301 == len(lab.asked)
             assert 1 < lab.connections <= UNLIMITED.connections + 1
@@ -294,8 +341,17 @@ def test_out_of_scope_costs_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("agent", ["flatout", "flatout/1.0", "flatout (contact me)", "1 (+https://example.org)", "ä (+https://e.org)",
-                                   "flatout (+https://example.org)\r\nX: y"])  # fmt: skip
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "flatout",
+        "flatout/1.0",
+        "flatout (contact me)",
+        ("1 (+https://example.org)"),
+        "ä (+https://e.org)",
+        "flatout (+https://example.org)\r\nX: y",
+    ],
+)
 def test_whoever_meets_the_public_says_who_they_are(tmp_path: Path, agent: str) -> None:
     async def main() -> None:
         async with fetching(tmp_path, scope=["example.org"], user_agent=agent):
@@ -308,9 +364,15 @@ def test_whoever_meets_the_public_says_who_they_are(tmp_path: Path, agent: str) 
 def test_public_hosts_are_treated_unhurriedly(tmp_path: Path) -> None:
     async def main() -> None:
         agent = "flatout (+https://example.org)"
-        async with fetching(tmp_path, scope=["example.org", "*.example.com"], user_agent=agent) as fetcher:
+        async with fetching(
+            tmp_path, scope=["example.org", "*.example.com"], user_agent=agent
+        ) as fetcher:
             from_http = fetcher.treatment(origin_of("http://example.org/"))
-            assert from_http == fetcher.treatment(origin_of("https://example.org/")) == ("example.org", UNHURRIED)
+            assert (
+                from_http
+                == fetcher.treatment(origin_of("https://example.org/"))
+                == ("example.org", UNHURRIED)
+            )
 
     asyncio.run(main())
 

@@ -56,7 +56,9 @@ while not budget.take("example.org"):
 def test_a_killed_process_gives_nothing_back(tmp_path: Path) -> None:
     spent = 0
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", SPENDER, str(tmp_path)], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", SPENDER, str(tmp_path)], stdout=subprocess.PIPE
+        )
         assert process.stdout is not None
         seen = len(process.stdout.read(200))
         with pytest.raises(RunError, match="another crawl"):
@@ -67,7 +69,8 @@ def test_a_killed_process_gives_nothing_back(tmp_path: Path) -> None:
         process.wait()
         spent += seen
     with RequestBudget(tmp_path, 10**6) as budget:
-        assert spent <= budget.spent <= spent + 2  # at most one per process was entered and not sent
+        # at most one per process was entered and not sent
+        assert spent <= budget.spent <= spent + 2
         assert budget.spent >= 400
 
 

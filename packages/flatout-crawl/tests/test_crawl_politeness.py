@@ -28,7 +28,11 @@ def now() -> float:
 
 
 async def visit(
-    turns: Turns, rules: Politeness, outcome: Outcome | None = FINE, host: str = "h", floor: float = 0
+    turns: Turns,
+    rules: Politeness,
+    outcome: Outcome | None = FINE,
+    host: str = "h",
+    floor: float = 0,
 ) -> float:
     """One request; when it began, or -1 if the host is down."""
     if not await turns.take(host, rules, floor):
@@ -57,7 +61,9 @@ def test_one_request_a_second_and_more_slowly_if_the_site_wants_it() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 4), st.lists(st.floats(0.0, 5.0), min_size=2, max_size=15))
-def test_no_two_starts_are_close_and_no_connections_too_many(connections: int, latencies: list[float]) -> None:
+def test_no_two_starts_are_close_and_no_connections_too_many(
+    connections: int, latencies: list[float]
+) -> None:
     async def main() -> None:
         turns, starts, open_now, most = Turns(), [], 0, 0
         rules = replace(STEADY, connections=connections)
@@ -90,13 +96,16 @@ def test_hosts_do_not_wait_for_each_other() -> None:
 def test_the_delay_follows_the_latency() -> None:
     quick = times(UNHURRIED, *[Outcome(200, 0.1)] * 8)
     gaps = [b - a for a, b in pairwise(quick)]
-    assert gaps[0] == pytest.approx((5 + 0.1) / 2) and gaps[-1] == 1.0  # from five seconds down to the least
+    # from five seconds down to the least
+    assert gaps[0] == pytest.approx((5 + 0.1) / 2) and gaps[-1] == 1.0
     slow = times(UNHURRIED, *[Outcome(200, 8.0)] * 12)
     assert slow[-1] - slow[-2] == pytest.approx(8.0, abs=0.1)  # up to one at a time
     frozen = times(UNHURRIED, *[Outcome(404, 0.1)] * 5)
     assert [b - a for a, b in pairwise(frozen)] == [5.0] * 4  # an error never shortens it
     endless = times(UNHURRIED, *[Outcome(200, 500.0)] * 12)
-    assert endless[-1] - endless[-2] == pytest.approx(500.0)  # its own latency; the delay itself is capped
+    assert endless[-1] - endless[-2] == pytest.approx(
+        500.0
+    )  # its own latency; the delay itself is capped
 
     async def capped() -> float:
         turns = Turns()
@@ -154,7 +163,8 @@ def test_one_request_finds_out_whether_the_host_is_back() -> None:
         assert turns.hosts["h"].breaker.down_until == pytest.approx(now() + 120.0)  # twice as long
         await asyncio.sleep(121.0)
         assert await visit(turns, rules, FINE) > 0
-        assert await visit(turns, rules, BROKEN) > 0 and await visit(turns, rules, FINE) > 0  # closed again
+        # closed again
+        assert await visit(turns, rules, BROKEN) > 0 and await visit(turns, rules, FINE) > 0
 
     run_simulated(main())
 
@@ -163,7 +173,9 @@ def test_late_outcomes_do_not_lengthen_it() -> None:
     async def main() -> None:
         turns = Turns()
         rules = replace(UNLIMITED, connections=50)
-        await asyncio.gather(*(visit(turns, rules, Outcome(0, 0.01 * k, refused=True)) for k in range(50)))
+        await asyncio.gather(
+            *(visit(turns, rules, Outcome(0, 0.01 * k, refused=True)) for k in range(50))
+        )
         assert turns.hosts["h"].breaker.falls == 1
 
     run_simulated(main())
@@ -196,7 +208,13 @@ def test_any_retry_after_is_survived(header: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"delay_seconds": -1.0}, {"patience_seconds": float("inf")}, {"connections": 0}, {"error_rate": 0.0}]
+    "bad",
+    [
+        {"delay_seconds": -1.0},
+        {"patience_seconds": float("inf")},
+        {"connections": 0},
+        {"error_rate": 0.0},
+    ],
 )
 def test_bad_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(SettingsError):

@@ -1,4 +1,6 @@
-"""The report of a crawl: complete in itself, the finding first, and harmless whatever pages said."""
+"""The report of a crawl: complete in itself, the finding first, and harmless whatever pages
+said.
+"""
 
 import json
 import os
@@ -47,30 +49,48 @@ def run_folder(folder: Path, **outcome: Any) -> Path:
         json.dumps({"order": order, "files": {}, "started": "2026-01-01", "flatout": "0.1.0"})
     )
     told = {
-        "ended": "all 30 requests are spent", "is_live": True, "requests": 30, "sent": 31, "total": 30, "found": 2,
-        "pages": 20, "open_links": 7, "failures": {"status 404": 3, "robots": 1}, "wasted_mb": 0.2, "seconds": 3.1,
+        "ended": ("all 30 requests are "
+                 "spent"), "is_live": True, "requests": 30, "sent": 31, "total": 30, "found": 2,
+        "pages": 20, "open_links": 7, "failures": {"status 404": 3, "robots": 1}, "wasted_mb": 0.2,
+        "seconds": 3.1,
         "curve": [0, 0, 1, 1, 2] + [2] * 25, "beside": {}, "hosts": {"127.0.0.1:8000": 31},
     }  # fmt: skip
     (folder / "outcome.json").write_text(json.dumps(told | outcome))
     rows = [
-        line(url=f"{SEED}a", score=0.9, title=EVIL, path=[SEED, f"{SEED}hub", f"{SEED}a"], request=3),
+        line(
+            url=f"{SEED}a", score=0.9, title=EVIL, path=[SEED, f"{SEED}hub", f"{SEED}a"], request=3
+        ),
         line(url="javascript:alert(3)", score=0.8, title="b", path=[SEED], request=5),
     ]
     (folder / "targets.jsonl").write_text("".join(rows))
     audit = [
-        line(time=f"2026-01-01T00:00:0{k}.500+00:00", method="GET", url=f"{SEED}{name}", address="127.0.0.1:8000",
-             status=200, bytes=1000, seconds=0.5, failure="")
+        line(
+            time=f"2026-01-01T00:00:0{k}.500+00:00",
+            method="GET",
+            url=f"{SEED}{name}",
+            address="127.0.0.1:8000",
+            status=200,
+            bytes=1000,
+            seconds=0.5,
+            failure="",
+        )
         for k, name in ((1, "robots.txt"), (3, ""), (4, "a"))
-    ]  # fmt: skip
+    ]
     (folder / "audit.jsonl").write_text("".join(audit) + '{"time": "2026-01')
-    (folder / "robots.jsonl").write_text(line(asked=f"{SEED}robots.txt", time=1.0, status=200, body="User-agent: *"))
+    (folder / "robots.jsonl").write_text(
+        line(asked=f"{SEED}robots.txt", time=1.0, status=200, body="User-agent: *")
+    )
     return folder
 
 
 def evaluation_folder(folder: Path) -> Path:
-    field = field_of_site(generate(SiteSettings(seed=9, pages=100, hazards=False)))  # contests wait for slow pages
+    field = field_of_site(
+        generate(SiteSettings(seed=9, pages=100, hazards=False))
+    )  # contests wait for slow pages
     found = contest(lambda seed: BestFirst(), [field], budget=25)
-    (folder / "evaluation.json").write_text(json.dumps({**found, "assumptions": ["made up"], "settings": {"sites": 1}}))
+    (folder / "evaluation.json").write_text(
+        json.dumps({**found, "assumptions": ["made up"], "settings": {"sites": 1}})
+    )
     return folder
 
 
@@ -106,7 +126,9 @@ def test_the_first_line_says_what_was_found(tmp_path: Path) -> None:
     ("outcome", "words"),
     [({"found": 1}, "1 TARGET FOUND"), ({"found": 0}, "0 TARGETS FOUND")],
 )
-def test_little_or_nothing_is_said_as_plainly(tmp_path: Path, outcome: dict[str, Any], words: str) -> None:
+def test_little_or_nothing_is_said_as_plainly(
+    tmp_path: Path, outcome: dict[str, Any], words: str
+) -> None:
     assert headline(gather(run_folder(tmp_path, **outcome)))[1] == words
 
 
@@ -114,7 +136,11 @@ def test_what_pages_said_can_do_no_harm(tmp_path: Path) -> None:
     text = own(write_report(run_folder(tmp_path)).read_text())
     seen = Tags(text)
     assert "img" not in seen.tags
-    assert not [key for key, _ in seen.attributes if key.startswith("on") or key in ("src", "srcset", "action")]
+    assert not [
+        key
+        for key, _ in seen.attributes
+        if key.startswith("on") or key in ("src", "srcset", "action")
+    ]
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
     links = {value for key, value in seen.attributes if key == "href"}
     assert f"{SEED}a" in links
@@ -136,7 +162,13 @@ def test_all_sections_are_there_and_tell_their_numbers(tmp_path: Path) -> None:
     places = [text.index(f'<section id="{section.anchor}">') for section in RUN_SECTIONS]
     assert places == sorted(places)
     assert "not shown" not in text
-    for words in ("status 404", "robots", "2 links from the seed page", "No baseline is drawn", "127.0.0.1:8000"):
+    for words in (
+        "status 404",
+        "robots",
+        "2 links from the seed page",
+        "No baseline is drawn",
+        "127.0.0.1:8000",
+    ):
         assert words in text
 
 
@@ -159,7 +191,9 @@ def test_a_crawl_that_was_killed_has_a_report_too(tmp_path: Path) -> None:
 
 def test_baselines_beside_a_recording_are_drawn(tmp_path: Path) -> None:
     band = {"mean": [0, 0.5, 1], "low": [0, 0, 1], "high": [0, 1, 1]}
-    text = own(write_report(run_folder(tmp_path, beside={"random": band}, is_live=False)).read_text())
+    text = own(
+        write_report(run_folder(tmp_path, beside={"random": band}, is_live=False)).read_text()
+    )
     assert "No baseline is drawn" not in text
     assert '"name":"random"' in text
 
@@ -189,16 +223,38 @@ def test_pages_of_nothing_are_pages(tmp_path: Path) -> None:
         ("outcome.json", '{"found": "many"}', "outcome.json: ended is missing"),
         ("outcome.json", "[" * 100_000, "outcome.json: is not JSON"),
         ("outcome.json", "[]", "outcome.json: it: Input should be an object"),
-        ("targets.jsonl", '{"url": 7}\n', "targets.jsonl: line 1: url: Input should be a valid string"),
-        ("audit.jsonl", '{"time": "yesterday"}\n', "audit.jsonl: line 1: time: Input should be a valid datetime"),
+        (
+            "targets.jsonl",
+            '{"url": 7}\n',
+            "targets.jsonl: line 1: url: Input should be a valid string",
+        ),
+        (
+            "audit.jsonl",
+            '{"time": "yesterday"}\n',
+            "audit.jsonl: line 1: time: Input should be a valid datetime",
+        ),
         ("audit.jsonl", "x" * (9 << 20), "audit.jsonl: line 1 has 8,388,608 bytes or more"),
-        ("robots.jsonl", '{"asked": "u", "status": 1e400}\n', "robots.jsonl: line 1: is not JSON: a number is larger"),
+        (
+            "robots.jsonl",
+            '{"asked": "u", "status": 1e400}\n',
+            "robots.jsonl: line 1: is not JSON: a number is larger",
+        ),
         ("run.json", "7", "run.json: it: Input should be an object"),
-        ("evaluation.json", '{"curves": {"requests": "all"}}', "curves.requests: Input should be a valid array"),
-        ("evaluation.json", '{"verdict": {"beats": 1}}', "verdict.beats: Input should be a valid boolean"),
+        (
+            "evaluation.json",
+            '{"curves": {"requests": "all"}}',
+            "curves.requests: Input should be a valid array",
+        ),
+        (
+            "evaluation.json",
+            '{"verdict": {"beats": 1}}',
+            "verdict.beats: Input should be a valid boolean",
+        ),
     ],
 )
-def test_a_damaged_file_is_named_with_the_place(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_a_damaged_file_is_named_with_the_place(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
     (run_folder(tmp_path) / name).write_text(content)
     with pytest.raises(RunError, match=said):
         write_report(tmp_path)
@@ -242,7 +298,12 @@ def test_a_report_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_a_browser_draws_both_without_network_and_runs_nothing_else(tmp_path: Path) -> None:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    found = next(
+        filter(
+            None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))
+        ),
+        None,
+    )
     if found is None:
         pytest.skip("there is no chromium or chrome to open the page with")
     (tmp_path / "run").mkdir()
@@ -252,11 +313,17 @@ def test_a_browser_draws_both_without_network_and_runs_nothing_else(tmp_path: Pa
 window.alert = () => bad += "alert";
 addEventListener("load", () => setTimeout(() => parent.postMessage({bad, inner: innerWidth,
   scroll: document.documentElement.scrollWidth,
-  charts: document.querySelectorAll(".chart svg.main-svg .subplot").length}, "*"), 500));</script>"""
+  charts: document.querySelectorAll(".chart svg.main-svg .subplot").length}, "*"),
+  500));</script>"""
     report = tmp_path / "run" / "report.html"
     report.write_text(report.read_text().replace("<head>", f"<head>{probe}"))
-    listen = '<script>addEventListener("message", event => document.title = JSON.stringify(event.data))</script>'
-    (tmp_path / "frames.html").write_text(f"<!doctype html><title>waiting</title><body>{listen}{frame}")
+    listen = (
+        '<script>addEventListener("message", event => document.title = '
+        "JSON.stringify(event.data))</script>"
+    )
+    (tmp_path / "frames.html").write_text(
+        f"<!doctype html><title>waiting</title><body>{listen}{frame}"
+    )
     options = "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --dump-dom"
     command = [
         found,

@@ -51,9 +51,17 @@ def test_verdicts_are_kept_and_bounded() -> None:
         ("Disallow: /a/", "/a", True),
         ("Disallow: /A", "/a", True),  # paths are case-sensitive
         ("DISALLOW: /a", "/a", False),  # keywords are not
-        ("Disallow: /example/\nAllow: /example/page.html", "/example/page.html", True),  # longest match
+        (
+            "Disallow: /example/\nAllow: /example/page.html",
+            "/example/page.html",
+            True,
+        ),  # longest match
         ("Allow: /example/\nDisallow: /example/page.html", "/example/page.html", False),
-        ("Allow: /example/page.html\nDisallow: /example/", "/example/page.htm", False),  # whatever the order
+        (
+            "Allow: /example/page.html\nDisallow: /example/",
+            "/example/page.htm",
+            False,
+        ),  # whatever the order
         ("Disallow: /p\nAllow: /p", "/p", True),  # equally long: allow
         ("Disallow: /*.gif$", "/a/b.gif", False),
         ("Disallow: /*.gif$", "/a/b.gif?x", True),
@@ -68,7 +76,8 @@ def test_verdicts_are_kept_and_bounded() -> None:
 )
 def test_rules_of_the_rfc(rules: str, path: str, allowed: bool) -> None:
     assert allows(f"User-agent: *\n{rules}\n", path) is allowed
-    assert allows(f"\ufeffUser-agent: *\r\n{rules}\r\n", path) is allowed  # a byte order mark, other line ends
+    # a byte order mark, other line ends
+    assert allows(f"\ufeffUser-agent: *\r\n{rules}\r\n", path) is allowed
 
 
 GROUPS = """
@@ -85,19 +94,27 @@ Disallow: /also-mine
 
 
 def test_the_own_group_counts_wherever_it_stands_and_replaces_the_common_one() -> None:
-    assert not allows(GROUPS, "/mine") and not allows(GROUPS, "/also-mine") and allows(GROUPS, "/all")
+    assert (
+        not allows(GROUPS, "/mine") and not allows(GROUPS, "/also-mine") and allows(GROUPS, "/all")
+    )
     assert not allows(GROUPS, "/all", "stranger") and allows(GROUPS, "/mine", "stranger")
     assert not allows(GROUPS, "/mine", "other") and allows(GROUPS, "/also-mine", "other")
     assert allows("Disallow: /\n", "/x")  # rules of no group bind nobody
 
 
 def test_delays_and_sitemaps_are_read() -> None:
-    text = b"User-agent: *\nCrawl-delay: 2.5\nRequest-rate: 1/10s\nSitemap: http://example.org/map.xml\n"
+    text = (
+        b"User-agent: *\nCrawl-delay: 2.5\nRequest-rate: 1/10s\nSitemap: "
+        b"http://example.org/map.xml\n"
+    )
     rules = read_rules(text, "flatout")
     assert rules.delay_seconds == 10.0 and rules.sitemaps == ("http://example.org/map.xml",)
     assert read_rules(b"User-agent: *\nCrawl-delay: 3\n", "flatout").delay_seconds == 3.0
     assert (
-        read_rules(b"User-agent: *\nCrawl-delay: soon\nCrawl-delay: inf\nCrawl-delay: -1\n", "x").delay_seconds == 0.0
+        read_rules(
+            b"User-agent: *\nCrawl-delay: soon\nCrawl-delay: inf\nCrawl-delay: -1\n", "x"
+        ).delay_seconds
+        == 0.0
     )
 
 
@@ -114,10 +131,15 @@ def test_half_a_mebibyte_is_read_and_no_half_line() -> None:
 
 
 LINES = (
-    "User-agent: *", "user-agent: flat", "User agent flatout", "useragent:FlatOut", "User-agent: fl*at*",
-    "User-agent foo: bar", "user  agent: x", "user  agent flatout", "User-agent", "User-agent:", "User-agent: **",
-    "u\u017fer-agent: flatout", "Sitemap: x", "Disallow: /a", "Allow: /a/b", "Disallow:", "junk", "x: y",
-    "Crawl-delay: 3", "# c", "", "User-agent: other # flatout", "User-agent flatout:x", "user-agent:flatout:",
+    "User-agent: *", ("user-agent: "
+                     "flat"), "User agent flatout", "useragent:FlatOut", "User-agent: fl*at*",
+    "User-agent foo: bar", "user  agent: x", ("user  agent "
+                                             "flatout"), "User-agent", "User-agent:",
+                                             "User-agent: **",
+    "u\u017fer-agent: "
+    "flatout", "Sitemap: x", "Disallow: /a", "Allow: /a/b", "Disallow:", "junk", "x: y",
+    "Crawl-delay: 3", "# c", "", ("User-agent: other # "
+                                 "flatout"), "User-agent flatout:x", "user-agent:flatout:",
     "user agent :flatoutx", "user agent flatout", "User-agent: flatout/1.0", "User-agent: -",
     "User-agent: f*",
 )  # fmt: skip
@@ -142,10 +164,14 @@ def test_many_robots_with_many_rules_are_copied_once() -> None:
     assert len(body) < MOST_BYTES
     rules = read_rules(body, "flatout")
     assert sum(len(group._rules) for group in rules.parsed._user_agents.values()) == 2 * 14_000
-    assert not rules.allows("http://example.org/13999/x") and rules.allows("http://example.org/14000/x")
+    assert not rules.allows("http://example.org/13999/x") and rules.allows(
+        "http://example.org/14000/x"
+    )
 
 
-@pytest.mark.parametrize("rate", ["1/" + "9" * 400, "1/" + "9" * 400 + "d", "1/" + "9" * 5000, "9" * 400 + "/1"])
+@pytest.mark.parametrize(
+    "rate", ["1/" + "9" * 400, "1/" + "9" * 400 + "d", "1/" + "9" * 5000, "9" * 400 + "/1"]
+)
 def test_rates_beyond_all_numbers_are_survived(rate: str) -> None:
     seconds = read_rules(f"User-agent: *\nRequest-rate: {rate}\n".encode(), "x").delay_seconds
     assert seconds == (LONGEST_DELAY if rate.startswith("1/") and len(rate) < 1000 else 0.0)

@@ -82,21 +82,67 @@ def test_links_are_resolved_against_their_page() -> None:
 
 
 pieces = st.sampled_from(
-    ["http://", "https://", "example.org", "EXAMPLE.org", ".", "..", "/", "//", "%2e", "%2F", "%", "?", "#", ":", "80",
-     "@", "ü", "①", "\\", " ", "\t", "a", "=", "&", "+", ";", "[::1]", "127.0.0.1", "0x7f", "。", "\ud800", "%ff", "'",
-     '"', "|"]
-)  # fmt: skip
+    [
+        "http://",
+        "https://",
+        "example.org",
+        "EXAMPLE.org",
+        ".",
+        "..",
+        "/",
+        "//",
+        "%2e",
+        "%2F",
+        "%",
+        "?",
+        "#",
+        ":",
+        "80",
+        "@",
+        "ü",
+        "①",
+        "\\",
+        " ",
+        "\t",
+        "a",
+        "=",
+        "&",
+        "+",
+        ";",
+        "[::1]",
+        "127.0.0.1",
+        "0x7f",
+        "。",
+        "\ud800",
+        "%ff",
+        "'",
+        '"',
+        "|",
+    ]
+)
 
 
-@given(st.lists(pieces, max_size=12).map("".join), st.sampled_from([None, "http://example.org/a/b"]))
+@given(
+    st.lists(pieces, max_size=12).map("".join), st.sampled_from([None, "http://example.org/a/b"])
+)
 def test_a_spelling_is_final_and_plain(text: str, base: str | None) -> None:
     made = canonical(text, base)
     if made is not None:
         assert canonical(made) == made
-        assert made.isascii() and made.isprintable() and " " not in made and "\\" not in made and "#" not in made
+        assert (
+            made.isascii()
+            and made.isprintable()
+            and " " not in made
+            and "\\" not in made
+            and "#" not in made
+        )
         assert len(made) <= LONGEST_URL
         origin = origin_of(made)
-        assert origin.scheme in ("http", "https") and origin.host == origin.host.lower() and 0 < origin.port < 65536
+        assert (
+            origin.scheme in ("http", "https")
+            and origin.host == origin.host.lower()
+            and 0 < origin.port < 65536
+        )
         assert not {".", ".."} & set(made.split("?")[0].split("/"))
 
 
@@ -109,14 +155,21 @@ def test_any_text_is_survived(text: str) -> None:
 def test_hosts_are_exact() -> None:
     scope = Scope.parse(["docs.example.org"])
     assert scope.allows("http://docs.example.org/") and scope.allows("https://DOCS.example.org./x")
-    for host in ("example.org", "x.docs.example.org", "docs.example.org.evil.example", "xdocs.example.org"):
+    for host in (
+        "example.org",
+        "x.docs.example.org",
+        "docs.example.org.evil.example",
+        "xdocs.example.org",
+    ):
         assert not scope.allows(f"http://{host}/")
 
 
 def test_domains_hold_the_hosts_below_them() -> None:
     scope = Scope.parse(["*.example.org"])
     assert scope.allows("http://example.org/") and scope.allows("http://a.b.example.org/")
-    assert not scope.allows("http://badexample.org/") and not scope.allows("http://example.org.evil.example/")
+    assert not scope.allows("http://badexample.org/") and not scope.allows(
+        "http://example.org.evil.example/"
+    )
 
 
 def test_prefixes_end_at_a_segment() -> None:
@@ -134,7 +187,9 @@ def test_prefixes_end_at_a_segment() -> None:
         "/docs/%2e%2e/x",
     ):
         assert not scope.allows(f"http://example.org{path}"), path
-    assert scope.allows_host("http://example.org/robots.txt") and not scope.allows_host("http://other.example/")
+    assert scope.allows_host("http://example.org/robots.txt") and not scope.allows_host(
+        "http://other.example/"
+    )
     assert Scope.parse(["example.org/docs/"]) == scope
 
 
@@ -147,10 +202,25 @@ def test_ports_are_the_webs_or_the_named_one() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ["", "*", "*.", "*.org", "*.co.uk", "*.127.0.0.1", "http://example.org", "example.org?x", "example.org/#x",
-     "a b.org", "user@example.org", "example.org:0", "example.org:123456", "exam*ple.org", "127.1",
-     "example.org/../%2e%2e%2fx"],
-)  # fmt: skip
+    [
+        "",
+        "*",
+        "*.",
+        "*.org",
+        "*.co.uk",
+        "*.127.0.0.1",
+        "http://example.org",
+        "example.org?x",
+        "example.org/#x",
+        "a b.org",
+        "user@example.org",
+        "example.org:0",
+        "example.org:123456",
+        "exam*ple.org",
+        "127.1",
+        "example.org/../%2e%2e%2fx",
+    ],
+)
 def test_entries_that_are_not_understood_are_refused(entry: str) -> None:
     with pytest.raises(SettingsError, match="allow-list"):
         Scope.parse([entry])

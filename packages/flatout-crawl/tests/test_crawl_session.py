@@ -94,7 +94,10 @@ def test_bytes_may_cost() -> None:
 
 
 def test_pages_from_an_archive_cost_like_others() -> None:
-    pages = {**PAGES, url("news"): Answer(url("news"), 200, html("news", ["/x"]), "text/html", 0.0, 0)}
+    pages = {
+        **PAGES,
+        url("news"): Answer(url("news"), 200, html("news", ["/x"]), "text/html", 0.0, 0),
+    }
     _, (visit,) = followed("news", task=small_task(pages))
     assert visit.spent == 1
 
@@ -102,7 +105,9 @@ def test_pages_from_an_archive_cost_like_others() -> None:
 def test_a_redirect_out_of_scope_is_a_failure() -> None:
     pages = {
         **PAGES,
-        url("news"): Answer("http://other.lab/", 200, html("other", ["/x"], "solar power " * 9), "text/html"),
+        url("news"): Answer(
+            "http://other.lab/", 200, html("other", ["/x"], "solar power " * 9), "text/html"
+        ),
     }
     _, (visit,) = followed("news", task=small_task(pages))
     assert visit.answer.failure == "scope"
@@ -113,13 +118,21 @@ def test_links_out_of_scope_are_not_known() -> None:
     pages = {**PAGES, HOME: html("home", ["/news", "http://other.lab/a", "https://small.lab/b"])}
     session, _ = followed(task=small_task(pages))
     assert list(session.frontier.index) == [HOME, url("news")]
-    session, _ = followed(task=small_task(pages, scope=lambda address: "other" in address or address == HOME))
+    session, _ = followed(
+        task=small_task(pages, scope=lambda address: "other" in address or address == HOME)
+    )
     assert list(session.frontier.index) == [HOME, "http://other.lab/a"]
 
 
 def test_the_curve_has_one_entry_per_request() -> None:
     session, _ = followed("solar/a", "forbidden", "moved", "news")
-    assert session.curve == [0, 1, 1, 2, 2]  # the redirect's two requests: found when both were made
+    assert session.curve == [
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]  # the redirect's two requests: found when both were made
     assert session.requests == len(session.curve)
 
 
@@ -204,7 +217,12 @@ def test_a_cancelled_request_leaves_no_trace() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert (session.requests, session.steps, session.frontier.opened, list(session.curve)) == before
+        assert (
+            session.requests,
+            session.steps,
+            session.frontier.opened,
+            list(session.curve),
+        ) == before
         assert (await session.fetch(url("solar/a"))).earned == 1
 
     asyncio.run(run())
@@ -218,6 +236,8 @@ def test_a_task_refuses_what_is_no_url_and_a_budget_for_nothing() -> None:
 
 
 def test_the_total_is_the_sum_of_the_rewards() -> None:
-    session, visits = followed("news", "solar", "broken", "moved", "solar/a", "forbidden", "solar/b")
+    session, visits = followed(
+        "news", "solar", "broken", "moved", "solar/a", "forbidden", "solar/b"
+    )
     assert session.total_reward == pytest.approx(sum(visit.reward for visit in visits))
     assert session.steps == len(visits)

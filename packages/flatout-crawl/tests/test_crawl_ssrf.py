@@ -26,7 +26,10 @@ class Scripted(AbstractResolver):
     ) -> list[ResolveResult]:
         self.lookups += 1
         found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return [ResolveResult(hostname=host, host=ip, port=port, family=family, proto=0, flags=0) for ip in found]
+        return [
+            ResolveResult(hostname=host, host=ip, port=port, family=family, proto=0, flags=0)
+            for ip in found
+        ]
 
     async def close(self) -> None:
         return
@@ -60,7 +63,8 @@ def test_loopback_is_refused_unless_it_is_the_laboratory(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "host", ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"]
+    "host",
+    ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"],
 )
 def test_ipv6_disguises_of_loopback_are_refused(tmp_path: Path, host: str) -> None:
     async def main() -> None:
@@ -74,7 +78,8 @@ def test_ipv6_disguises_of_loopback_are_refused(tmp_path: Path, host: str) -> No
 
 
 @pytest.mark.parametrize(
-    "host", ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "0x7f000001", "127.0.0.01", "localhost."]
+    "host",
+    ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "0x7f000001", "127.0.0.01", "localhost."],
 )
 def test_other_spellings_of_loopback_are_refused(tmp_path: Path, host: str) -> None:
     async def main() -> None:
@@ -94,9 +99,15 @@ def test_redirects_to_another_port_are_refused(tmp_path: Path, status: int) -> N
             lab.pages["/"] = reply(status=status, Location=inside.url("/secret"))
             async with fetching(tmp_path, lab) as fetcher:  # off the allow-list
                 answer = await fetcher.fetch(lab.url())
-                assert (answer.failure, answer.url, answer.requests) == ("scope", inside.url("/secret"), 1)
+                assert (answer.failure, answer.url, answer.requests) == (
+                    "scope",
+                    inside.url("/secret"),
+                    1,
+                )
             scope = [lab.door, inside.door]
-            async with fetching(tmp_path, lab, scope=scope, user_agent=CONTACT) as fetcher:  # on it, but inside
+            async with fetching(
+                tmp_path, lab, scope=scope, user_agent=CONTACT
+            ) as fetcher:  # on it, but inside
                 answer = await fetcher.fetch(lab.url())
                 assert (answer.failure, answer.url) == ("address", inside.url("/secret"))
             assert inside.connections == 0
@@ -136,10 +147,20 @@ def test_names_that_lead_inside_are_refused_even_into_the_laboratory(tmp_path: P
     async def main() -> None:
         async with lab_server() as lab:
             scope = [f"site.example:{lab.port}"]
-            for ips in (["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::1"], ["169.254.169.254"], ["100.64.0.1"]):
+            for ips in (
+                ["127.0.0.1"],
+                ["93.184.216.34", "127.0.0.1"],
+                ["::1"],
+                ["169.254.169.254"],
+                ["100.64.0.1"],
+            ):
                 resolver = Scripted(ips)
-                async with fetching(tmp_path, lab, scope=scope, user_agent=CONTACT, resolver=resolver) as fetcher:
-                    assert (await fetcher.fetch(f"http://site.example:{lab.port}/")).failure == "address"
+                async with fetching(
+                    tmp_path, lab, scope=scope, user_agent=CONTACT, resolver=resolver
+                ) as fetcher:
+                    assert (
+                        await fetcher.fetch(f"http://site.example:{lab.port}/")
+                    ).failure == "address"
                 assert resolver.lookups == 1
             assert lab.connections == 0
 
@@ -147,13 +168,17 @@ def test_names_that_lead_inside_are_refused_even_into_the_laboratory(tmp_path: P
 
 
 def test_a_resolver_that_changes_its_mind_gains_nothing(tmp_path: Path) -> None:
-    """What is dialled is checked when it is dialled: here nobody filters the resolver's second answer."""
+    """What is dialled is checked when it is dialled: here nobody filters the resolver's second
+    answer.
+    """
 
     async def main() -> None:
         async with lab_server() as inside:
             guard = Guard(Lab())
             connector = GuardedConnector(guard)
-            connector._resolver = Scripted(["127.0.0.1"])  # as if its answer had changed after the check
+            connector._resolver = Scripted(
+                ["127.0.0.1"]
+            )  # as if its answer had changed after the check
             quiet = Quiet()
             SENDER.set(quiet)
             async with aiohttp.ClientSession(connector=connector) as session:

@@ -35,7 +35,8 @@ from flatout_crawl.sites.site import SiteSettings, generate
 
 pytest.importorskip("torch")
 SMALL = CrawlTraining(
-    steps=400, envs=4, budget=(20, 60), candidates=8, width=8, batch=64, minibatch=32, epochs=1, checkpoint_steps=100,
+    steps=400, envs=4, budget=(20, 60), candidates=8, width=8, batch=64, minibatch=32, epochs=1,
+    checkpoint_steps=100,
     overlap=Overlap(segment=8, learner="inline"),
 )  # fmt: skip
 SMALL_MODEL = LinkScorer(candidates=8, width=8)
@@ -43,7 +44,9 @@ SMALL_MODEL = LinkScorer(candidates=8, width=8)
 
 def tasks() -> list[Any]:
     """Sites without slow pages: trainings wait for those."""
-    return [site_task(generate(SiteSettings(seed=seed, pages=100, hazards=False))) for seed in (1, 2)]
+    return [
+        site_task(generate(SiteSettings(seed=seed, pages=100, hazards=False))) for seed in (1, 2)
+    ]
 
 
 @pytest.mark.long
@@ -81,9 +84,14 @@ def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     steps = [0]
     for _ in range(2):
-        with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=environment) as driver:
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(tmp_path)], env=environment
+        ) as driver:
             deadline = time.monotonic() + 600
-            while read_checkpoint(tmp_path / CHECKPOINT)[1] <= steps[-1] and time.monotonic() < deadline:
+            while (
+                read_checkpoint(tmp_path / CHECKPOINT)[1] <= steps[-1]
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.02)
             driver.send_signal(signal.SIGKILL)
         steps.append(read_checkpoint(tmp_path / CHECKPOINT)[1])
@@ -116,7 +124,9 @@ def spoiled(path: Path, **changes: Any) -> Path:
     CrawlPolicy(SMALL_MODEL, SMALL_MODEL.new_weights(3)).save(path)
     with safetensors.safe_open(str(path), "numpy") as file:
         facts, vector = json.loads(file.metadata()["facts"]), file.get_tensor("weights")
-    path.write_bytes(safetensors.numpy.save({"weights": vector}, {"facts": json.dumps({**facts, **changes})}))
+    path.write_bytes(
+        safetensors.numpy.save({"weights": vector}, {"facts": json.dumps({**facts, **changes})})
+    )
     return path
 
 
@@ -153,7 +163,9 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
         ({"link_columns": ["x" * 100_000] * 10}, "other link columns"),
     ],
 )
-def test_a_forged_policy_is_refused_with_the_place(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_forged_policy_is_refused_with_the_place(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(BundleError, match=said) as refusal:
         CrawlPolicy.load(spoiled(tmp_path / "policy.safetensors", **changes))
     assert len(str(refusal.value)) < 2000
@@ -183,15 +195,29 @@ COUNTS = {"steps": "10", "descents": "4", "version": "2"}
         (("weights", "first"), np.float32, 5, COUNTS, "second is not there"),
         (("weights", "first", "second"), np.float64, 5, COUNTS, "no vector of float32"),
         (("weights", "first", "second"), np.float32, 5, {"steps": "10"}, "descents is missing"),
-        (("weights", "first", "second"), np.float32, 5, COUNTS | {"steps": "-1"}, "steps: String should match"),
-        (("weights", "first", "second"), np.float32, 5, COUNTS | {"steps": "9" * 5000}, "steps: String should match"),
+        (
+            ("weights", "first", "second"),
+            np.float32,
+            5,
+            COUNTS | {"steps": "-1"},
+            "steps: String should match",
+        ),
+        (
+            ("weights", "first", "second"),
+            np.float32,
+            5,
+            COUNTS | {"steps": "9" * 5000},
+            "steps: String should match",
+        ),
     ],
 )
 def test_a_damaged_checkpoint_is_refused_with_the_place(
     tmp_path: Path, names: tuple[str, ...], dtype: Any, size: int, counts: dict[str, str], said: str
 ) -> None:
     path = tmp_path / CHECKPOINT
-    path.write_bytes(safetensors.numpy.save({name: np.zeros(size, dtype) for name in names}, counts))
+    path.write_bytes(
+        safetensors.numpy.save({name: np.zeros(size, dtype) for name in names}, counts)
+    )
     with pytest.raises(RunError, match=said):
         read_checkpoint(path)
 

@@ -26,14 +26,20 @@ def raw_deflate(body: bytes) -> bytes:
 PACKED = {
     "identity": [BODY],
     "": [BODY],
-    "gzip": [gzip.compress(BODY), gzip.compress(BODY[:100]) + gzip.compress(BODY[100:]), gzip.compress(BODY) + b"junk"],
+    "gzip": [
+        gzip.compress(BODY),
+        gzip.compress(BODY[:100]) + gzip.compress(BODY[100:]),
+        gzip.compress(BODY) + b"junk",
+    ],
     "x-gzip": [gzip.compress(BODY)],
     "deflate": [zlib.compress(BODY), raw_deflate(BODY), raw_deflate(BODY) + b"\0"],
 }
 CASES = [(encoding, packed) for encoding, many in PACKED.items() for packed in many]
 
 
-def unpack(encoding: str, packed: bytes, sizes: list[int], most: int = 1 << 20, ratio: float = 100.0) -> bytes:
+def unpack(
+    encoding: str, packed: bytes, sizes: list[int], most: int = 1 << 20, ratio: float = 100.0
+) -> bytes:
     unpacker = Unpacker(encoding, most, ratio)
     while packed:
         size = sizes[0] if sizes else len(packed)
@@ -51,7 +57,9 @@ def test_pieces_make_the_whole(case: tuple[str, bytes], sizes: list[int]) -> Non
 
 
 @given(
-    st.sampled_from(["gzip", "deflate", "identity"]), st.binary(max_size=200), st.lists(st.integers(1, 9), max_size=30)
+    st.sampled_from(["gzip", "deflate", "identity"]),
+    st.binary(max_size=200),
+    st.lists(st.integers(1, 9), max_size=30),
 )
 def test_any_bytes_are_read_or_refused(encoding: str, junk: bytes, sizes: list[int]) -> None:
     try:
@@ -78,7 +86,10 @@ def test_limits() -> None:
     assert len(unpacker.body) <= 4 * HARMLESS_BYTES + 1
     with pytest.raises(TooLargeError):  # not large, but 1000 to 1
         unpack("gzip", gzip.compress(bytes(2 * HARMLESS_BYTES)), [], most=4 * HARMLESS_BYTES)
-    assert len(unpack("gzip", gzip.compress(bytes(HARMLESS_BYTES)), [], most=4 * HARMLESS_BYTES)) == HARMLESS_BYTES
+    assert (
+        len(unpack("gzip", gzip.compress(bytes(HARMLESS_BYTES)), [], most=4 * HARMLESS_BYTES))
+        == HARMLESS_BYTES
+    )
     with pytest.raises(TooLargeError):
         unpack("identity", bytes(101), [], most=100)
     with pytest.raises(TooLargeError):

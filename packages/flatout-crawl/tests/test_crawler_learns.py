@@ -1,5 +1,6 @@
-"""The crawler learns what carries over: on sites that it never saw it needs far fewer requests than those it must beat,
-and learning while crawls wait is not much worse, at equal samples, than waiting for all of them.
+"""The crawler learns what carries over: on sites that it never saw it needs far fewer requests than
+those it must beat, and learning while crawls wait is not much worse, at equal samples, than waiting
+for all of them.
 """
 
 from pathlib import Path
@@ -41,14 +42,21 @@ def against(found: Evaluation, other: str) -> Comparison:
 
 @pytest.mark.slow
 def test_fewer_requests_on_sites_it_never_saw(tmp_path: Path) -> None:
-    """At most 60 % of breadth-first's requests to nine tenths of the targets, and fewer than best-first's; 95 %
-    intervals over sites and seeds.
+    """At most 60 % of breadth-first's requests to nine tenths of the targets, and fewer than
+    best-first's; 95 % intervals over sites and seeds.
     """
     policy = train(tasks(range(60)), CrawlTraining(steps=150_000), tmp_path)
     choosers = {"learned": learned(policy.act), **standard()}
-    found = run_virtually(evaluate(choosers, tasks(range(10_000, 10_010)), (0, 1), Plan(budget=3 * PAGES)))
+    found = run_virtually(
+        evaluate(choosers, tasks(range(10_000, 10_010)), (0, 1), Plan(budget=3 * PAGES))
+    )
     for one in found.summaries:
-        print(one.chooser, f"{one.reached_90:.2f}", one.metrics["requests_to_90"], one.metrics["recall"].mean)
+        print(
+            one.chooser,
+            f"{one.reached_90:.2f}",
+            one.metrics["requests_to_90"],
+            one.metrics["recall"].mean,
+        )
     means = {one.chooser: one.metrics["requests_to_90"] for one in found.summaries}
     breadth, best = against(found, "breadth-first"), against(found, "best-first")
     print(breadth, best, sep="\n")
@@ -60,11 +68,17 @@ def test_fewer_requests_on_sites_it_never_saw(tmp_path: Path) -> None:
 
 
 def return_of_training(latency: Latency, update_s: float, seed: int) -> tuple[float, float, int]:
-    """Mean return of the crawls of the second half and of the last tenth of a training, and the largest age."""
+    """Mean return of the crawls of the second half and of the last tenth of a training, and the
+    largest age.
+    """
     settings = CrawlTraining(steps=40_000, envs=32, budget=(60, 400), seed=seed)
-    overlap = Overlap(learner="inline", update_s=update_s, batching=Batching(least=8, patience_s=0.002))
+    overlap = Overlap(
+        learner="inline", update_s=update_s, batching=Batching(least=8, patience_s=0.002)
+    )
     own = tasks(range(20), latency)
-    envs = [FocusedCrawl(own, budget=settings.budget, stop_action=False) for _ in range(settings.envs)]
+    envs = [
+        FocusedCrawl(own, budget=settings.budget, stop_action=False) for _ in range(settings.envs)
+    ]
     session = Session(envs, LinkScorer(), settings.rule(), overlap, seed=seed)
 
     async def main() -> None:
@@ -82,12 +96,15 @@ def return_of_training(latency: Latency, update_s: float, seed: int) -> tuple[fl
 
 @pytest.mark.slow
 def test_curves_at_equal_samples() -> None:
-    """The same rule, once with all crawls in step and updates that take no time, once as they come with an update of
+    """The same rule, once with all crawls in step and updates that take no time, once as they come
+    with an update of
     0.6 s: a fifth may be lost.
     """
     in_step = [return_of_training(constant(0.05), 0.0, seed) for seed in (0, 1)]
     as_they_come = [return_of_training(exponential(0.05), 0.6, seed) for seed in (0, 1)]
     print(in_step, as_they_come, sep="\n")
     for k in range(2):
-        assert np.mean([one[k] for one in as_they_come]) >= 0.8 * np.mean([one[k] for one in in_step])
+        assert np.mean([one[k] for one in as_they_come]) >= 0.8 * np.mean(
+            [one[k] for one in in_step]
+        )
     assert max(one[2] for one in as_they_come) <= Overlap().max_lag

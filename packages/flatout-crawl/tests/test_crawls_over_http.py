@@ -1,4 +1,6 @@
-"""Many crawls over real HTTP on loopback, learned from while they wait: hangs, crashes, kills and a dead server."""
+"""Many crawls over real HTTP on loopback, learned from while they wait: hangs, crashes, kills and a
+dead server.
+"""
 
 import asyncio
 import json
@@ -35,11 +37,16 @@ pytest.importorskip("torch")
 SITE = SiteSettings(seed=5, pages=120, hazards=False)
 MODEL = LinkScorer(candidates=8, width=8)
 RULE = Rule(batch_segments=6, minibatch=32, epochs=1)
-DEADLINE_S = 3600.0  # of a step, and of a beginning: it passes where a test skips it, and never because all is slow
+# of a step, and of a beginning: it passes where a test skips it, and never because all is slow
+DEADLINE_S = 3600.0
 OVERLAP = Overlap(
-    segment=4, learner="inline", care=Care(step_deadline_s=DEADLINE_S, reset_deadline_s=DEADLINE_S, first_pause_s=0.01)
+    segment=4,
+    learner="inline",
+    care=Care(step_deadline_s=DEADLINE_S, reset_deadline_s=DEADLINE_S, first_pause_s=0.01),
 )
-CAPS = Caps(total_seconds=9e6, connect_seconds=9e6, read_seconds=9e6)  # the deadlines above are those that count
+CAPS = Caps(
+    total_seconds=9e6, connect_seconds=9e6, read_seconds=9e6
+)  # the deadlines above are those that count
 
 
 class LabCrawl:
@@ -49,7 +56,11 @@ class LabCrawl:
         self.place = f"127.0.0.1:{port}"
         self.budget, self.audit = RequestBudget(folder, 10**6), AuditLog(folder)
         self.fetcher = LiveFetcher(
-            Scope.parse([self.place]), budget=self.budget, audit=self.audit, lab=Lab.parse([self.place]), caps=CAPS
+            Scope.parse([self.place]),
+            budget=self.budget,
+            audit=self.audit,
+            lab=Lab.parse([self.place]),
+            caps=CAPS,
         )
         self.task = site_task(generate(SITE).at(f"http://{self.place}"), self.fetcher)
 
@@ -81,15 +92,16 @@ async def updates(session: Session, enough: Callable[[Session], bool]) -> dict[s
 
 @pytest.mark.long
 def test_steps_are_requests_and_learning_goes_on(tmp_path: Path) -> None:
-    """Every step and every beginning is one request, as is robots.txt; but for those under way at the end, which are
-    entered in the budget and may not have reached the server.
+    """Every step and every beginning is one request, as is robots.txt; but for those under way at
+    the end, which are entered in the budget and may not have reached the server.
     """
 
     async def main(site: Served) -> tuple[dict[str, Any], int]:
         lab = LabCrawl(tmp_path, site.port)
         overlap = replace(OVERLAP, learner="process")
         figures = await updates(
-            Session([lab.env] * 12, MODEL, RULE, overlap), lambda one: one.pool.events["episodes"] >= 15
+            Session([lab.env] * 12, MODEL, RULE, overlap),
+            lambda one: one.pool.events["episodes"] >= 15,
         )
         spent = lab.budget.spent
         await lab.close()
@@ -112,7 +124,9 @@ async def until(session: Session, happened: Callable[[], bool]) -> None:
 
 
 def test_hanging_requests_are_cut_and_counted(tmp_path: Path) -> None:
-    """Each crawl goes on until a request of its own hangs. When all do, the deadline passes, and they begin anew."""
+    """Each crawl goes on until a request of its own hangs. When all do, the deadline passes, and
+    they begin anew.
+    """
 
     async def main() -> tuple[dict[str, Any], dict[str, Any]]:
         serving = Serving(generate(SITE), Latency(hang_share=0.02), seed=3)
@@ -123,7 +137,10 @@ def test_hanging_requests_are_cut_and_counted(tmp_path: Path) -> None:
         await until(session, lambda: serving.counters["hang"] == 12)
         before = session.figures()
         skip(DEADLINE_S)
-        while session.pool.events["resets"] < before["resets"] + 6 or session.version == before["updates"]:
+        while (
+            session.pool.events["resets"] < before["resets"] + 6
+            or session.version == before["updates"]
+        ):
             await session.next_update()
         after = session.figures()
         await session.stop()
@@ -155,7 +172,9 @@ def test_crashes_are_mended_and_counted_exactly(tmp_path: Path) -> None:
     async def main(site: Served) -> dict[str, Any]:
         lab = LabCrawl(tmp_path, site.port)
         makers = [lambda: Fragile([lab.task], candidates=8, budget=40, stop_action=False)] * 8
-        figures = await updates(Session(makers, MODEL, RULE, OVERLAP), lambda one: one.pool.events["crashes"] >= 4)
+        figures = await updates(
+            Session(makers, MODEL, RULE, OVERLAP), lambda one: one.pool.events["crashes"] >= 4
+        )
         await lab.close()
         return figures
 
@@ -214,7 +233,9 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         session = Session([maker(k) for k in range(2)], MODEL, RULE, OVERLAP)
         await session.start()
         slot = session.pool.slots[1]
-        await until(session, lambda: 1 <= slot.length <= 3)  # at an episode's end, a dead process would not be missed
+        await until(
+            session, lambda: 1 <= slot.length <= 3
+        )  # at an episode's end, a dead process would not be missed
         os.kill(pids[1], signal.SIGKILL)
         await until(session, lambda: session.pool.events["restarts"] > 0)
         before = slot.steps

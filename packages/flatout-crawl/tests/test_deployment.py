@@ -1,4 +1,6 @@
-"""A crawl to its end: what it keeps, and that it can be stopped anywhere and gone on with as if it never was."""
+"""A crawl to its end: what it keeps, and that it can be stopped anywhere and gone on with as if it
+never was.
+"""
 
 import asyncio
 import json
@@ -29,7 +31,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def go(order: CrawlOrder, folder: Path, fetcher: Any, told: list[Status] | None = None) -> dict[str, Any] | None:
+def go(
+    order: CrawlOrder, folder: Path, fetcher: Any, told: list[Status] | None = None
+) -> dict[str, Any] | None:
     """One start of a crawl; None if it was stopped."""
     begin(folder, order)
     with Archive(folder / "archive.sqlite") as archive:
@@ -62,9 +66,13 @@ def test_it_crawls_as_the_evaluation_does(tmp_path: Path) -> None:
         outcome = deployment.finish()
         deployment.close()
         task = order.task(source.fetcher)
-        session = run_virtually(crawl(task, standard()["best-first"](3), order.requests, Prices(threshold=0.4)))
+        session = run_virtually(
+            crawl(task, standard()["best-first"](3), order.requests, Prices(threshold=0.4))
+        )
     assert outcome["curve"] == session.curve
-    assert outcome["found"] == len(session.found) == len(rows(tmp_path / "run" / "targets.jsonl")) > 0
+    assert (
+        outcome["found"] == len(session.found) == len(rows(tmp_path / "run" / "targets.jsonl")) > 0
+    )
     assert (outcome["requests"], outcome["sent"]) == (session.requests, 0)
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"targets.jsonl", "graph.gexf", "report.html", "outcome.json", "run.json"} <= files
@@ -88,7 +96,9 @@ def test_a_target_says_how_it_was_reached(tmp_path: Path) -> None:
     assert all(curve[row["request"] - 1] == position for position, row in enumerate(found, 1))
 
 
-def once(tmp_path_factory: pytest.TempPathFactory, chooser: str) -> tuple[CrawlOrder, dict[str, Any], Counting, Path]:
+def once(
+    tmp_path_factory: pytest.TempPathFactory, chooser: str
+) -> tuple[CrawlOrder, dict[str, Any], Counting, Path]:
     """A crawl that nobody stopped."""
     folder = tmp_path_factory.mktemp("whole")
     learned = {"policy": policy_file(folder), "chooser": "policy"}
@@ -99,7 +109,9 @@ def once(tmp_path_factory: pytest.TempPathFactory, chooser: str) -> tuple[CrawlO
     return order, outcome, fetcher, folder / "run"
 
 
-@pytest.fixture(scope="module", params=["best-first", "random", "kind-bandit", "link-classifier", "policy"])
+@pytest.fixture(
+    scope="module", params=["best-first", "random", "kind-bandit", "link-classifier", "policy"]
+)
 def whole(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[CrawlOrder, dict[str, Any], Counting, Path]:
@@ -164,7 +176,10 @@ def test_a_page_that_the_archive_lost_is_asked_for_again(tmp_path: Path) -> None
     with Archive(tmp_path / "archive.sqlite") as archive:
         archive.base.execute("DELETE FROM asked WHERE url = ?", (lost,))
     fetcher.stops_at = None
-    outcome, unbroken = go(order_of(site()), tmp_path, fetcher), go(order_of(site()), tmp_path / "b", Counting(site()))
+    outcome, unbroken = (
+        go(order_of(site()), tmp_path, fetcher),
+        go(order_of(site()), tmp_path / "b", Counting(site())),
+    )
     assert outcome is not None and unbroken is not None
     assert outcome["found"] == unbroken["found"]
     assert {url: count for url, count in fetcher.asked.items() if count > 1} == {lost: 2}
@@ -213,7 +228,10 @@ def test_a_host_that_goes_down_ends_the_crawl_until_later(tmp_path: Path) -> Non
     assert "go on later" in outcome["ended"]
     assert len(rows(tmp_path / "visits.jsonl")) == 10
     fetcher.down = False
-    outcome, unbroken = go(order_of(site()), tmp_path, fetcher), go(order_of(site()), tmp_path / "b", Counting(site()))
+    outcome, unbroken = (
+        go(order_of(site()), tmp_path, fetcher),
+        go(order_of(site()), tmp_path / "b", Counting(site())),
+    )
     assert outcome is not None and unbroken is not None
     assert outcome["curve"] == unbroken["curve"]
 
@@ -275,12 +293,18 @@ def test_public_hosts_are_never_asked_faster_than_is_polite() -> None:
     assert (slow.delay_seconds, slow.first_delay_seconds, slow.connections) == (9.0, 9.0, 1)
 
 
-def test_robots_are_remembered_for_a_while_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_robots_are_remembered_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     async def fetch(url: str) -> Answer:
         asked.append(url)
-        return Answer(url, 503) if len(asked) == 1 else Answer(url, 200, b"User-agent: *\xff\n", "text/plain")
+        return (
+            Answer(url, 503)
+            if len(asked) == 1
+            else Answer(url, 200, b"User-agent: *\xff\n", "text/plain")
+        )
 
     def ask() -> Answer:
         with JsonLines(tmp_path / "robots.jsonl", RobotsRow) as lines:

@@ -17,10 +17,14 @@ def folder(tmp_path: Path) -> Path:
     root = tmp_path / "the docs"
     (root / "part").mkdir(parents=True)
     (root / "index.html").write_text(
-        '<title>Start</title><a href="part/a.html">a</a><a href="part/">part</a><a href="gone.html">gone</a>'
-        '<a href="picture.png">p</a><a href="http://other.lab/">other</a><a href="../secret.html">up</a>'
+        '<title>Start</title><a href="part/a.html">a</a><a href="part/">part</a><a '
+        'href="gone.html">gone</a>'
+        '<a href="picture.png">p</a><a href="http://other.lab/">other</a><a '
+        'href="../secret.html">up</a>'
     )
-    (root / "part" / "a.html").write_text('<title>A</title><a href="../index.html">up</a><a href="b%20c.html">b</a>')
+    (root / "part" / "a.html").write_text(
+        '<title>A</title><a href="../index.html">up</a><a href="b%20c.html">b</a>'
+    )
     (root / "part" / "b c.html").write_text("<title>B</title>")
     (root / "part" / "index.html").write_text("<title>Part</title>")
     (root / "picture.png").write_bytes(b"\x89PNG")
@@ -32,10 +36,20 @@ def folder(tmp_path: Path) -> Path:
 def test_files_are_pages(folder: Path) -> None:
     tree = Tree(folder)
     assert tree.seed_url == "http://docs.lab/the%20docs/index.html"
-    assert list(tree.files()) == ["index.html", "outside.html", "part/a.html", "part/b c.html", "part/index.html"]
+    assert list(tree.files()) == [
+        "index.html",
+        "outside.html",
+        "part/a.html",
+        "part/b c.html",
+        "part/index.html",
+    ]
     for file in ("index.html", "part/a.html", "part/b c.html"):
         status, headers, body = tree.answer(tree.url(file))
-        assert (status, headers["content-type"], body) == (200, "text/html", (folder / file).read_bytes())
+        assert (status, headers["content-type"], body) == (
+            200,
+            "text/html",
+            (folder / file).read_bytes(),
+        )
     assert tree.answer("/the%20docs/part/").body == (folder / "part" / "index.html").read_bytes()
     assert tree.answer("/the%20docs/picture.png?x=1").headers["content-type"] == "image/png"
     assert tree.answer("/robots.txt").body.startswith(b"User-agent")
@@ -82,7 +96,13 @@ def test_a_tree_is_recorded_by_its_links(folder: Path, tmp_path: Path) -> None:
             assert answer is not None
             statuses[url.removeprefix("http://docs.lab/d/")] = answer.status
             assert answer.status != 200 or answer.body == tree.answer(url).body
-    assert statuses == {"index.html": 200, "part/a.html": 200, "part/": 200, "part/b%20c.html": 200, "gone.html": 404}
+    assert statuses == {
+        "index.html": 200,
+        "part/a.html": 200,
+        "part/": 200,
+        "part/b%20c.html": 200,
+        "gone.html": 404,
+    }
 
 
 def test_recording_stops_at_the_limit(folder: Path, tmp_path: Path) -> None:
@@ -95,9 +115,13 @@ def test_pydoc_writes_the_library(tmp_path: Path) -> None:
     tree = pydoc_site(tmp_path / "pydoc", limit=14)
     files = list(tree.files())
     assert len(files) == 15 and "abc.html" in files and "asyncio.html" in files
-    page = read_page(Answer(tree.seed_url, *tree.answer(tree.seed_url)[::2], "text/html"), canonical)
+    page = read_page(
+        Answer(tree.seed_url, *tree.answer(tree.seed_url)[::2], "text/html"), canonical
+    )
     assert f"{tree.origin}/pydoc/argparse.html" in [link.url for link in page.links]
-    module = read_page(Answer(tree.url("abc.html"), *tree.answer("/pydoc/abc.html")[::2], "text/html"), canonical)
+    module = read_page(
+        Answer(tree.url("abc.html"), *tree.answer("/pydoc/abc.html")[::2], "text/html"), canonical
+    )
     assert "Abstract Base Classes" in module.text
     stamp = (tmp_path / "pydoc" / "abc.html").stat().st_mtime_ns
     pydoc_site(tmp_path / "pydoc", limit=14)

@@ -18,7 +18,9 @@ from flatout_crawl.net.fetching import Answer
 from rounding import close_to
 
 
-def played(env: FocusedCrawl, choose: Any, seed: int = 0, most: int = 500) -> list[tuple[Any, float, bool, bool, Any]]:
+def played(
+    env: FocusedCrawl, choose: Any, seed: int = 0, most: int = 500
+) -> list[tuple[Any, float, bool, bool, Any]]:
     """The steps of an episode; `choose` gets observation and step."""
 
     async def run() -> list[tuple[Any, float, bool, bool, Any]]:
@@ -58,7 +60,9 @@ def test_names_and_sizes() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([4, 7, 16, 64]), st.booleans(), st.integers(1, 9))
-def test_every_observation_is_in_its_space_and_the_mask_is_right(seed: int, count: int, stop: bool, wide: int) -> None:
+def test_every_observation_is_in_its_space_and_the_mask_is_right(
+    seed: int, count: int, stop: bool, wide: int
+) -> None:
     task = small_task(chain(120, wide), targets=None) if wide > 1 else small_task()
     env = FocusedCrawl([task], candidates=count, budget=30, stop_action=stop)
     rng = np.random.default_rng(seed)
@@ -132,7 +136,12 @@ def test_an_episode_tells_its_outcome_at_the_end_only() -> None:
     assert info["episode"]["l"] == 4
     assert info["episode"]["r"] == pytest.approx(sum(step[1] for step in steps))
     assert (info["recall"], info["harvest"]) == (1.0, (0, 0, 0, 1, 2))
-    assert (info["url"], info["status"], info["targets_found"], info["requests"]) == (url("solar/b"), 200, 2, 5)
+    assert (info["url"], info["status"], info["targets_found"], info["requests"]) == (
+        url("solar/b"),
+        200,
+        2,
+        5,
+    )
     assert info["relevance"] > 0.5
 
 
@@ -153,11 +162,19 @@ def test_a_task_may_have_a_budget_of_its_own() -> None:
 def test_stopping_ends_it_and_costs_nothing() -> None:
     env = FocusedCrawl([small_task()])
     ((_, reward, terminated, truncated, info),) = played(env, lambda observation, step: 64)
-    assert (reward, terminated, truncated, info["url"], info["episode"]) == (0, True, False, "", {"r": 0.0, "l": 0})
+    assert (reward, terminated, truncated, info["url"], info["episode"]) == (
+        0,
+        True,
+        False,
+        "",
+        {"r": 0.0, "l": 0},
+    )
 
 
 def test_no_link_left_ends_it() -> None:
-    env = FocusedCrawl([small_task({HOME: html("home", ["/a"]), url("a"): html("end")})], stop_action=False)
+    env = FocusedCrawl(
+        [small_task({HOME: html("home", ["/a"]), url("a"): html("end")})], stop_action=False
+    )
     (step,) = played(env, lambda observation, step: 0)
     assert step[2]
     assert step[0]["mask"].tolist() == [0] * 64 + [1]  # a distribution needs one choice
@@ -166,7 +183,9 @@ def test_no_link_left_ends_it() -> None:
 @pytest.mark.parametrize("action", [5, 63, 64, 65, -1])
 def test_a_forbidden_choice_is_refused(action: int) -> None:
     env = FocusedCrawl([small_task()], stop_action=False)
-    with pytest.raises(ActionRefused, match=rf"action {action} is not allowed now: there are 5 links, and stopping"):
+    with pytest.raises(
+        ActionRefused, match=rf"action {action} is not allowed now: there are 5 links, and stopping"
+    ):
         played(env, lambda observation, step: action)
 
 
@@ -189,12 +208,16 @@ def test_no_step_before_a_reset_or_after_the_end() -> None:
 def test_where_the_crawler_cannot_go_on_the_episode_is_truncated(failure: str) -> None:
     pages = {**PAGES, url("news"): Answer(url("news"), 0, requests=0, failure=failure)}
     env = FocusedCrawl([small_task(pages)])
-    ((_, reward, terminated, truncated, info),) = played(env, lambda observation, step: link_to(env, "news"))
+    ((_, reward, terminated, truncated, info),) = played(
+        env, lambda observation, step: link_to(env, "news")
+    )
     assert (reward, terminated, truncated, info["failure"]) == (0, False, True, failure)
     assert "episode" in info
 
 
-@pytest.mark.parametrize("failure", ["timeout", "connection", "robots", "size", "type", "redirects", "scope"])
+@pytest.mark.parametrize(
+    "failure", ["timeout", "connection", "robots", "size", "type", "redirects", "scope"]
+)
 def test_other_failures_are_part_of_the_problem(failure: str) -> None:
     pages = {**PAGES, url("news"): Answer(url("news"), 0, failure=failure)}
     env = FocusedCrawl([small_task(pages)], error_cost=0.1)
@@ -227,7 +250,9 @@ def test_seeds_and_options_choose_the_task() -> None:
 def test_the_same_seed_and_actions_give_the_same_episode() -> None:
     def run() -> list[Any]:
         env = FocusedCrawl([small_task(chain(200, 6), targets=None)], candidates=8, budget=25)
-        steps = played(env, lambda observation, step: step % 8 if observation["mask"][step % 8] else 0, seed=7)
+        steps = played(
+            env, lambda observation, step: step % 8 if observation["mask"][step % 8] else 0, seed=7
+        )
         return [(flattened(step[0]).tobytes(), *step[1:4], step[4]["url"]) for step in steps]
 
     assert run() == run()

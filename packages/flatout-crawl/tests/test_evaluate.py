@@ -44,13 +44,20 @@ def test_numbers_by_hand() -> None:
     breadth, known_order = hand_made().runs
     # requests: seed, p0, p1*, p2, p3*, p4, p5*, p6, p7*, p8, p9*
     assert breadth.curve == (0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5)
-    assert (breadth.requests_to_50, breadth.requests_to_90, breadth.requests, breadth.recall) == (7, 11, 11, 1)
+    assert (breadth.requests_to_50, breadth.requests_to_90, breadth.requests, breadth.recall) == (
+        7,
+        11,
+        11,
+        1,
+    )
     assert breadth.site_share_to_50 == pytest.approx(7 / 11)
     assert breadth.auc == pytest.approx(25 / 55)
     assert breadth.reward == pytest.approx(5 - 10 * 0.03)
     assert known_order.curve == (0, 1, 2, 3, 4, 5)
     assert (known_order.requests_to_50, known_order.requests_to_90) == (4, 6)
-    assert known_order.auc == pytest.approx((0 + 1 + 2 + 3 + 4 + 5 * 6) / 55)  # it ends early and keeps what it has
+    assert known_order.auc == pytest.approx(
+        (0 + 1 + 2 + 3 + 4 + 5 * 6) / 55
+    )  # it ends early and keeps what it has
     assert known_order.reward == pytest.approx(5 - 5 * 0.03)
     assert known_order.wasted_mb < breadth.wasted_mb
 
@@ -60,13 +67,23 @@ def test_comparisons_by_hand() -> None:
     assert {key[:2] for key in told} == {("known", "breadth-first")}
     assert {key[2] for key in told} == set(METRICS)
     to_half = told["known", "breadth-first", "requests_to_50"]
-    assert (to_half.difference.mean, to_half.ratio, to_half.better) == (-3, pytest.approx(4 / 7), 1.0)
+    assert (to_half.difference.mean, to_half.ratio, to_half.better) == (
+        -3,
+        pytest.approx(4 / 7),
+        1.0,
+    )
     assert told["known", "breadth-first", "recall"].better == 0.5
 
 
 @pytest.mark.parametrize(
     ("curve", "share", "expected"),
-    [([0, 1, 1, 2], 0.5, 2), ([0, 1, 1, 2], 0.9, 4), ([0, 1, 1], 0.9, None), ([0, 2], 0.5, 2), ([], 0.5, None)],
+    [
+        ([0, 1, 1, 2], 0.5, 2),
+        ([0, 1, 1, 2], 0.9, 4),
+        ([0, 1, 1], 0.9, None),
+        ([0, 2], 0.5, 2),
+        ([], 0.5, None),
+    ],
 )
 def test_requests_to_a_share_of_two(curve: list[int], share: float, expected: int | None) -> None:
     assert requests_to(curve, 2, share) == expected
@@ -79,7 +96,9 @@ def test_without_known_targets_there_is_no_recall() -> None:
 
 def test_a_share_not_reached_counts_as_the_budget() -> None:
     task = small_task()
-    (run,) = asyncio.run(evaluate({"b": lambda seed: BreadthFirst()}, [task], (0,), Plan(budget=3))).runs
+    (run,) = asyncio.run(
+        evaluate({"b": lambda seed: BreadthFirst()}, [task], (0,), Plan(budget=3))
+    ).runs
     assert run.requests_to_90 is None
     assert run.value("requests_to_90") == 3
     assert run.site_share_to_90 is None
@@ -94,10 +113,21 @@ def test_results_are_plain_json() -> None:
 
 def test_every_chooser_runs_every_task_and_seed() -> None:
     tasks = [small_task(name=name) for name in ("x", "y", "z")]
-    choosers = {"random": Random, "best-first": lambda seed: BestFirst(), "first": learned(lambda observation: 0)}
+    choosers = {
+        "random": Random,
+        "best-first": lambda seed: BestFirst(),
+        "first": learned(lambda observation: 0),
+    }
     found = asyncio.run(evaluate(choosers, tasks, (0, 1), Plan(budget=8)))
-    assert len({(run.chooser, run.task, run.seed) for run in found.runs}) == 3 * 3 * 2 == len(found.runs)
-    assert {(c.chooser, c.against) for c in found.comparisons} == {("random", "best-first"), ("first", "best-first")}
+    assert (
+        len({(run.chooser, run.task, run.seed) for run in found.runs})
+        == 3 * 3 * 2
+        == len(found.runs)
+    )
+    assert {(c.chooser, c.against) for c in found.comparisons} == {
+        ("random", "best-first"),
+        ("first", "best-first"),
+    }
     together = asyncio.run(evaluate(choosers, tasks, (0, 1), Plan(budget=8, at_once=4)))
     assert together == found
 
@@ -111,19 +141,28 @@ def test_intervals_widen_with_what_varies_between_tasks() -> None:
     half = 1.96 * values.std() / np.sqrt(40)
     assert found.low == pytest.approx(values.mean() - half, abs=0.06)
     assert found.high == pytest.approx(values.mean() + half, abs=0.06)
-    between = interval(np.repeat(values, 10, axis=1))  # more seeds of the same tasks teach nothing about tasks
+    between = interval(
+        np.repeat(values, 10, axis=1)
+    )  # more seeds of the same tasks teach nothing about tasks
     assert between.high - between.low == pytest.approx(found.high - found.low, rel=0.1)
 
 
 def test_pairs_are_matched_by_task_and_seed() -> None:
     def run(chooser: str, task: str, seed: int, reward: float) -> CrawlRun:
-        return CrawlRun(chooser, task, seed, 10, 10, 1, 2, 0.5, 0.2, None, None, None, None, 0.0, reward, (0,))
+        return CrawlRun(
+            chooser, task, seed, 10, 10, 1, 2, 0.5, 0.2, None, None, None, None, 0.0, reward, (0,)
+        )
 
     cells = [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
     own = [run("a", *cell, 10.0 * k + 1) for k, cell in enumerate(cells)]
     other = [run("b", *cell, 10.0 * k) for k, cell in enumerate(cells)]
     told = compared(own, other, "reward")
-    assert (told.difference.mean, told.difference.low, told.difference.high, told.better) == (1, 1, 1, 1)
+    assert (told.difference.mean, told.difference.low, told.difference.high, told.better) == (
+        1,
+        1,
+        1,
+        1,
+    )
 
 
 def test_what_is_missing_is_told() -> None:

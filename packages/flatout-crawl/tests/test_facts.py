@@ -23,7 +23,9 @@ def notes(read: list[str], remembered_pages: int = 100) -> PageNotes:
         return len(body) % 2
 
     reader = partial(read_page, canonical=canonical)
-    return PageNotes(Judged(judge), Topic("solar power"), lambda address: True, reader, remembered_pages)
+    return PageNotes(
+        Judged(judge), Topic("solar power"), lambda address: True, reader, remembered_pages
+    )
 
 
 def answer(address: str, body: bytes) -> Answer:
@@ -59,7 +61,9 @@ def test_the_oldest_is_forgotten() -> None:
 
 
 def test_columns_of_links_by_hand() -> None:
-    body = html("docs", [("/docs/solar-power.pdf", "solar power"), ("/other/12?page=3&size=4", "x")])
+    body = html(
+        "docs", [("/docs/solar-power.pdf", "solar power"), ("/other/12?page=3&size=4", "x")]
+    )
     facts = notes([]).facts(answer(url("docs/"), body))
     first, second = (dict(zip(LINK_FACTS, row.tolist(), strict=True)) for row in facts.columns)
     assert first["anchor_similarity"] > 0.99

@@ -1,4 +1,6 @@
-"""The frontier's running numbers against a recount from scratch, and the rule by which candidates are chosen."""
+"""The frontier's running numbers against a recount from scratch, and the rule by which candidates
+are chosen.
+"""
 
 import asyncio
 from collections import Counter
@@ -22,8 +24,13 @@ def wide_site(rng: np.random.Generator, pages: int = 60) -> dict[str, bytes]:
     """Pages with random links to each other in lists of several classes."""
     made = {HOME: html("home", [f"/{FOLDERS[k]}/p{k}" for k in range(6)])}
     for k in range(pages):
-        links = [f"/{FOLDERS[n % 6]}/p{n}" for n in rng.choice(pages, int(rng.integers(1, 9)), replace=False)]
-        made[url(f"{FOLDERS[k % 6]}/p{k}")] = html(f"page {k}", links, f"text {k}", f"list{rng.integers(3) * 'x'}")
+        links = [
+            f"/{FOLDERS[n % 6]}/p{n}"
+            for n in rng.choice(pages, int(rng.integers(1, 9)), replace=False)
+        ]
+        made[url(f"{FOLDERS[k % 6]}/p{k}")] = html(
+            f"page {k}", links, f"text {k}", f"list{rng.integers(3) * 'x'}"
+        )
     return made
 
 
@@ -47,7 +54,9 @@ def test_all_numbers_equal_a_recount(seed: int, steps: int) -> None:
             followed.append((number, visit.earned))
             read.append(session.page)
         in_links = Counter(link for page in read for link in page.urls)
-        best = {link: max(page.relevance for page in read if link in page.urls) for link in in_links}
+        best = {
+            link: max(page.relevance for page in read if link in page.urls) for link in in_links
+        }
         taken = [number for number, _ in followed]
         for number, link in enumerate(frontier.links):
             assert frontier.index[link.url] == number
@@ -106,7 +115,10 @@ def test_path_columns_by_hand() -> None:
     single = partial(close_to, roundings=16, dtype=np.float32)
     frontier = asyncio.run(run())
     table = frontier.features(np.arange(4), 3)
-    told = {name: table[:, LINK.index(name)].tolist() for name in ("path_share", "nearness", "depth", "age")}
+    told = {
+        name: table[:, LINK.index(name)].tolist()
+        for name in ("path_share", "nearness", "depth", "age")
+    }
     # p0 stands on home; p1 on p0; p2 on p1, which is relevant; p3 on p2
     assert told["path_share"] == single([0, 0, 1 / 3, 1 / 4])
     assert told["nearness"] == single([0, 0, 1, 1 / 2])
@@ -140,7 +152,9 @@ def test_candidates_follow_the_rule(seed: int, count: int) -> None:
         session = CrawlSession(small_task(wide_site(rng), relevance=known(), targets=None), 100)
         await session.start()
         for _ in range(int(rng.integers(0, 25))):
-            await session.fetch(session.frontier.links[int(rng.choice(session.frontier.open_ids()))].url)
+            await session.fetch(
+                session.frontier.links[int(rng.choice(session.frontier.open_ids()))].url
+            )
         return session.frontier
 
     frontier = asyncio.run(run())

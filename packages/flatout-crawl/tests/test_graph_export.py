@@ -21,7 +21,9 @@ def crawled(asked: list[str]) -> CrawlGraph:
         for step, address in enumerate([HOME, *asked]):
             visit = await (session.fetch(address) if step else session.start())
             read = visit.answer.is_page and session.page is not None
-            graph.add(visit, session.requests, f"title of {address}", session.page.urls if read else ())
+            graph.add(
+                visit, session.requests, f"title of {address}", session.page.urls if read else ()
+            )
         return graph
 
     return asyncio.run(crawl())
@@ -33,10 +35,15 @@ def test_pages_links_and_targets_are_there() -> None:
     assert graph.nodes[url("solar/a")]["target"] is True
     assert graph.nodes[url("solar/a")]["relevance"] > 0.5
     assert graph.nodes[url("solar/a")]["request"] == 3
-    assert (graph.nodes[url("broken")]["status"], graph.nodes[url("broken")]["target"]) == (500, False)
+    assert (graph.nodes[url("broken")]["status"], graph.nodes[url("broken")]["target"]) == (
+        500,
+        False,
+    )
     assert graph.nodes[url("forbidden")]["failure"] == "robots"
     assert graph.nodes[url("news")]["asked"] is False
-    assert set(graph.successors(HOME)) == {url(path) for path in ("news", "solar", "broken", "forbidden", "moved")}
+    assert set(graph.successors(HOME)) == {
+        url(path) for path in ("news", "solar", "broken", "forbidden", "moved")
+    }
     assert graph.edges[HOME, url("solar")]["kind"] == "link"
 
 
@@ -65,7 +72,10 @@ def test_text_that_xml_cannot_hold_is_stripped(tmp_path: Path) -> None:
     graph = CrawlGraph()
     page = html("x", ["/y"])
     graph.add(
-        Visit(HOME, Answer(HOME, 200, page, "text/html")), 1, "a\x00b\x1b[31m\u202ec</label>\ud800", [url("y\x08")]
+        Visit(HOME, Answer(HOME, 200, page, "text/html")),
+        1,
+        "a\x00b\x1b[31m\u202ec</label>\ud800",
+        [url("y\x08")],
     )
     graph.write(tmp_path / "graph.gexf")
     found = nx.read_gexf(tmp_path / "graph.gexf")

@@ -17,7 +17,9 @@ from flatout_crawl.sites.latency import (
 )
 
 
-@pytest.mark.parametrize("latency", [constant(0.05), exponential(0.05), stragglers(0.05, 0.01, 2.0), NO_LATENCY])
+@pytest.mark.parametrize(
+    "latency", [constant(0.05), exponential(0.05), stragglers(0.05, 0.01, 2.0), NO_LATENCY]
+)
 def test_the_mean_is_what_is_said(latency: Latency) -> None:
     rng = Random(1)
     drawn = [latency(rng) for _ in range(100_000)]
@@ -40,7 +42,10 @@ def test_stragglers_are_a_share() -> None:
 
 
 def test_faults_are_shares_of_the_requests() -> None:
-    latency, rng = Latency(hang_share=0.1, close_share=0.2, error_share=0.3, busy_share=0.05), Random(1)
+    latency, rng = (
+        Latency(hang_share=0.1, close_share=0.2, error_share=0.3, busy_share=0.05),
+        Random(1),
+    )
     drawn = Counter(latency.draw(rng).fault for _ in range(20_000))
     for fault, share in {"hang": 0.1, "close": 0.2, "error": 0.3, "busy": 0.05, "": 0.35}.items():
         assert drawn[fault] / 20_000 == pytest.approx(share, abs=0.015)  # type: ignore[index]

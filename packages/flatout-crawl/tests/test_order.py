@@ -1,4 +1,6 @@
-"""A crawl's order, written down and read again: damaged, forged or foreign ones are refused with the place."""
+"""A crawl's order, written down and read again: damaged, forged or foreign ones are refused with
+the place.
+"""
 
 import json
 import os
@@ -34,15 +36,27 @@ def test_what_was_begun_is_read_again(tmp_path: Path) -> None:
     [
         (lambda facts: facts.pop("order"), "order is missing"),
         (lambda facts: facts["order"].pop("seed_url"), "order.seed_url is missing"),
-        (lambda facts: facts["order"].update(seed_url=7), "order.seed_url: Input should be a valid string"),
+        (
+            lambda facts: facts["order"].update(seed_url=7),
+            "order.seed_url: Input should be a valid string",
+        ),
         (lambda facts: facts["order"].update(seed_url="file:///etc"), "is no URL to begin at"),
         (lambda facts: facts["order"].update(colour="red"), "order.colour: Unexpected keyword"),
         (lambda facts: facts["order"].update(requests=10**12), "too many for one crawl"),
-        (lambda facts: facts["order"].update(requests="9"), "order.requests: Input should be a valid integer"),
+        (
+            lambda facts: facts["order"].update(requests="9"),
+            "order.requests: Input should be a valid integer",
+        ),
         (lambda facts: facts["order"].update(seed=-1), "a seed of -1"),
-        (lambda facts: facts["order"].update(allow="a.lab"), "order.allow: Input should be a valid"),
+        (
+            lambda facts: facts["order"].update(allow="a.lab"),
+            "order.allow: Input should be a valid",
+        ),
         (lambda facts: facts["order"].update(allow=["*"]), "cannot stand on the allow-list"),
-        (lambda facts: facts["order"].update(lab=["127.0.0.1:" + "9" * 5000]), "cannot be a laboratory"),
+        (
+            lambda facts: facts["order"].update(lab=["127.0.0.1:" + "9" * 5000]),
+            "cannot be a laboratory",
+        ),
         (lambda facts: facts.update(files=[]), "files: Input should be an object"),
         (lambda facts: facts.update(order="x" * 1000), "order: Input should be an object"),
     ],
@@ -53,7 +67,9 @@ def test_a_damaged_order_is_refused_with_the_place(tmp_path: Path, change: Any, 
     assert str(tmp_path / RUN) in str(refusal.value) and len(str(refusal.value)) < 1000
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"order": NaN}', b" " * (RUN_BYTES + 1), b"7"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[" * 100_000, b'{"order": NaN}', b" " * (RUN_BYTES + 1), b"7"]
+)
 def test_what_is_no_order_at_all_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / RUN).write_bytes(content)
     with pytest.raises(RunError, match=f"{RUN}.*begin in another folder"):
@@ -93,7 +109,9 @@ def test_a_folder_with_a_link_in_it_is_not_crawled_into(tmp_path: Path) -> None:
         ({f"k{k}": k for k in range(9_000)}, "a mapping with"),
     ],
 )
-def test_what_cannot_be_looked_for_is_refused_in_few_words(relevance: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_looked_for_is_refused_in_few_words(
+    relevance: dict[str, Any], said: str
+) -> None:
     with pytest.raises(SettingsError, match=said) as refusal:
         CrawlOrder("http://a.lab/", relevance, ("a.lab",)).rule()
     assert len(str(refusal.value)) < 1000

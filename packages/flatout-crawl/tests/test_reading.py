@@ -30,7 +30,8 @@ def only(markup: str) -> Link:
 def test_a_page_is_read_as_it_is_seen() -> None:
     page = read(
         "<html><head><title> The\n title </title><style>p{}</style></head><body><h1>One</h1>"
-        "<p>two <b>three</b></p><script>var four</script><template>five</template><p>six&amp;seven</p></body></html>"
+        "<p>two <b>three</b></p><script>var "
+        "four</script><template>five</template><p>six&amp;seven</p></body></html>"
     )
     assert (page.url, page.title, page.text) == (URL, "The title", "One two three six&seven")
 
@@ -44,11 +45,19 @@ def test_links_are_absolute_each_once_in_order() -> None:
         '<a>none</a><map><area href="area.html" alt="an area"></map>'
     )
     folder = "http://a.lab/docs/guide/"
-    assert found == [f"{folder}b.html", "http://a.lab/c", f"{URL}?q=1", "http://d.lab/x", f"{folder}area.html"]
+    assert found == [
+        f"{folder}b.html",
+        "http://a.lab/c",
+        f"{URL}?q=1",
+        "http://d.lab/x",
+        f"{folder}area.html",
+    ]
 
 
 def test_positions_count_from_0() -> None:
-    assert [link.position for link in read('<a href="b">b</a><a href="b">b</a><a href="c">c</a>').links] == [0, 1]
+    assert [
+        link.position for link in read('<a href="b">b</a><a href="b">b</a><a href="c">c</a>').links
+    ] == [0, 1]
 
 
 def test_the_first_base_counts_and_is_relative_to_the_page() -> None:
@@ -58,16 +67,25 @@ def test_the_first_base_counts_and_is_relative_to_the_page() -> None:
 
 @pytest.mark.parametrize("rel", ["nofollow", "noopener NOFOLLOW"])
 def test_links_not_to_be_followed_are_left_out(rel: str) -> None:
-    assert links(f'<a href="a" rel="{rel}">a</a><a href="b" rel="next">b</a>') == ["http://a.lab/docs/guide/b"]
+    assert links(f'<a href="a" rel="{rel}">a</a><a href="b" rel="next">b</a>') == [
+        "http://a.lab/docs/guide/b"
+    ]
 
 
-@pytest.mark.parametrize(("content", "count"), [("nofollow", 0), ("noindex, NoFollow", 0), ("none", 0), ("noindex", 1)])
+@pytest.mark.parametrize(
+    ("content", "count"), [("nofollow", 0), ("noindex, NoFollow", 0), ("none", 0), ("noindex", 1)]
+)
 def test_a_page_may_ask_not_to_follow_any(content: str, count: int) -> None:
-    page = read(f'<head><meta name="Robots" content="{content}"><title>T</title></head><a href="x">x</a> text')
+    page = read(
+        f'<head><meta name="Robots" content="{content}"><title>T</title></head><a '
+        f'href="x">x</a> '
+        f"text"
+    )
     assert (len(page.links), page.title, page.text) == (count, "T", "x text")
 
 
-# --- what stands around a link ----------------------------------------------------------------------------------------
+# --- what stands around a link
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,7 +114,10 @@ def test_the_zone_is_that_of_the_nearest_ancestor_that_has_one(around: str, zone
 
 
 def test_tag_paths_have_tags_and_first_classes() -> None:
-    link = only('<body class="dark wide"><div class="content big"><ul><li class="item"><a class="ref" href="x">x</a>')
+    link = only(
+        '<body class="dark wide"><div class="content big"><ul><li class="item"><a class="ref" '
+        'href="x">x</a>'
+    )
     assert link.tag_path == "body.dark/div.content/ul/li.item/a.ref"
 
 
@@ -115,11 +136,15 @@ def test_an_anchor_without_text_is_named_by_its_attributes() -> None:
     assert only('<a href="x" title="The\tname"><img src="y"></a>').anchor == "The name"
 
 
-# --- strangers --------------------------------------------------------------------------------------------------------
+# --- strangers
+# --------------------------------------------------------------------------------------------------
 
 
 def test_control_characters_and_turned_text_do_not_come_through() -> None:
-    page = read("<title>a\x1b[31mb</title><p>c\x07d \u202eevil\u2066 \x9b1m</p><a href='x' title='t'>e\x00\x08f</a>")
+    page = read(
+        "<title>a\x1b[31mb</title><p>c\x07d \u202eevil\u2066 \x9b1m</p><a href='x' "
+        "title='t'>e\x00\x08f</a>"
+    )
     assert not CONTROL.search(page.title + page.text + page.links[0].anchor)
     assert page.text.startswith("cd evil 1m")
 
@@ -130,7 +155,9 @@ def test_control_characters_and_turned_text_do_not_come_through() -> None:
         ("<p>naïve</p>".encode(), "naïve"),
         ('<meta charset="iso-8859-1"><p>naïve “x”</p>'.encode("cp1252"), "naïve “x”"),
         (
-            '<meta http-equiv="content-type" content="text/html; charset=koi8-r"><p>Привет</p>'.encode("koi8-r"),
+            (
+                '<meta http-equiv="content-type" content="text/html; charset=koi8-r"><p>Привет</p>'
+            ).encode("koi8-r"),
             "Привет",
         ),
         ("<p>naïve</p>".encode("utf-16"), "naïve"),
@@ -147,7 +174,10 @@ def test_encodings_are_those_of_browsers_and_bad_ones_survive(body: bytes, text:
 def test_caps_hold() -> None:
     caps = Caps(text=50, links=3, depth=4, title=10, anchor=8, around=5, href=40)
     inside = "".join(f'<a href="p{k}">{"word " * 10}</a>' for k in range(9))
-    page = read(f'<title>{"t" * 99}</title><a href="{"h" * 41}">h</a>{"<div>" * 20}{inside}{"x" * 500}', caps)
+    page = read(
+        f'<title>{"t" * 99}</title><a href="{"h" * 41}">h</a>{"<div>" * 20}{inside}{"x" * 500}',
+        caps,
+    )
     assert (len(page.title), len(page.text), len(page.links)) == (10, 50, 3)
     assert all(len(link.anchor) <= 8 and link.tag_path == "body/div/div/div" for link in page.links)
 
@@ -172,15 +202,19 @@ def test_caps_hold() -> None:
     ids=lambda markup: markup[:20].decode(),
 )
 def test_markup_made_to_tie_up_the_parser_does_not(markup: bytes) -> None:
-    page = read(b'<title>T</title><a href="first">first</a>' + markup)  # unguarded, some of these take minutes
+    page = read(
+        b'<title>T</title><a href="first">first</a>' + markup
+    )  # unguarded, some of these take minutes
     assert page.title == "T"
     assert page.links[0].url.endswith("/first")
 
 
 def test_a_large_page_is_read_like_a_small_one() -> None:
     start = (
-        '<!doctype html><html><head><meta charset="utf-8"><title>A &amp; B</title><base href="/base/"></head>'
-        "<body class=dark><nav><ul><li><a href='n1' class=x>n 1</a><li><a href=n2>n2</a></ul></nav><main id=m>"
+        '<!doctype html><html><head><meta charset="utf-8"><title>A &amp; B</title><base '
+        'href="/base/"></head>'
+        "<body class=dark><nav><ul><li><a href='n1' class=x>n 1</a><li><a "
+        "href=n2>n2</a></ul></nav><main id=m>"
         "<h2>Head <b>line</b></h2><div class='c d'><p>before <i>it</i> "
         "<a title='a > b' href=\"m1?a=1&amp;b=2\">m1</a> after</p></div>"
         "<!-- <a href=hidden>h</a> --><script>'<a href=script>s</a>'</script>"
@@ -278,12 +312,16 @@ def check(page: Page) -> None:
         assert text == " ".join(text.split())
 
 
-# --- remembering ------------------------------------------------------------------------------------------------------
+# --- remembering
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_digest_is_of_title_and_text() -> None:
     first = read("<title>T</title><p>text <a href=x>x</a></p>")
-    assert read("<title>T</title><div>text <a href=y>x</a></div>", url="http://b.lab/").digest == first.digest
+    assert (
+        read("<title>T</title><div>text <a href=y>x</a></div>", url="http://b.lab/").digest
+        == first.digest
+    )
     assert read("<title>U</title><p>text <a href=x>x</a></p>").digest != first.digest
 
 
@@ -338,7 +376,9 @@ def test_remembered_resolutions_are_the_right_ones() -> None:
     resolver = Resolver(counted)
     for _ in range(2):
         for base in BASES:
-            assert [resolver(href, base) for href in HREFS] == [canonical(href, base) for href in HREFS]
+            assert [resolver(href, base) for href in HREFS] == [
+                canonical(href, base) for href in HREFS
+            ]
     assert asked.count("http://h.lab/x") == 1
     assert asked.count("/x") == 2  # two origins
     assert len(asked) < len(HREFS) * len(BASES)

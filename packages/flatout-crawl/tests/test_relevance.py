@@ -39,7 +39,9 @@ def test_keywords_count_more_the_oftener_they_stand() -> None:
 
 def test_keywords_are_whole_words_and_phrases_in_any_case() -> None:
     assert Keywords(("solar",))(page("solarium insolar"), b"") == 0
-    assert Keywords(("solar power",))(page("Solar  POWER, power solar"), b"") == pytest.approx(1 / 2.2)
+    assert Keywords(("solar power",))(page("Solar  POWER, power solar"), b"") == pytest.approx(
+        1 / 2.2
+    )
     assert Keywords(("c++",))(page("written in C++ today"), b"") > 0
 
 
@@ -47,11 +49,15 @@ def test_every_keyword_counts_the_same_and_titles_count_more() -> None:
     one = Keywords(("solar", "wind"))(page("solar " * 9), b"")
     both = Keywords(("solar", "wind"))(page("solar " * 9 + "wind " * 9), b"")
     assert both == pytest.approx(2 * one, rel=0.01)
-    assert Keywords(("solar",))(page("", "solar"), b"") > Keywords(("solar",))(page("solar", ""), b"")
+    assert Keywords(("solar",))(page("", "solar"), b"") > Keywords(("solar",))(
+        page("solar", ""), b""
+    )
 
 
 def test_long_texts_need_more_mentions() -> None:
-    short, long = (Keywords(("solar",))(page("solar solar " + "word " * n), b"") for n in (10, 20_000))
+    short, long = (
+        Keywords(("solar",))(page("solar solar " + "word " * n), b"") for n in (10, 20_000)
+    )
     assert long < short
 
 
@@ -85,7 +91,13 @@ def test_rules_look_at_text_or_body() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.text(max_size=30), st.binary(max_size=100))
 def test_every_relevance_is_from_0_to_1(text: str, title: str, body: bytes) -> None:
-    kinds = [Keywords(("a", "solar power")), Examples((ENERGY, GRID)), Examples((SPORT,)), Matches("a+"), Selects("p")]
+    kinds = [
+        Keywords(("a", "solar power")),
+        Examples((ENERGY, GRID)),
+        Examples((SPORT,)),
+        Matches("a+"),
+        Selects("p"),
+    ]
     for relevance in [*kinds, AnyOf(tuple(kinds))]:
         assert 0 <= relevance(page(text, title), body) <= 1
 
@@ -106,7 +118,9 @@ def test_what_users_write(tmp_path: Path) -> None:
     assert parse_relevance(["css:table"]) == Selects("table")
     assert parse_relevance(["css:table", "regex:x"]) == AnyOf((Selects("table"), Matches("x")))
     assert parse_relevance({"regex": "old", "topic": "old things"}) == Matches("old", "old things")
-    assert parse_relevance({"keywords": ["a"], "css": "b"}) == AnyOf((Keywords(("a",)), Selects("b")))
+    assert parse_relevance({"keywords": ["a"], "css": "b"}) == AnyOf(
+        (Keywords(("a",)), Selects("b"))
+    )
     assert parse_relevance(lambda page, body: 0.25)(page(""), b"") == 0.25
     assert AnyOf((Keywords(("a", "b")), Matches("x", "c"))).topic == "a b c"
 

@@ -25,11 +25,17 @@ SCORER = LinkScorer(candidates=12, width=16)
 def learned(scorer: LinkScorer, seed: int = 1, dtype: Any = np.float64) -> ScorerWeights:
     """Weights as after training: nothing is zero or near its first value."""
     rng = np.random.default_rng(seed)
-    return map_leaves(lambda x: (x + rng.normal(0, 0.05, x.shape)).astype(dtype), scorer.new_weights(seed))
+    return map_leaves(
+        lambda x: (x + rng.normal(0, 0.05, x.shape)).astype(dtype), scorer.new_weights(seed)
+    )
 
 
-def observations(scorer: LinkScorer, seed: int, batch: tuple[int, ...] = (5,), dtype: Any = np.float64) -> np.ndarray:
-    """Random ones; as the environment does it, links that are there come first and others are zeros."""
+def observations(
+    scorer: LinkScorer, seed: int, batch: tuple[int, ...] = (5,), dtype: Any = np.float64
+) -> np.ndarray:
+    """Random ones; as the environment does it, links that are there come first and others are
+    zeros.
+    """
     rng = np.random.default_rng(seed)
     there = np.arange(scorer.candidates) < rng.integers(0, scorer.candidates + 1, (*batch, 1))
     links = rng.normal(0, 1, (*batch, scorer.candidates, scorer.columns)) * there[..., None]
@@ -41,7 +47,9 @@ def observations(scorer: LinkScorer, seed: int, batch: tuple[int, ...] = (5,), d
 def permuted(scorer: LinkScorer, observation: np.ndarray, order: np.ndarray) -> np.ndarray:
     overall, links, allowed = scorer.parts(observation, np)
     moved = links[..., order, :].reshape(*links.shape[:-2], -1)
-    return np.concatenate([overall, moved, allowed[..., np.append(order, scorer.candidates)]], axis=-1)
+    return np.concatenate(
+        [overall, moved, allowed[..., np.append(order, scorer.candidates)]], axis=-1
+    )
 
 
 def outputs(weights: ScorerWeights, observation: Any, xp: Any) -> Any:
@@ -81,13 +89,16 @@ def test_what_stands_in_a_forbidden_place_is_not_read() -> None:
     junk = np.where(allowed[:, :-1, None] > 0, links, 7.0).reshape(5, -1)
     dirty = np.concatenate([overall, junk, allowed], axis=1)
     assert not np.array_equal(dirty, observation)
-    for ours, theirs in zip(outputs(weights, observation, np), outputs(weights, dirty, np), strict=True):
+    for ours, theirs in zip(
+        outputs(weights, observation, np), outputs(weights, dirty, np), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
 def test_forbidden_choices_are_never_drawn() -> None:
     observation = observations(SCORER, 5, (200,))
-    observation[::2, -1] = observation[::2, -2 - SCORER.candidates + 1] == 0  # stop only where there is no link
+    # stop only where there is no link
+    observation[::2, -1] = observation[::2, -2 - SCORER.candidates + 1] == 0
     policy = SCORER.policy(learned(SCORER), observation, np)
     drawn = policy.sample(np.random.default_rng(0).random(policy.logits.shape), np)
     allowed = observation[:, -SCORER.candidates - 1 :]
@@ -107,7 +118,8 @@ def test_all_libraries_say_the_same(library: str, dtype: Any) -> None:
         assert ours.dtype == dtype
         masked = theirs == MASKED
         np.testing.assert_array_equal(ours == MASKED, masked)
-        # four products of up to 60 terms after each other; what they sum is of size 1, and their results are smaller
+        # four products of up to 60 terms after each other; what they sum is of size 1, and their
+        # results are smaller
         assert_close(ours[~masked], theirs[~masked], roundings=240, size=1.0)
 
 
@@ -121,7 +133,9 @@ def test_gradients_are_the_same_and_reach_every_weight() -> None:
     given_ = (learned(SCORER), observations(SCORER, 4, (40,)))
     first = gradient("torch", loss, *given_)
     with jax.enable_x64(True):
-        second = jax.jit(jax.grad(lambda weights: loss(weights, jnp.asarray(given_[1]), jnp)))(given_[0])
+        second = jax.jit(jax.grad(lambda weights: loss(weights, jnp.asarray(given_[1]), jnp)))(
+            given_[0]
+        )
 
     def compare(one: Any, other: Any) -> None:
         for a, b in zip(one, other, strict=True):
@@ -151,7 +165,9 @@ def test_weights_depend_on_the_seed_but_not_on_the_candidates() -> None:
         assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float32)}
         return np.concatenate(leaves)
 
-    np.testing.assert_array_equal(flat(LinkScorer(candidates=8), 1), flat(LinkScorer(candidates=64), 1))
+    np.testing.assert_array_equal(
+        flat(LinkScorer(candidates=8), 1), flat(LinkScorer(candidates=64), 1)
+    )
     assert not np.array_equal(flat(LinkScorer(), 1), flat(LinkScorer(), 2))
 
 

@@ -31,7 +31,9 @@ def test_patterns_are_found_or_not(searcher: Searcher) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pattern", "content"), [("css", "div:has(p)", NESTED), ("regex", *EXPONENTIAL)], ids=["css", "regex"]
+    ("kind", "pattern", "content"),
+    [("css", "div:has(p)", NESTED), ("regex", *EXPONENTIAL)],
+    ids=["css", "regex"],
 )
 def test_a_search_without_end_is_given_up_and_the_next_is_done(
     searcher: Searcher, kind: str, pattern: str, content: bytes
@@ -66,7 +68,9 @@ def test_after_a_fork_there_is_another_process(searcher: Searcher) -> None:
         mine.wait()
 
 
-def test_pages_that_cannot_be_searched_in_time_are_not_relevant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_cannot_be_searched_in_time_are_not_relevant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     quick = Searcher(seconds=0.5)
     monkeypatch.setattr("flatout_crawl.reading.relevance.SEARCHER", quick)
     page = Page("http://a.lab/", "", EXPONENTIAL[1].decode(), (), "")

@@ -15,7 +15,9 @@ SITE = generate(SiteSettings(seed=5, pages=150))
 PAGES = [url for url in SITE.graph if SLOW not in SITE.answer(url).headers]
 
 
-def fetched(urls: list[str], latency: Latency = NO_LATENCY, seed: int = 0, **named: float) -> list[Answer]:
+def fetched(
+    urls: list[str], latency: Latency = NO_LATENCY, seed: int = 0, **named: float
+) -> list[Answer]:
     """One after another, on simulated time."""
 
     async def run() -> list[Answer]:
@@ -39,7 +41,12 @@ def test_a_page_is_what_the_site_answers() -> None:
 def test_errors_are_answers() -> None:
     for url, status in SITE.errors.items():
         answer = one(url)
-        assert (answer.status, answer.failure, answer.requests, answer.is_page) == (status, "", 1, False)
+        assert (answer.status, answer.failure, answer.requests, answer.is_page) == (
+            status,
+            "",
+            1,
+            False,
+        )
 
 
 def test_redirects_are_followed_and_counted() -> None:
@@ -61,7 +68,9 @@ def test_redirects_are_followed_and_counted() -> None:
 
 def test_what_may_not_be_asked_for_is_not() -> None:
     answers = [one(url) for url in SITE.forbidden] + [one(f"{SITE.origin}/login")]
-    assert {(answer.failure, answer.requests, answer.status) for answer in answers} == {("robots", 0, 0)}
+    assert {(answer.failure, answer.requests, answer.status) for answer in answers} == {
+        ("robots", 0, 0)
+    }
     for url in ("http://elsewhere.lab/", f"{SITE.origin}.evil.lab/", "", "https://site5.lab/"):
         assert (one(url).failure, one(url).requests) == ("scope", 0)
 
@@ -89,18 +98,28 @@ def test_waits_overlap() -> None:
 
 def test_slow_pages_take_their_time_more() -> None:
     slow = next(url for url in SITE.graph if SLOW in SITE.answer(url).headers)
-    assert one(slow, constant(0.5)).seconds == pytest.approx(0.5 + float(SITE.answer(slow).headers[SLOW]))
+    assert one(slow, constant(0.5)).seconds == pytest.approx(
+        0.5 + float(SITE.answer(slow).headers[SLOW])
+    )
 
 
 def test_faults_by_shares() -> None:
     latency = Latency(0.1, hang_share=0.1, close_share=0.2, error_share=0.2, busy_share=0.1)
     answers = fetched([PAGES[k % len(PAGES)] for k in range(2_000)], latency, timeout_s=7.0)
     kinds = Counter((answer.failure, answer.status) for answer in answers)
-    shares = {("timeout", 0): 0.1, ("connection", 0): 0.2, ("", 500): 0.2, ("", 503): 0.1, ("", 200): 0.4}
+    shares = {
+        ("timeout", 0): 0.1,
+        ("connection", 0): 0.2,
+        ("", 500): 0.2,
+        ("", 503): 0.1,
+        ("", 200): 0.4,
+    }
     assert kinds.keys() == shares.keys()
     for kind, share in shares.items():
         assert kinds[kind] / 2_000 == pytest.approx(share, abs=0.04)
-    assert all(abs(answer.seconds - 7.0) < 1e-6 for answer in answers if answer.failure == "timeout")
+    assert all(
+        abs(answer.seconds - 7.0) < 1e-6 for answer in answers if answer.failure == "timeout"
+    )
     assert all(answer.failure in ("", *FAILURES) for answer in answers)
 
 

@@ -1,4 +1,6 @@
-"""Made-up sites: equal from equal seeds, the truth about them is what a reader finds, and they are hard as meant."""
+"""Made-up sites: equal from equal seeds, the truth about them is what a reader finds, and they are
+hard as meant.
+"""
 
 import hashlib
 import subprocess
@@ -29,13 +31,20 @@ def page_of(site: Site, url: str) -> Page:
 
 def digest(site: Site) -> str:
     made = hashlib.blake2b()
-    for path in (*site.plan.plans, *site.plan.redirects, *site.plan.copies, *site.plan.errors, "/robots.txt"):
+    for path in (
+        *site.plan.plans,
+        *site.plan.redirects,
+        *site.plan.copies,
+        *site.plan.errors,
+        "/robots.txt",
+    ):
         status, headers, body = site.answer(path)
         made.update(f"{path} {status} {sorted(headers.items())}".encode() + body)
     return made.hexdigest()
 
 
-# --- determinism ------------------------------------------------------------------------------------------------------
+# --- determinism
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
@@ -46,7 +55,9 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
         "print(made.hexdigest())"
     )
     ran = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env).stdout
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env
+        ).stdout
         for env in ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"})
     ]
     site, made = generate(SiteSettings(seed=3, pages=120)), hashlib.blake2b()
@@ -76,7 +87,8 @@ def test_a_site_may_move_to_another_host() -> None:
     assert {url.removeprefix(moved.origin) for url in moved.targets} == set(site.plan.targets)
 
 
-# --- the truth --------------------------------------------------------------------------------------------------------
+# --- the truth
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -127,7 +139,8 @@ def test_what_stands_behind_a_gateway_is_reached_through_it_only(seed: int) -> N
     for gateway, behind in site.gateways.items():
         closed = {url: links for url, links in site.graph.items() if url != gateway}
         assert not set(behind) & ways(closed, [site.seed_url]).keys()
-        assert len(way(ways(site.graph, [site.seed_url]), behind[0])) >= 4  # home, hub, guide, gateway: to be planned
+        # home, hub, guide, gateway: to be planned
+        assert len(way(ways(site.graph, [site.seed_url]), behind[0])) >= 4
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -137,7 +150,9 @@ def test_decoys_promise_what_they_do_not_keep(seed: int) -> None:
     anchors = {link.url: link.anchor for url in site.graph for link in page_of(site, url).links}
     promising = [url for url in site.decoys if set(anchors[url].lower().split()) & set(site.topic)]
     assert len(promising) == len(site.decoys)
-    silent = [url for url in site.targets if not set(anchors[url].lower().split()) & set(site.topic)]
+    silent = [
+        url for url in site.targets if not set(anchors[url].lower().split()) & set(site.topic)
+    ]
     assert len(silent) > len(site.targets) / 3
 
 
@@ -150,7 +165,9 @@ def test_lists_behind_gateways_share_a_tag_path_and_stand_in_the_main_part(seed:
         places[gateway] = {(link.tag_path, link.zone) for link in links}
     ((path, zone),) = set.union(*places.values())
     assert zone == "main"
-    navigation = [link for link in page_of(site, site.seed_url).links if link.zone in ("nav", "footer")]
+    navigation = [
+        link for link in page_of(site, site.seed_url).links if link.zone in ("nav", "footer")
+    ]
     assert len(navigation) > 5 and path not in {link.tag_path for link in navigation}
 
 
@@ -162,7 +179,8 @@ def test_tag_paths_differ_between_sites() -> None:
     assert len(paths) >= 4
 
 
-# --- hazards ----------------------------------------------------------------------------------------------------------
+# --- hazards
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -212,7 +230,11 @@ def test_the_calendar_has_no_end_but_the_truth_has() -> None:
     for _ in range(150):
         assert url not in seen
         seen.add(url)
-        url = page_of(site, url).links[[link.anchor for link in page_of(site, url).links].index("Later")].url
+        url = (
+            page_of(site, url)
+            .links[[link.anchor for link in page_of(site, url).links].index("Later")]
+            .url
+        )
     assert len(seen & site.graph.keys()) == 1
     assert site.answer("/calendar/99999/12/").status == 200
     assert site.answer("/calendar/2025/13/").status == 404
@@ -222,7 +244,9 @@ def test_a_site_without_hazards_has_none() -> None:
     site = generate(SiteSettings(seed=1, pages=150, hazards=False))
     assert not (site.copies or site.redirects or site.errors or site.forbidden)
     assert site.answer("/calendar/2025/03/").status == 404
-    inside = {link for links in site.graph.values() for link in links if link.startswith(site.origin)}
+    inside = {
+        link for links in site.graph.values() for link in links if link.startswith(site.origin)
+    }
     assert inside == set(site.graph)
 
 
@@ -230,7 +254,9 @@ def test_a_sitemap_where_asked_for() -> None:
     site = generate(SiteSettings(seed=1, pages=150, sitemap=True))
     listed = site.answer("/sitemap.xml").body.decode().replace("&amp;", "&")
     assert 20 < sum(f"<loc>{url}</loc>" in listed for url in site.graph) < 100
-    assert not any(f"<loc>{url}</loc>" in listed for behind in site.gateways.values() for url in behind)
+    assert not any(
+        f"<loc>{url}</loc>" in listed for behind in site.gateways.values() for url in behind
+    )
     assert b"Sitemap: http://site1.lab/sitemap.xml" in site.answer("/robots.txt").body
     assert SITES[1].answer("/sitemap.xml").status == 404
 
@@ -242,7 +268,8 @@ def test_any_path_has_an_answer(path: str) -> None:
         assert SITES[0].answer(asked).status in (200, 301, 404)
 
 
-# --- difficulty -------------------------------------------------------------------------------------------------------
+# --- difficulty
+# --------------------------------------------------------------------------------------------------
 
 
 def requests_to_find(site: Site, order: list[str], share: float) -> int:
@@ -284,7 +311,14 @@ def test_the_oracle_needs_few_requests_and_breadth_first_many(seed: int) -> None
 
 
 @pytest.mark.parametrize(
-    "given", [{"pages": 50}, {"pages": 10**6}, {"target_share": 0.5}, {"origin": "127.0.0.1"}, {"origin": "http://a/b"}]
+    "given",
+    [
+        {"pages": 50},
+        {"pages": 10**6},
+        {"target_share": 0.5},
+        {"origin": "127.0.0.1"},
+        {"origin": "http://a/b"},
+    ],
 )
 def test_bad_settings_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(given))):

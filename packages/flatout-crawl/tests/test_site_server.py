@@ -1,4 +1,6 @@
-"""Sites over real sockets: the same answers, many clients, waits and faults by counts, and no server left behind."""
+"""Sites over real sockets: the same answers, many clients, waits and faults by counts, and no
+server left behind.
+"""
 
 import asyncio
 import json
@@ -52,7 +54,11 @@ class Client:
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.strip().split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines)
-        body = b"" if method == "HEAD" else await self.reader.readexactly(int(headers["content-length"]))
+        body = (
+            b""
+            if method == "HEAD"
+            else await self.reader.readexactly(int(headers["content-length"]))
+        )
         return Got(int(first.split()[1]), headers, body)
 
 
@@ -63,14 +69,22 @@ async def started(latency: Latency = NO_LATENCY) -> tuple[asyncio.Server, Servin
     return server, serving, port_of(server)
 
 
-# --- the same answers -------------------------------------------------------------------------------------------------
+# --- the same answers
+# -------------------------------------------------------------------------------------------------
 
 
 def test_everything_is_answered_as_the_site_does_on_one_connection() -> None:
     async def run() -> None:
         server, serving, port = await started()
         async with Client(port) as client:
-            for path in (*PATHS, *SITE.plan.redirects, *SITE.plan.copies, *SITE.plan.errors, "/robots.txt", "/nowhere"):
+            for path in (
+                *PATHS,
+                *SITE.plan.redirects,
+                *SITE.plan.copies,
+                *SITE.plan.errors,
+                "/robots.txt",
+                "/nowhere",
+            ):
                 got, (status, headers, body) = await client.get(path), SITE.answer(path)
                 assert (got.status, got.body) == (status, body)
                 assert got.headers == {**headers, "content-length": str(len(body))}
@@ -128,7 +142,9 @@ def test_requests_that_come_together_are_answered_in_order() -> None:
         async with Client(port) as client:
             for path in PATHS[:20]:
                 client.send(path)
-            assert [(await client.receive()).body for _ in range(20)] == [SITE.answer(path).body for path in PATHS[:20]]
+            assert [(await client.receive()).body for _ in range(20)] == [
+                SITE.answer(path).body for path in PATHS[:20]
+            ]
         server.close()
 
     asyncio.run(run())
@@ -169,7 +185,8 @@ def test_what_is_not_understood_is_refused_and_closed(sent: bytes, status: int) 
     asyncio.run(run())
 
 
-# --- waits and faults -------------------------------------------------------------------------------------------------
+# --- waits and faults
+# -------------------------------------------------------------------------------------------------
 
 
 def timers_of_answers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -186,7 +203,9 @@ def timers_of_answers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
-@pytest.mark.parametrize("latency", [constant(0.001), exponential(0.001), stragglers(0.0, 0.2, 0.01)])
+@pytest.mark.parametrize(
+    "latency", [constant(0.001), exponential(0.001), stragglers(0.0, 0.2, 0.01)]
+)
 def test_every_request_is_answered_after_the_wait_drawn_for_it(
     latency: Latency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +286,8 @@ def test_prepared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(serving.kept) <= 5
 
 
-# --- processes --------------------------------------------------------------------------------------------------------
+# --- processes
+# --------------------------------------------------------------------------------------------------
 
 
 def test_several_sites_and_a_folder_from_one_process(tmp_path: Path) -> None:
@@ -280,7 +300,9 @@ def test_several_sites_and_a_folder_from_one_process(tmp_path: Path) -> None:
 
     with served([SETTINGS, other, tmp_path], Latency(busy_share=0.0)) as server:
         bodies = [asyncio.run(first_page(port)) for port in server.ports[:2]]
-        assert asyncio.run(first_page(server.ports[2], f"/{tmp_path.name}/")) == b"<p>from a file</p>"
+        assert (
+            asyncio.run(first_page(server.ports[2], f"/{tmp_path.name}/")) == b"<p>from a file</p>"
+        )
     assert bodies == [SITE.answer("/").body, generate(other).answer("/").body]
 
 
@@ -288,7 +310,9 @@ def test_a_served_site_is_the_site_under_another_origin() -> None:
     async def follow(site: Site, port: int) -> None:
         async with Client(port) as client:
             for url in sorted(site.targets):
-                assert (await client.get(url.removeprefix(site.origin))).body == site.answer(url).body
+                assert (await client.get(url.removeprefix(site.origin))).body == site.answer(
+                    url
+                ).body
 
     with served(SETTINGS) as server:
         asyncio.run(follow(SITE.at(server.origin), server.port))
@@ -303,7 +327,9 @@ def test_the_server_ends_with_whoever_started_it() -> None:
         "    print(server.pid, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     pid = int(ended.stdout)
     deadline = time.monotonic() + 600
     while lives(pid) and time.monotonic() < deadline:
@@ -311,7 +337,9 @@ def test_the_server_ends_with_whoever_started_it() -> None:
     assert not lives(pid)
 
 
-def test_a_server_that_cannot_start_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_cannot_start_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(RunError, match="ended at once"), served(tmp_path / "nowhere"):
         pass
     assert "there is no such folder" in capfd.readouterr().err

@@ -1,4 +1,6 @@
-"""`flatout bench slow` in small: real processes, real sockets; whether its counts are true, not how high they are."""
+"""`flatout bench slow` in small: real processes, real sockets; whether its counts are true, not how
+high they are.
+"""
 
 import contextlib
 import json
@@ -74,19 +76,35 @@ def small() -> Small:
 def numbers(value: Any) -> list[float]:
     """All numbers within a result."""
     if isinstance(value, dict | list):
-        return [x for part in (value.values() if isinstance(value, dict) else value) for x in numbers(part)]
+        return [
+            x
+            for part in (value.values() if isinstance(value, dict) else value)
+            for x in numbers(part)
+        ]
     return [value] if isinstance(value, int | float) else []
 
 
 @pytest.mark.slow
 def test_every_figure_is_there_and_finite(small: Small) -> None:
     result, told, _ = small
-    for name in ("share_of_bound", "steps_per_s", "subproc_steps_per_s", "gymnasium_steps_per_s", "learner_idle"):
+    for name in (
+        "share_of_bound",
+        "steps_per_s",
+        "subproc_steps_per_s",
+        "gymnasium_steps_per_s",
+        "learner_idle",
+    ):
         assert list(result[name]) == [KIND]
         assert result[name][KIND] >= 0
     for name in ("ratio_exponential", "process_rss_mb", "process_pss_mb"):
         assert result[name] > 0
-    assert {"lag_p95", "rss_per_env_mb", "env_share_of_process", "machine", "requests_served"} <= set(result)
+    assert {
+        "lag_p95",
+        "rss_per_env_mb",
+        "env_share_of_process",
+        "machine",
+        "requests_served",
+    } <= set(result)
     assert all(map(math.isfinite, numbers(result)))
     assert "round 1 of 1, exponential: subproc" in told
     json.dumps(result, allow_nan=False)
@@ -106,12 +124,15 @@ def test_the_server_saw_the_requests_that_were_counted(small: Small) -> None:
     for name in ("subproc", "gymnasium"):  # nothing is under way when they look
         assert counted[name][KIND] == served[name][KIND] > 0
     assert counted["flatout"][KIND] > ENVS
-    assert abs(counted["flatout"][KIND] - served["flatout"][KIND]) <= ENVS  # under way at either end
+    # under way at either end
+    assert abs(counted["flatout"][KIND] - served["flatout"][KIND]) <= ENVS
 
 
 @pytest.mark.slow
 def test_nobody_beats_the_bound(small: Small) -> None:
-    """But for the requests at the ends: they are counted where they end, and drawn where they begin."""
+    """But for the requests at the ends: they are counted where they end, and drawn where they
+    begin.
+    """
     result = small[0]
     counted = result["requests_counted"]["flatout"][KIND]
     assert 0 < result["share_of_bound"][KIND] < 1 + 2 * ENVS / counted + 0.2
@@ -123,7 +144,8 @@ def test_no_process_is_left(small: Small) -> None:
     while left := small.had & {(p.number, p.started) for p in processes() if p.state != "Z"}:
         assert time.monotonic() < deadline, left
         time.sleep(0.1)
-    assert len(small.had) >= 2 + 3 + 2 * ENVS  # servers, contestants and the environments' own were seen
+    # servers, contestants and the environments' own were seen
+    assert len(small.had) >= 2 + 3 + 2 * ENVS
 
 
 def test_the_mean_of_the_waits_is_that_of_those_drawn_for_these_requests() -> None:
@@ -141,10 +163,18 @@ def test_the_mean_of_the_waits_is_that_of_those_drawn_for_these_requests() -> No
 
 def test_share_ratios_and_bound_follow_from_the_counts() -> None:
     counts = {
-        "flatout": {"constant": [Count(900, 50, 5.0, 0, 950, 3, 0.25, 2.0, 1.9), Count(1000, 0, 5.0, 950, 1950)]},
+        "flatout": {
+            "constant": [
+                Count(900, 50, 5.0, 0, 950, 3, 0.25, 2.0, 1.9),
+                Count(1000, 0, 5.0, 950, 1950),
+            ]
+        },
         "subproc": {"constant": [Count(500, 5, 5.0, 0, 505, 2)]},
     }
-    memory = {"flatout": {"rss_per_env_mb": 0.5, "rss_mb": 100.0}, "subproc": {"rss_mb": 200.0, "pss_mb": 125.0}}
+    memory = {
+        "flatout": {"rss_per_env_mb": 0.5, "rss_mb": 100.0},
+        "subproc": {"rss_mb": 200.0, "pss_mb": 125.0},
+    }
     result = summary(counts, {"constant": constant(0.1)}, memory, 25)
     assert result["bound_requests_per_s"] == {"constant": 250.0}
     assert result["share_of_bound"] == {"constant": 0.8}  # of the best round
@@ -170,7 +200,9 @@ def test_one_request_per_step_can_be_relied_on() -> None:
     assert linked <= set(site.graph)
 
 
-@pytest.mark.parametrize(("envs", "kinds"), [(1, ("constant",)), (1000, ("constant",)), (4, ("wobbly",)), (4, ())])
+@pytest.mark.parametrize(
+    ("envs", "kinds"), [(1, ("constant",)), (1000, ("constant",)), (4, ("wobbly",)), (4, ())]
+)
 def test_what_cannot_be_measured_is_refused(envs: int, kinds: tuple[str, ...]) -> None:
     with pytest.raises(SettingsError):
         measure_slow(envs, kinds=kinds)
@@ -188,10 +220,26 @@ def test_the_command_measures_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -
 
     def measure(envs: int, **options: Any) -> dict[str, Any]:
         asked.append((envs, options["seconds"], options["rounds"], options["kinds"]))
-        return {"envs": envs, "share_of_bound": {"constant": 0.9}, "latency": {"constant": "c"}, "workload": "w"}
+        return {
+            "envs": envs,
+            "share_of_bound": {"constant": 0.9},
+            "latency": {"constant": "c"},
+            "workload": "w",
+        }
 
     monkeypatch.setattr(slow_speed, "measure_slow", measure)
-    words = ["bench", "slow", "--json", "--envs", "8", "--seconds", "2", "--only", "constant", "stragglers"]
+    words = [
+        "bench",
+        "slow",
+        "--json",
+        "--envs",
+        "8",
+        "--seconds",
+        "2",
+        "--only",
+        "constant",
+        "stragglers",
+    ]
     assert json.loads(CliRunner().invoke(main, words).stdout)["envs"] == 8
     shown = CliRunner().invoke(main, ["bench", "slow"], env={"COLUMNS": "120"}).stdout
     assert "share_of_bound" in shown and "0.9" in shown

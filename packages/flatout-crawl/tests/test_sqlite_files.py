@@ -1,4 +1,6 @@
-"""Archives that somebody forged: refused with a sentence, before they cost memory, time or somebody's files."""
+"""Archives that somebody forged: refused with a sentence, before they cost memory, time or
+somebody's files.
+"""
 
 import os
 import sqlite3
@@ -38,7 +40,9 @@ def refused(path: Path, said: str) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**63), MOST_BYTES + 1, 2**63 - 1])
-def test_a_size_that_no_page_has_is_refused_before_anything_is_unpacked(tmp_path: Path, size: int) -> None:
+def test_a_size_that_no_page_has_is_refused_before_anything_is_unpacked(
+    tmp_path: Path, size: int
+) -> None:
     path = forged(tmp_path / "a.sqlite", f"UPDATE pages SET size = {size}")
     refused(path, "the page http://example.org/a: size: Input should be")
 
@@ -54,7 +58,10 @@ def test_a_page_that_is_larger_than_it_says_is_not_unpacked_further(tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("asked SET requests = 1000000000000", "requests: Input should be less than or equal to 1000"),
+        (
+            "asked SET requests = 1000000000000",
+            "requests: Input should be less than or equal to 1000",
+        ),
         ("asked SET requests = -1", "requests: Input should be greater than or equal to 0"),
         ("asked SET seconds = 9e999", "seconds: Input should be a finite number"),
         ("pages SET status = 1000", "status: Input should be less than"),
@@ -62,13 +69,17 @@ def test_a_page_that_is_larger_than_it_says_is_not_unpacked_further(tmp_path: Pa
         ("pages SET body = x'00'", "damaged: a page is not 7 bytes long"),
     ],
 )
-def test_values_that_no_page_has_are_refused_by_name(tmp_path: Path, change: str, said: str) -> None:
+def test_values_that_no_page_has_are_refused_by_name(
+    tmp_path: Path, change: str, said: str
+) -> None:
     refused(forged(tmp_path / "a.sqlite", f"UPDATE {change}"), said)
 
 
 def test_a_page_that_ends_at_no_url_is_refused(tmp_path: Path) -> None:
     bad = "javascript:alert(1)"
-    path = forged(tmp_path / "a.sqlite", f"UPDATE pages SET url = '{bad}'", f"UPDATE asked SET page = '{bad}'")
+    path = forged(
+        tmp_path / "a.sqlite", f"UPDATE pages SET url = '{bad}'", f"UPDATE asked SET page = '{bad}'"
+    )
     refused(path, "'javascript:alert.1.' is no page's URL")
 
 
@@ -84,7 +95,9 @@ def test_a_page_that_ends_at_no_url_is_refused(tmp_path: Path) -> None:
     ],
     ids=["view", "more-view", "trigger", "table", "index", "not-strict"],
 )
-def test_other_tables_than_an_archives_are_refused(tmp_path: Path, statements: tuple[str, ...]) -> None:
+def test_other_tables_than_an_archives_are_refused(
+    tmp_path: Path, statements: tuple[str, ...]
+) -> None:
     refused(forged(tmp_path / "a.sqlite", *statements), "its tables are not those of an archive")
 
 

@@ -1,4 +1,6 @@
-"""Large markup is written anew in linear time, whatever it is made of. Where it were not, these would take hours."""
+"""Large markup is written anew in linear time, whatever it is made of. Where it were not, these
+would take hours.
+"""
 
 import pytest
 
@@ -12,9 +14,28 @@ SIZE = DEFAULT_CAPS.bytes  # as much as is ever read of a page
 
 @pytest.mark.parametrize(
     "unit",
-    [b"a", b"a-", b"a ", b"a=", b'a"', b"a'", b"a\"'", b"/", b"<a", b"<a ", b'<a "', b"<a \"<b '", b"<!", b"<!--",
-     b"<?", b"<a =\"<b>", b"<script>", b"<title>", b"</a"],
-)  # fmt: skip
+    [
+        b"a",
+        b"a-",
+        b"a ",
+        b"a=",
+        b'a"',
+        b"a'",
+        b"a\"'",
+        b"/",
+        b"<a",
+        b"<a ",
+        b'<a "',
+        b"<a \"<b '",
+        b"<!",
+        b"<!--",
+        b"<?",
+        b'<a ="<b>',
+        b"<script>",
+        b"<title>",
+        b"</a",
+    ],
+)
 def test_tags_that_never_end_are_passed_over_once(unit: bytes) -> None:
     markup = b"<" + (unit * (SIZE // len(unit)))[:SIZE]
     assert rewritten(markup, DEFAULT_CAPS.tags).startswith(b"<!doctype html>")

@@ -16,7 +16,13 @@ TEXTS = st.lists(st.text(max_size=60), max_size=8)
 
 
 def test_words_are_in_lower_case_and_say_something() -> None:
-    assert words("The Solar-Panels of 2024, and ÜBER_uns") == ["solar", "panels", "2024", "über", "uns"]
+    assert words("The Solar-Panels of 2024, and ÜBER_uns") == [
+        "solar",
+        "panels",
+        "2024",
+        "über",
+        "uns",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,9 @@ def test_a_url_in_words(url: str, says: str) -> None:
 
 
 def says_nothing(text: str, dimension: int) -> bool:
-    """Without words, or with such whose features meet in one slot with opposite signs: those of one letter have two."""
+    """Without words, or with such whose features meet in one slot with opposite signs: those of one
+    letter have two.
+    """
     sums = np.zeros(dimension)
     for word in words(text):
         np.add.at(sums, *word_features(word, dimension))
@@ -48,7 +56,9 @@ def test_every_vector_has_length_1_or_says_nothing(texts: list[str]) -> None:
     assert matrix.shape == (len(texts), 64)
     assert matrix.dtype == np.float32
     for text, length in zip(texts, np.linalg.norm(matrix, axis=1), strict=True):
-        assert length == (0 if says_nothing(text, 64) else close_to(1, roundings=LENGTH, dtype=np.float32))
+        assert length == (
+            0 if says_nothing(text, 64) else close_to(1, roundings=LENGTH, dtype=np.float32)
+        )
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,7 +94,9 @@ def test_similarities_are_cosines_and_remembered_ones_the_same() -> None:
     assert_close(first, expected, roundings=LENGTH, size=1.0)
     assert first[3] == close_to(1, roundings=LENGTH, dtype=np.float32)
     np.testing.assert_array_equal(topic.similarities(texts), first)
-    assert_close(topic.similarities(["other", "words", *texts])[2:], first, roundings=LENGTH, size=1.0)
+    assert_close(
+        topic.similarities(["other", "words", *texts])[2:], first, roundings=LENGTH, size=1.0
+    )
     assert len(topic._known) <= 7
 
 

@@ -1,4 +1,6 @@
-"""Files of JSON lines: whole rows of one shape, cut where a kill left half of one, and never written elsewhere."""
+"""Files of JSON lines: whole rows of one shape, cut where a kill left half of one, and never
+written elsewhere.
+"""
 
 import json
 import os

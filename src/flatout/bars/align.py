@@ -1,8 +1,8 @@
 """From checked rows to a `Panel`: every value at its place in (time, asset), missing bars carried.
 
-A missing bar is not tradable; its prices are the last close and its volume is zero. Before the first bar of a
-symbol there is no price. Nothing is filled backwards. This file knows nothing about files and refuses
-nothing.
+A missing bar is not tradable; its prices are the last close and its volume is zero. Before the
+first bar of a symbol there is no price. Nothing is filled backwards. This file knows nothing about
+files and refuses nothing.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,11 @@ from flatout.bars.panel import PRICES, BoolArray, FloatArray, Panel
 
 
 def align(
-    rows: pl.DataFrame, symbols: Sequence[str], time: IntArray, bar_seconds: int, extras: Sequence[str] = ()
+    rows: pl.DataFrame,
+    symbols: Sequence[str],
+    time: IntArray,
+    bar_seconds: int,
+    extras: Sequence[str] = (),
 ) -> Panel:
     """The panel of `symbols` in that order on the grid `time`, which contains every row's date."""
     order = {symbol: index for index, symbol in enumerate(symbols)}
@@ -48,7 +52,9 @@ def align(
 def carry(values: FloatArray, known: BoolArray) -> FloatArray:
     """Along time, the last known value; NaN before the first."""
     carried = np.full_like(values, np.nan)
-    for asset in range(values.shape[1]):  # one at a time: indices of all take more memory than the values
+    for asset in range(
+        values.shape[1]
+    ):  # one at a time: indices of all take more memory than the values
         last = np.maximum.accumulate(np.where(known[:, asset], np.arange(len(values)), -1))
         carried[:, asset] = np.where(last >= 0, values[np.maximum(last, 0), asset], np.nan)
     return carried

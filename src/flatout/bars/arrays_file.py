@@ -1,6 +1,7 @@
 """Arrays on disk: `.npy` files, and `.npz` archives of several; numbers and times only.
 
-Pickled arrays are refused: reading a pickle runs what it contains. This file knows nothing about bars.
+Pickled arrays are refused: reading a pickle runs what it contains. This file knows nothing about
+bars.
 """
 
 import io
@@ -19,11 +20,24 @@ from flatout.bars.refusal import cut, listed, refusal
 from flatout.bars.times import FIRST, LAST, YEARS
 from flatout.errors import BarsError
 
-FREE_BYTES, TIMES_SIZE = 32 << 20, 20  # what an archive may unpack to, and how many times its own size beside
-UNITS = {"W": 6.048e11, "D": 8.64e10, "h": 3.6e9, "m": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}  # microseconds
+FREE_BYTES, TIMES_SIZE = (
+    32 << 20,
+    20,
+)  # what an archive may unpack to, and how many times its own size beside
+UNITS = {
+    "W": 6.048e11,
+    "D": 8.64e10,
+    "h": 3.6e9,
+    "m": 6e7,
+    "s": 1e6,
+    "ms": 1e3,
+    "us": 1.0,
+    "ns": 1e-3,
+}  # microseconds
 ZIP, PICKLE = b"PK", b"\x80"
 UNPICKLE = (
-    "flatout reads no pickles, because reading one runs what it contains. Where you trust the file, convert it once in "
+    "flatout reads no pickles, because reading one runs what it contains. Where you trust the "
+    "file, convert it once in "
     "Python: numpy.save('{name}.npy', numpy.asarray(pickle.load(open('FILE', 'rb')), {kind}))."
 )
 
@@ -49,8 +63,12 @@ def load_array(path: Path, name: str, kind: str = "float") -> NDArray[Any]:
         raise refusal(path, "it holds pickled objects", unpickle) from None
     except BarsError:
         raise
-    except Exception as error:  # what zipfile and NumPy's reader of headers raise for damaged files is not documented
-        reason = f"the file cannot be read: {cut(next(iter(str(error).splitlines()), type(error).__name__))}"
+    # what zipfile and NumPy's reader of headers raise for damaged files is not documented
+    except Exception as error:
+        reason = (
+            f"the file cannot be read: "
+            f"{cut(next(iter(str(error).splitlines()), type(error).__name__))}"
+        )
         raise refusal(path, reason, CHECK) from error
 
 
@@ -67,14 +85,17 @@ def member(path: Path, content: bytes, name: str) -> bytes:
             unpacked = file.read(most + 1)
     if max(info.file_size, len(unpacked)) > most:
         reason = (
-            f"its {len(content):,} bytes unpack to {max(info.file_size, len(unpacked)):,}, and {most:,} are allowed"
+            f"its {len(content):,} bytes unpack to {max(info.file_size, len(unpacked)):,}, "
+            f"and {most:,} are allowed"
         )
         raise refusal(path, reason, "Save it without compression if it is what you want.")
     return unpacked
 
 
 def parse_array(content: bytes, size: int) -> NDArray[Any]:
-    """The array in the bytes of an .npy file. Nothing is allocated for what a header only promises."""
+    """The array in the bytes of an .npy file. Nothing is allocated for what a header only
+    promises.
+    """
     file = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(file)
@@ -84,23 +105,35 @@ def parse_array(content: bytes, size: int) -> NDArray[Any]:
         raise ValueError("it is empty") from None
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"its version {version} is unknown")
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, by_columns, dtype = read_header(file)
     if dtype.hasobject:
         raise PickledError
     count = math.prod(shape)
     if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - file.tell():
-        raise ValueError(f"{len(content) - file.tell():,} bytes follow a header of {cut(shape)} {cut(dtype)}")
+        raise ValueError(
+            f"{len(content) - file.tell():,} bytes follow a header of {cut(shape)} {cut(dtype)}"
+        )
     if count * 8 > FREE_BYTES + TIMES_SIZE * size:
         raise ValueError(f"{count:,} values in {size:,} bytes would fill the memory")
-    flat = np.frombuffer(content, dtype, count, file.tell()) if count and dtype.itemsize else np.zeros(0, dtype)
+    flat = (
+        np.frombuffer(content, dtype, count, file.tell())
+        if count and dtype.itemsize
+        else np.zeros(0, dtype)
+    )
     return flat.reshape(shape, order="F" if by_columns else "C")
 
 
 def as_numbers(path: Path, array: NDArray[Any]) -> FloatArray:
     """The array in double precision; text, times and complex numbers are refused."""
     if array.dtype.kind not in "fiu":
-        raise refusal(path, f"it holds {cut(array.dtype)}, not numbers", "Save it as float64 or float32.")
+        raise refusal(
+            path, f"it holds {cut(array.dtype)}, not numbers", "Save it as float64 or float32."
+        )
     with np.errstate(over="ignore"):  # numbers beyond double become infinite, and those are refused
         return np.asarray(array, np.float64)
 
@@ -118,7 +151,11 @@ def load_times(path: Path, name: str) -> NDArray[Any]:
         raise refusal(path, reason, "Save (time,) epoch numbers, ISO 8601 text or datetime64.")
     if times.dtype.kind == "M":
         return in_microseconds(path, times)
-    return as_numbers(path, times) if times.dtype.kind == "f" else times.astype(times.dtype.newbyteorder("="))
+    return (
+        as_numbers(path, times)
+        if times.dtype.kind == "f"
+        else times.astype(times.dtype.newbyteorder("="))
+    )
 
 
 def in_microseconds(path: Path, times: NDArray[Any]) -> NDArray[Any]:

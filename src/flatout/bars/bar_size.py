@@ -1,6 +1,7 @@
 """Bar sizes as people write them: "5m", "1h", "1d" and the seconds they stand for.
 
-Months and weeks have no place here: every bar size divides a day, so that a grid can stand on UTC midnight.
+Months and weeks have no place here: every bar size divides a day, so that a grid can stand on UTC
+midnight.
 """
 
 import re
@@ -18,15 +19,20 @@ def parse_bar(bar: str) -> int:
     match = WRITTEN.fullmatch(bar.strip())
     if match is None:
         raise BarsError(
-            f"{shortened(bar)} is not a bar size. Write a number and a unit: s, m (minutes), h or d, as in 5m or 1h."
+            f"{shortened(bar)} is not a bar size. Write a number and a unit: s, m (minutes), "
+            f"h or d, as in 5m or 1h."
         )
     seconds = int(match[1]) * UNITS[match[2]]
     if DAY % seconds:
-        raise BarsError(f"A bar of {bar} does not divide a day. Use one that does, such as 5m, 15m, 1h, 4h, 1d.")
+        raise BarsError(
+            f"A bar of {bar} does not divide a day. Use one that does, such as 5m, 15m, 1h, 4h, 1d."
+        )
     return seconds
 
 
 def bar_name(seconds: int) -> str:
-    """The shortest way to write that many seconds: `parse_bar(bar_name(s)) == s` for every bar size."""
+    """The shortest way to write that many seconds: `parse_bar(bar_name(s)) == s` for every bar
+    size.
+    """
     unit = next(unit for unit, size in UNITS.items() if seconds % size == 0)
     return f"{seconds // UNITS[unit]}{unit}"

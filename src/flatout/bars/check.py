@@ -1,8 +1,9 @@
-"""`check_bars`: what a panel lacks and what in it looks odd, per symbol. It reports and changes nothing.
+"""`check_bars`: what a panel lacks and what in it looks odd, per symbol. It reports and changes
+nothing.
 
-A jump is suspicious when the log return between two neighbouring existing bars exceeds both ten robust
-standard deviations (1.4826 x the median absolute deviation of the symbol's returns) and 0.2, that is about
-twenty percent. Prices do move like that; unadjusted splits and bad ticks do too.
+A jump is suspicious when the log return between two neighbouring existing bars exceeds both ten
+robust standard deviations (1.4826 x the median absolute deviation of the symbol's returns) and 0.2,
+that is about twenty percent. Prices do move like that; unadjusted splits and bad ticks do too.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True)
 class SymbolReport:
-    """One symbol's bars in numbers; gaps lie between its first and its last bar, on the panel's grid."""
+    """One symbol's bars in numbers; gaps lie between its first and its last bar, on the panel's
+    grid.
+    """
 
     symbol: str
     rows: int  # bars that exist
@@ -64,7 +67,9 @@ def report_symbol(panel: Panel, asset: int) -> SymbolReport:
 
 
 def gaps_of(exists: BoolArray) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
-    """Where runs of missing bars begin and how long they are, between the first and the last existing bar."""
+    """Where runs of missing bars begin and how long they are, between the first and the last
+    existing bar.
+    """
     bars = np.flatnonzero(exists)
     lengths = np.diff(bars) - 1
     return bars[:-1][lengths > 0] + 1, lengths[lengths > 0]

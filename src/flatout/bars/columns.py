@@ -1,16 +1,25 @@
-"""Which column of a file means what, by the spellings that data sources use; letter case does not matter.
+"""Which column of a file means what, by the spellings that data sources use; letter case does not
+matter.
 
-| source             | columns                                                                             |
+| source             | columns
+                     |
 |--------------------|-------------------------------------------------------------------------------------|
-| flatout            | date open high low close volume symbol                                              |
-| freqtrade          | date open high low close volume                                                     |
-| Alpaca             | timestamp or t, open..volume or o h l c v, symbol, trade_count, vwap                |
-| Binance klines     | open_time open high low close volume close_time ..., also without a header          |
-| CryptoDataDownload | Unix Date Symbol Open High Low Close "Volume BTC" "Volume USDT"                     |
-| Yahoo              | Date Open High Low Close "Adj Close" Volume (Close is taken, Adj Close is not)      |
+| flatout            | date open high low close volume symbol
+                     |
+| freqtrade          | date open high low close volume
+                     |
+| Alpaca             | timestamp or t, open..volume or o h l c v, symbol, trade_count, vwap
+                     |
+| Binance klines     | open_time open high low close volume close_time ..., also without a header
+                     |
+| CryptoDataDownload | Unix Date Symbol Open High Low Close "Volume BTC" "Volume USDT"
+    |
+| Yahoo              | Date Open High Low Close "Adj Close" Volume (Close is taken, Adj Close is
+                     not)      |
 
-Two columns for one meaning are refused, with two exceptions: beside `unix`, a `date` repeats the same time in
-words; of "Volume X" columns the one of the symbol's base asset is meant. This file does not look at values.
+Two columns for one meaning are refused, with two exceptions: beside `unix`, a `date` repeats the
+same time in words; of "Volume X" columns the one of the symbol's base asset is meant. This file
+does not look at values.
 """
 
 import difflib
@@ -66,8 +75,14 @@ def find_extras(path: Path, found: Sequence[str], extras: Sequence[str]) -> dict
     by_name = {spelled(name): name for name in found}
     for extra in extras:
         if spelled(extra) not in by_name:
-            near = difflib.get_close_matches(spelled(extra), list(by_name)[:COMPARED], n=3) or sorted(by_name)
-            raise refusal(path, f"no column {cut(extra)!r}", f"Nearest: {listed(by_name[name] for name in near)}.")
+            near = difflib.get_close_matches(
+                spelled(extra), list(by_name)[:COMPARED], n=3
+            ) or sorted(by_name)
+            raise refusal(
+                path,
+                f"no column {cut(extra)!r}",
+                f"Nearest: {listed(by_name[name] for name in near)}.",
+            )
     return {extra: by_name[spelled(extra)] for extra in extras}
 
 
@@ -76,7 +91,9 @@ def check_given(path: Path, found: Sequence[str], given: Mapping[str, str]) -> N
         if meaning not in SPELLINGS:
             raise refusal(path, f"columns= has no {meaning!r}", f"It takes {', '.join(SPELLINGS)}.")
         if name not in found:
-            raise refusal(path, f"no column {cut(name)!r} for {meaning}", f"Found: {listed(found)}.")
+            raise refusal(
+                path, f"no column {cut(name)!r} for {meaning}", f"Found: {listed(found)}."
+            )
 
 
 def find(path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str]) -> str | None:
@@ -96,9 +113,17 @@ def find(path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str
 
 
 def find_base_volume(path: Path, found: Sequence[str], symbols: Sequence[str]) -> str | None:
-    """Of "Volume BTC" and "Volume USDT", the one that every symbol's name begins with: BTC for BTC/USDT."""
-    volumes = {name: spelled(name).removeprefix("volume_") for name in found if spelled(name).startswith("volume_")}
-    base = [name for name, asset in volumes.items() if all(s.lower().startswith(asset) for s in symbols)]
+    """Of "Volume BTC" and "Volume USDT", the one that every symbol's name begins with: BTC for
+    BTC/USDT.
+    """
+    volumes = {
+        name: spelled(name).removeprefix("volume_")
+        for name in found
+        if spelled(name).startswith("volume_")
+    }
+    base = [
+        name for name, asset in volumes.items() if all(s.lower().startswith(asset) for s in symbols)
+    ]
     if volumes and len(base) != 1:
         raise refusal(
             path,

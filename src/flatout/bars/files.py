@@ -1,7 +1,8 @@
-"""From a path to raw tables: which files there are, and their columns with the row numbers that people see.
+"""From a path to raw tables: which files there are, and their columns with the row numbers that
+people see.
 
-CSV values stay text here, so that a refusal can quote them. This file knows file formats; it does not know
-what a column means.
+CSV values stay text here, so that a refusal can quote them. This file knows file formats; it does
+not know what a column means.
 """
 
 import codecs
@@ -32,10 +33,16 @@ CURE = "give a file that can be read"
 MOST_BYTES = 4 << 30
 LINE_BYTES = 1 << 20  # of a header
 FREE_CELLS = 8_000_000  # a CSV file with more has at least a byte for each
-HOLLOW_BYTES, HOLLOW_SHARE = 64 << 20, 32  # larger files that take less than this part of their size on the disk
+HOLLOW_BYTES, HOLLOW_SHARE = (
+    64 << 20,
+    32,
+)  # larger files that take less than this part of their size on the disk
 
-# SYMBOL or SYMBOL-1h or SYMBOL_1h. Capitals only, because `prices.csv` is not a symbol called "prices".
-NAMED = re.compile(r"(?P<symbol>[A-Z0-9.]+(?:[-_][A-Z][A-Z0-9]*){0,2})(?:[-_](?P<bar>[1-9][0-9]{0,8}[smhd]))?")
+# SYMBOL or SYMBOL-1h or SYMBOL_1h. Capitals only, because `prices.csv` is not a symbol called
+# "prices".
+NAMED = re.compile(
+    r"(?P<symbol>[A-Z0-9.]+(?:[-_][A-Z][A-Z0-9]*){0,2})(?:[-_](?P<bar>[1-9][0-9]{0,8}[smhd]))?"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,9 @@ class Table:
 
 
 def find_files(path: Path) -> list[Path]:
-    """The file itself, or the folder's bar files by name; its other files (notes, manifests) are left."""
+    """The file itself, or the folder's bar files by name; its other files (notes, manifests) are
+    left.
+    """
     try:
         if path.is_dir():
             return files_in(path)
@@ -70,15 +79,23 @@ def find_files(path: Path) -> list[Path]:
 def files_in(folder: Path) -> list[Path]:
     """The folder's bar files by name."""
     files = sorted(
-        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
     )
     if not files:
-        raise refusal(folder, f"the folder has no {', '.join(SUFFIXES)} file", "Put one file per symbol there.")
+        raise refusal(
+            folder,
+            f"the folder has no {', '.join(SUFFIXES)} file",
+            "Put one file per symbol there.",
+        )
     return files
 
 
 def name_of_file(path: Path) -> tuple[str | None, str | None]:
-    """Symbol and bar size that the file's name states: BTC_USDT-1h.parquet, BTCUSDT_1h.csv, AAPL.csv."""
+    """Symbol and bar size that the file's name states: BTC_USDT-1h.parquet, BTCUSDT_1h.csv,
+    AAPL.csv.
+    """
     match = NAMED.fullmatch(path.stem)
     return (match["symbol"], match["bar"]) if match else (None, None)
 
@@ -87,8 +104,18 @@ def load(path: Path, probe: Probe) -> Table:
     """The file's table; refused when it is empty or cannot be read at all."""
     content = read_content(path)
     try:
-        table = load_csv(path, content) if path.suffix.lower() == ".csv" else load_columnar(path, content, probe)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError, csv.Error) as error:
+        table = (
+            load_csv(path, content)
+            if path.suffix.lower() == ".csv"
+            else load_columnar(path, content, probe)
+        )
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        OSError,
+        UnicodeDecodeError,
+        csv.Error,
+    ) as error:
         reason = f"the file cannot be read: {cut(next(iter(str(error).splitlines()), ''))}"
         raise refusal(path, reason, CHECK) from error
     if table.frame.is_empty():
@@ -103,12 +130,16 @@ def read_content(path: Path) -> bytes:
     except (OSError, ValueError):
         return read_file(path, MOST_BYTES, BarsError, CURE)  # says what is wrong with it
     if status.st_size > HOLLOW_BYTES and is_hollow(path, status):
-        raise refusal(path, f"its {status.st_size:,} bytes are nearly all a hole", "Download it again.")
+        raise refusal(
+            path, f"its {status.st_size:,} bytes are nearly all a hole", "Download it again."
+        )
     return read_file(path, min(MOST_BYTES, status.st_size), BarsError, CURE)
 
 
 def is_hollow(path: Path, status: os.stat_result) -> bool:
-    """Whether hardly anything was written to a large file. Some systems count no blocks of any file, or count late."""
+    """Whether hardly anything was written to a large file. Some systems count no blocks of any
+    file, or count late.
+    """
     if status.st_blocks:
         return status.st_blocks * 512 < status.st_size / HOLLOW_SHARE
     try:
@@ -130,7 +161,9 @@ def load_columnar(path: Path, content: bytes, probe: Probe) -> Table:
 
 
 def load_csv(path: Path, content: bytes) -> Table:
-    """A comma-separated file: with a header, under a line with a web address, or a headerless kline file."""
+    """A comma-separated file: with a header, under a line with a web address, or a headerless kline
+    file.
+    """
     first = line_at(path, content, 0)
     commented = first.removeprefix(codecs.BOM_UTF8).lower().startswith((b"http://", b"https://"))
     named = line_at(path, content, len(first) + 1) if commented else first
@@ -141,17 +174,32 @@ def load_csv(path: Path, content: bytes) -> Table:
     check_lines(path, content, len(header))
     if headerless := all(is_number(field) for field in header):
         if len(header) != len(KLINE_COLUMNS):
-            reason = f"there is no header and {len(header)} columns, not the {len(KLINE_COLUMNS)} of klines"
-            raise refusal(path, reason, "Add a first line with column names: date,open,high,low,close,volume,symbol.")
+            reason = (
+                f"there is no header and {len(header)} columns, not the {len(KLINE_COLUMNS)} "
+                f"of klines"
+            )
+            raise refusal(
+                path,
+                reason,
+                "Add a first line with column names: date,open,high,low,close,volume,symbol.",
+            )
         header = list(KLINE_COLUMNS)
     elif twice := sorted(name for name, count in Counter(header).items() if count > 1):
-        raise refusal(path, f"several columns are called {listed(twice)}", "Give each its own name.")
+        raise refusal(
+            path, f"several columns are called {listed(twice)}", "Give each its own name."
+        )
     frame = pl.read_csv(
-        content, has_header=not headerless, skip_rows=int(commented), new_columns=header, infer_schema=False
+        content,
+        has_header=not headerless,
+        skip_rows=int(commented),
+        new_columns=header,
+        infer_schema=False,
     )
     frame = number_rows(frame, first=1 + commented + (not headerless))
     frame = frame.filter(~pl.all_horizontal(pl.exclude(ROW).is_null()))  # blank lines
-    newest_first = commented or {"unix", "date", "symbol"} <= {name.strip().lower() for name in header}
+    newest_first = commented or {"unix", "date", "symbol"} <= {
+        name.strip().lower() for name in header
+    }
     return Table(path, tuple(header), frame, newest_first)
 
 
@@ -179,7 +227,9 @@ def check_lines(path: Path, content: bytes, columns: int) -> None:
     """Refuse many blank lines: in a wide table each takes the memory of a full one."""
     lines = content.count(b"\n")
     if lines * columns > FREE_CELLS + len(content):
-        reason = f"its {len(content):,} bytes are {lines:,} lines of {columns:,} columns: most are blank"
+        reason = (
+            f"its {len(content):,} bytes are {lines:,} lines of {columns:,} columns: most are blank"
+        )
         raise refusal(path, reason, "Remove the blank lines.")
 
 

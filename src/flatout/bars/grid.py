@@ -1,9 +1,9 @@
 """The bar size of checked rows and the grid of times that they stand on.
 
-Always-open markets have a regular grid from the first bar to the last. Exchanges, which have no weekend bars,
-have the union of their symbols' times as a grid: nights, weekends and holidays are not missing bars. Bars of
-unequal size are refused, because a step of the environment must mean one length of time. This file does not
-look at prices.
+Always-open markets have a regular grid from the first bar to the last. Exchanges, which have no
+weekend bars, have the union of their symbols' times as a grid: nights, weekends and holidays are
+not missing bars. Bars of unequal size are refused, because a step of the environment must mean one
+length of time. This file does not look at prices.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,11 +23,14 @@ IntArray = NDArray[np.int64]
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
-# A grid is emptier than honest ones if it has more places than these. One hole that is most of it is a wrong date; else
-# it may be as large as the memory of any machine allows.
+# A grid is emptier than honest ones if it has more places than these. One hole that is most of it
+# is a wrong date; else it may be as large as the memory of any machine allows.
 FREE_PLACES, PLACES_PER_ROW, HOLE = 50_000, 20, 0.5
 MOST_PLACES = 5_000_000
-FREE_DAYS, DAYS_PER_DAY = 250, 10  # weekdays of an exchange's grid, likewise: ten for each that has bars
+FREE_DAYS, DAYS_PER_DAY = (
+    250,
+    10,
+)  # weekdays of an exchange's grid, likewise: ten for each that has bars
 SHORT = 7  # days; a shorter file without a weekend does not show which calendar it has
 SEVERAL = 3  # equal larger steps in a row: fewer are gaps
 BY_CHANCE = 0.01  # how often missing bars may be expected to look like another bar size
@@ -62,15 +65,21 @@ def infer_bar(rows: pl.DataFrame, files: Mapping[str, Path]) -> int:
     sizes, counts = np.unique(steps_of(rows).size, return_counts=True)
     file = files[rows["symbol"][0]]
     if not len(sizes):
-        raise refusal(file, "no symbol has two bars, so the bar size is unknown", "State it, as in bar='1h'.")
+        raise refusal(
+            file, "no symbol has two bars, so the bar size is unknown", "State it, as in bar='1h'."
+        )
     size = int(sizes[np.argmax(counts)])
     if DAY * SECOND % size or size % SECOND:
         reason = f"the bars are {size / SECOND:g} s apart, which does not divide a day"
-        raise refusal(file, reason, "Use bars that do (5m, 1h, 1d); if bars are missing, state bar='1d'.")
+        raise refusal(
+            file, reason, "Use bars that do (5m, 1h, 1d); if bars are missing, state bar='1d'."
+        )
     return size // SECOND
 
 
-def check_steps(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar) -> None:
+def check_steps(
+    rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar
+) -> None:
     """Refuse rows that are not bars of one size."""
     bar, steps = bar_seconds * SECOND, steps_of(rows)
     name = bar_name(bar_seconds)
@@ -80,7 +89,10 @@ def check_steps(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int,
     ):
         if bad.any():
             where = int(np.argmax(bad))
-            reason = f"the step of {duration(steps.size[where])} from the row before is {reason} the bar of {name}"
+            reason = (
+                f"the step of {duration(steps.size[where])} from the row before is {reason} "
+                f"the bar of {name}"
+            )
             advice = "Keep bars of one size per file, or state the size: bar='...'."
             raise refuse_at(rows, files, steps.row[where], reason, advice, int(bad.sum()))
     for where, count in other_sizes(steps, bar):
@@ -91,7 +103,9 @@ def check_steps(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int,
 
 
 def off_multiple(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
-    """Steps that are no multiple of the bar. Over a Sunday one hour is allowed: exchanges change clocks."""
+    """Steps that are no multiple of the bar. Over a Sunday one hour is allowed: exchanges change
+    clocks.
+    """
     odd = steps.size % bar != 0
     if calendar == "exchange":
         last_sunday = (steps.start + steps.size) // (DAY * SECOND) - 3
@@ -102,10 +116,11 @@ def off_multiple(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
 
 
 def other_sizes(steps: Steps, bar: int) -> Iterator[tuple[int, int]]:
-    """Where a symbol, or a stretch of it, has larger bars: the index of its first step and their number.
+    """Where a symbol, or a stretch of it, has larger bars: the index of its first step and their
+    number.
 
-    A stretch is a run of equal larger steps that missing bars do not explain: with a share p of larger steps
-    elsewhere among the symbol's n, a run of length k is expected n p^k times.
+    A stretch is a run of equal larger steps that missing bars do not explain: with a share p of
+    larger steps elsewhere among the symbol's n, a run of length k is expected n p^k times.
     """
     bounds = np.flatnonzero(np.diff(steps.symbol)) + 1
     for part in np.split(np.arange(len(steps.size)), bounds):
@@ -122,7 +137,9 @@ def other_sizes(steps: Steps, bar: int) -> Iterator[tuple[int, int]]:
                 yield int(part[start]), int(length)
 
 
-def check_phase(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar) -> None:
+def check_phase(
+    rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar
+) -> None:
     """Refuse symbols whose bars open between the bars of the others."""
     time, bar = rows["date"].to_numpy(), bar_seconds * SECOND
     if calendar == "always_open":
@@ -139,8 +156,12 @@ def check_phase(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int,
         raise refuse_at(rows, files, int(np.argmax(bad)), reason, advice, int(bad.sum()))
 
 
-def grid_of(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar) -> IntArray:
-    """The times of the panel in UTC microseconds; refused where hardly any of its places has a bar."""
+def grid_of(
+    rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar
+) -> IntArray:
+    """The times of the panel in UTC microseconds; refused where hardly any of its places has a
+    bar.
+    """
     union: IntArray = np.unique(rows["date"].to_numpy())
     bar = bar_seconds * SECOND
     days = np.unique(union // (DAY * SECOND))
@@ -149,29 +170,48 @@ def grid_of(rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, cal
         raise refuse_empty(rows, files, union, f"{weekdays:,} weekdays")
     n_bars = len(union) if calendar == "exchange" else int(union[-1] - union[0]) // bar + 1
     places, filled = n_bars * len(files), PLACES_PER_ROW * len(rows)
-    one_hole = calendar != "exchange" and len(union) > 1 and np.diff(union).max() > HOLE * n_bars * bar
+    one_hole = (
+        calendar != "exchange" and len(union) > 1 and np.diff(union).max() > HOLE * n_bars * bar
+    )
     if places > FREE_PLACES + filled and (one_hole or places > MOST_PLACES + filled):
         said = f"{n_bars:,} bars" + (f" of {len(files):,} symbols" if len(files) > 1 else "")
-        raise refuse_empty(rows, files, union, said) if one_hole else refuse_sparse(rows, files, said)
-    return union if calendar == "exchange" else np.arange(union[0], union[-1] + bar, bar, dtype=np.int64)
+        raise (
+            refuse_empty(rows, files, union, said) if one_hole else refuse_sparse(rows, files, said)
+        )
+    return (
+        union
+        if calendar == "exchange"
+        else np.arange(union[0], union[-1] + bar, bar, dtype=np.int64)
+    )
 
 
-def refuse_empty(rows: pl.DataFrame, files: Mapping[str, Path], union: IntArray, places: str) -> Exception:
-    """One wrong date makes such a grid: the row beside the longest time without any bar, on its shorter side."""
+def refuse_empty(
+    rows: pl.DataFrame, files: Mapping[str, Path], union: IntArray, places: str
+) -> Exception:
+    """One wrong date makes such a grid: the row beside the longest time without any bar, on its
+    shorter side.
+    """
     later = int(np.argmax(np.diff(union, prepend=union[0])))
     time = rows["date"].to_numpy()
     few_before = 2 * np.sum(time < union[later]) < len(rows)
     wrong = union[later - 1] if later and few_before else union[later]
     hours = int(union[later] - union[later - 1]) / HOUR if later else 0.0
-    reason = f"{hours:,.0f} hours without any bar lie beside it, and {len(rows):,} rows nowhere near fill {places}"
-    advice = "Correct its date if it is wrong; else read what lies before and after it from two files."
+    reason = (
+        f"{hours:,.0f} hours without any bar lie beside it, and {len(rows):,} rows nowhere "
+        f"near fill {places}"
+    )
+    advice = (
+        "Correct its date if it is wrong; else read what lies before and after it from two files."
+    )
     return refuse_at(rows, files, int(np.argmax(time == wrong)), reason, advice, 1)
 
 
 def refuse_sparse(rows: pl.DataFrame, files: Mapping[str, Path], places: str) -> Exception:
     """Many symbols of different times, or bars with few trades."""
     reason = f"{len(rows):,} rows nowhere near fill {places}, which would not fit into the memory"
-    return refusal(next(iter(files.values())), reason, "Read fewer symbols at once, or a file of larger bars.")
+    return refusal(
+        next(iter(files.values())), reason, "Read fewer symbols at once, or a file of larger bars."
+    )
 
 
 def refuse_at(

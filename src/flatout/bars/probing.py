@@ -26,7 +26,9 @@ tried: set[bytes] = set()
 
 
 class Probe:
-    """Refuses table files that cannot be read; its process is started for the first one that is new."""
+    """Refuses table files that cannot be read; its process is started for the first one that is
+    new.
+    """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -53,19 +55,26 @@ class Probe:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
-                env={**os.environ, "POLARS_MAX_THREADS": "2"},  # the stacks of a hundred threads are not the file's
+                env={
+                    **os.environ,
+                    "POLARS_MAX_THREADS": "2",
+                },  # the stacks of a hundred threads are not the file's
             )
         except OSError as error:
             reason = f"no process can be started to read it: {error.strerror}"
             raise refusal(path, reason, "End other programs, or try again later.") from None
         if self.answer(START_SECONDS) != "ready":
-            raise refusal(path, "the process that reads it does not start", "Install flatout again.")
+            raise refusal(
+                path, "the process that reads it does not start", "Install flatout again."
+            )
 
     def ask(self, content: bytes, suffix: str) -> Any:
         """What is wrong with the file, or None."""
         assert self.process is not None and self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended: there will be no answer
-            self.process.stdin.write(json.dumps({"bytes": len(content), "suffix": suffix}).encode() + b"\n")
+            self.process.stdin.write(
+                json.dumps({"bytes": len(content), "suffix": suffix}).encode() + b"\n"
+            )
             rest = memoryview(content)
             while rest:
                 rest = rest[self.process.stdin.write(rest) or 0 :]

@@ -1,7 +1,7 @@
 """`read_bars`: a file of many symbols, or a folder of one file per symbol, as one checked `Panel`.
 
-Bad files are refused, never repaired; what is refused and how files may look is in `files.py`, `columns.py`,
-`times.py`, `rows.py` and `grid.py`. This file only puts them in order.
+Bad files are refused, never repaired; what is refused and how files may look is in `files.py`,
+`columns.py`, `times.py`, `rows.py` and `grid.py`. This file only puts them in order.
 """
 
 import difflib
@@ -34,14 +34,18 @@ def read_bars(
 ) -> Panel:
     """Read bars from a CSV, Parquet or Feather file, or from a folder of them.
 
-    symbols   which ones, in this order (by default all, sorted); names a single file without a symbol column
-    bar       the bar size, as in "5m"; by default the one in the files' names, or the most common step
-    calendar  "always_open" or "exchange"; by default told by weekend bars (less than a week: always open)
-    extras    further numeric columns to keep in `Panel.extras`; NaN where a bar or a value is missing
+    symbols   which ones, in this order (by default all, sorted); names a single file without a
+              symbol column
+    bar       the bar size, as in "5m"; by default the one in the files' names, or the most common
+              step
+    calendar  "always_open" or "exchange"; by default told by weekend bars (less than a week: always
+              open)
+    extras    further numeric columns to keep in `Panel.extras`; NaN where a bar or a value is
+              missing
     columns   names for columns with unusual spellings, as in {"volume": "amount"}
 
-    A file's symbols come from its symbol column, else from its name in capitals: BTC_USDT-1h.parquet is
-    BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
+    A file's symbols come from its symbol column, else from its name in capitals:
+    BTC_USDT-1h.parquet is BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
     """
     path = Path(path)
     check_wish(path, symbols)
@@ -55,9 +59,14 @@ def read_bars(
 
 
 def read_rows(
-    path: Path, symbols: Sequence[str] | None, extras: Sequence[str], columns: Mapping[str, str] | None
+    path: Path,
+    symbols: Sequence[str] | None,
+    extras: Sequence[str],
+    columns: Mapping[str, str] | None,
 ) -> tuple[pl.DataFrame, dict[str, Path]]:
-    """The checked rows of the wanted symbols, sorted by symbol and time, and the file of each symbol."""
+    """The checked rows of the wanted symbols, sorted by symbol and time, and the file of each
+    symbol.
+    """
     sole = symbols[0] if symbols is not None and len(symbols) == 1 and not path.is_dir() else None
     parts: list[pl.DataFrame] = []
     files: dict[str, Path] = {}
@@ -68,7 +77,10 @@ def read_rows(
             note_file(files, file, symbol)
             if symbols is not None:
                 wanted = symbol.is_in(list(symbols))
-                table, symbol = replace(table, frame=table.frame.filter(wanted)), symbol.filter(wanted)
+                table, symbol = (
+                    replace(table, frame=table.frame.filter(wanted)),
+                    symbol.filter(wanted),
+                )
             if len(symbol):
                 parts.append(checked_rows(table, symbol, extras, columns))
     check_found(path, files, symbols or ())
@@ -77,7 +89,9 @@ def read_rows(
 
 
 def note_file(files: dict[str, Path], file: Path, symbol: pl.Series) -> None:
-    """Enter the file's symbols; one that is in two files is refused, because either may be wrong."""
+    """Enter the file's symbols; one that is in two files is refused, because either may be
+    wrong.
+    """
     for name in symbol.unique(maintain_order=True):
         if name in files:
             reason = f"the symbol is also in {files[name].name}"
@@ -90,7 +104,11 @@ def check_wish(path: Path, symbols: Sequence[str] | None) -> None:
     if symbols is None:
         return
     if not symbols or len(set(symbols)) < len(symbols):
-        raise refusal(path, f"symbols={shortened(symbols)} is empty or repeats a symbol", "Name each symbol once.")
+        raise refusal(
+            path,
+            f"symbols={shortened(symbols)} is empty or repeats a symbol",
+            "Name each symbol once.",
+        )
     check_symbols(path, symbols)
 
 
@@ -100,7 +118,9 @@ def check_found(path: Path, files: Mapping[str, Path], symbols: Sequence[str]) -
         if symbol not in files:
             names = sorted(files)[:COMPARED]
             near = difflib.get_close_matches(symbol, names, n=3, cutoff=0.4) or names[:10]
-            raise refusal(path, "there are no bars of it", f"Nearest: {', '.join(near)}.", symbol=symbol)
+            raise refusal(
+                path, "there are no bars of it", f"Nearest: {', '.join(near)}.", symbol=symbol
+            )
 
 
 def bar_in_names(path: Path, files: Mapping[str, Path]) -> int | None:

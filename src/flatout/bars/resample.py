@@ -1,9 +1,9 @@
 """`resample`: smaller bars joined into larger ones.
 
-Buckets stand on UTC midnight. A bucket takes the first open, highest high, lowest low, last close and summed
-volume of its tradable bars; without one it is not tradable and carries the source's last close. The first and
-the last bucket are dropped unless bars fill them from start to end: a partial last one would be a bar that
-was not over yet. This file knows panels only.
+Buckets stand on UTC midnight. A bucket takes the first open, highest high, lowest low, last close
+and summed volume of its tradable bars; without one it is not tradable and carries the source's last
+close. The first and the last bucket are dropped unless bars fill them from start to end: a partial
+last one would be a bar that was not over yet. This file knows panels only.
 """
 
 import numpy as np
@@ -17,7 +17,9 @@ IntArray = NDArray[np.int64]
 
 
 def resample(panel: Panel, bar: str) -> Panel:
-    """The panel in bars of size `bar`, a multiple of its own. Extras take their last value in the bucket."""
+    """The panel in bars of size `bar`, a multiple of its own. Extras take their last value in the
+    bucket.
+    """
     target = parse_bar(bar)
     if target == panel.bar_seconds:
         return panel
@@ -51,7 +53,9 @@ def check_target(panel: Panel, target: int) -> None:
     """Refuse sizes that the panel's bars cannot fill exactly."""
     if target % panel.bar_seconds:
         own = bar_name(panel.bar_seconds)
-        raise BarsError(f"Bars of {own} do not make bars of {bar_name(target)}. Use a multiple of {own}.")
+        raise BarsError(
+            f"Bars of {own} do not make bars of {bar_name(target)}. Use a multiple of {own}."
+        )
     offset = seconds_of(panel) % target
     across = offset + panel.bar_seconds > target
     if across.any():
@@ -59,7 +63,8 @@ def check_target(panel: Panel, target: int) -> None:
         raise BarsError(
             f"The bar of {bar_name(panel.bar_seconds)} at {first} is not over when "
             f"its {bar_name(target)} bucket ends "
-            f"({int(across.sum()):,} such bars). Resample to a size whose buckets end where these bars do."
+            f"({int(across.sum()):,} such bars). Resample to a size whose buckets end where these "
+            f"bars do."
         )
 
 
@@ -73,7 +78,10 @@ def complete_buckets(panel: Panel, target: int, bar: str) -> tuple[Panel, IntArr
     if (seconds[-1] + panel.bar_seconds) % target:
         stop = int(np.searchsorted(bucket, bucket[-1], side="left"))
     if start >= stop:
-        raise BarsError(f"{panel.n_bars} bars of {bar_name(panel.bar_seconds)} fill no bar of {bar}. Use more bars.")
+        raise BarsError(
+            f"{panel.n_bars} bars of {bar_name(panel.bar_seconds)} fill no bar of {bar}. Use "
+            f"more bars."
+        )
     return panel.rows(start, stop), bucket[start:stop]
 
 

@@ -1,8 +1,9 @@
-"""From one raw table to checked rows: symbol, time, prices, volume and extras, each with its row number.
+"""From one raw table to checked rows: symbol, time, prices, volume and extras, each with its row
+number.
 
-Refused here is everything that one file alone can show: text where numbers belong, impossible prices,
-duplicates, rows out of order. Bar sizes and grids are the business of `grid.py`; nothing is corrected or
-filled.
+Refused here is everything that one file alone can show: text where numbers belong, impossible
+prices, duplicates, rows out of order. Bar sizes and grids are the business of `grid.py`; nothing is
+corrected or filled.
 """
 
 import re
@@ -17,18 +18,28 @@ from flatout.bars.panel import PRICES
 from flatout.bars.refusal import cut, refusal, refuse_rows
 from flatout.bars.times import microseconds
 
-LEAST_PRICE, MOST_PRICE, MOST_VOLUME, MOST_EXTRA = 1e-15, 1e15, 1e20, 1e30  # what single precision can multiply
+LEAST_PRICE, MOST_PRICE, MOST_VOLUME, MOST_EXTRA = (
+    1e-15,
+    1e15,
+    1e20,
+    1e30,
+)  # what single precision can multiply
 TOLERANCE = 1e-9  # relative; sources that store single precision round open and high apart
 LONGEST = 100  # characters of a symbol
-# No control characters, no line ends, none that turn the direction of text, no halves of characters.
-SYMBOL = re.compile(rf"[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{{1,{LONGEST}}}")
+# No control characters, no line ends, none that turn the direction of text, no halves of
+# characters.
+SYMBOL = re.compile(
+    rf"[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{{1,{LONGEST}}}"
+)
 NAMES = (pl.Categorical, pl.Enum)
 VALUES = (*PRICES, "volume")
 CORRECT = "Correct or remove such rows."
 
 
 def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl.Series:
-    """The symbol of every row: from its column, else from the file's name, else the caller's `sole`."""
+    """The symbol of every row: from its column, else from the file's name, else the caller's
+    `sole`.
+    """
     path, column = table.path, find_symbol_column(table.path, table.columns, columns)
     if column is not None:
         named = symbol_texts(table, column)
@@ -52,7 +63,9 @@ def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl
 def symbol_texts(table: Table, column: str) -> pl.Series:
     """The symbols of a column: text, or whole numbers as some exchanges have them."""
     raw = table.frame[column]
-    if not (raw.dtype in (pl.String, pl.Null) or raw.dtype.is_integer() or isinstance(raw.dtype, NAMES)):
+    if not (
+        raw.dtype in (pl.String, pl.Null) or raw.dtype.is_integer() or isinstance(raw.dtype, NAMES)
+    ):
         reason = f"the column for the symbol holds {cut(raw.dtype)}, not names"
         raise refusal(table.path, reason, "Write them as text.")
     return raw.cast(pl.String).str.strip_chars().alias("symbol")
@@ -63,16 +76,27 @@ def check_symbols(path: Path, symbols: Iterable[str]) -> None:
     for symbol in symbols:
         if not SYMBOL.fullmatch(symbol):
             reason = f"{cut(symbol)!r} is no symbol"
-            raise refusal(path, reason, f"A symbol has 1 to {LONGEST} characters, none of which controls anything.")
+            raise refusal(
+                path,
+                reason,
+                f"A symbol has 1 to {LONGEST} characters, none of which controls anything.",
+            )
 
 
 def checked_rows(
-    table: Table, symbol: pl.Series, extras: Sequence[str] = (), columns: Mapping[str, str] | None = None
+    table: Table,
+    symbol: pl.Series,
+    extras: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
-    """Columns `symbol, row, date` (UTC microseconds), prices, volume and extras, per symbol in time order."""
+    """Columns `symbol, row, date` (UTC microseconds), prices, volume and extras, per symbol in time
+    order.
+    """
     path, names = table.path, symbol.unique(maintain_order=True).to_list()
     chosen = find_bar_columns(path, table.columns, names, columns or {})
-    chosen |= {f"extra {name}": column for name, column in find_extras(path, table.columns, extras).items()}
+    chosen |= {
+        f"extra {name}": column for name, column in find_extras(path, table.columns, extras).items()
+    }
     raw = [table.frame[column].alias(name) for name, column in chosen.items()]
     rows = pl.DataFrame([symbol, table.frame[ROW].alias("row"), *raw])
     rows = rows.with_columns(microseconds(path, rows).alias("date"), *numbers(path, rows))
@@ -91,7 +115,9 @@ def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
         quoted = label.replace("{", "{{").replace("}", "}}")
         if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Null)):
             reason = f"the column for {label} holds {cut(raw.dtype)}, not numbers"
-            raise refusal(path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0])
+            raise refusal(
+                path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0]
+            )
         text = raw.str.strip_chars() if raw.dtype == pl.String else raw
         value = text.cast(pl.Float64, strict=False)
         bad = value.is_null() & text.is_not_null() & (text.cast(pl.String) != "")
@@ -131,16 +157,22 @@ def offences() -> dict[str, pl.Expr]:
         wrong[f"{name} is {{{name}}}, not above zero"] = pl.col(name).fill_null(1) <= 0
         size = pl.col(name).is_finite() & (pl.col(name) > 0)
         wild = size & ~pl.col(name).is_between(LEAST_PRICE, MOST_PRICE)
-        wrong[f"{name} is {{{name}}}, not from {LEAST_PRICE:g} to {MOST_PRICE:g}"] = wild.fill_null(False)
+        wrong[f"{name} is {{{name}}}, not from {LEAST_PRICE:g} to {MOST_PRICE:g}"] = wild.fill_null(
+            False
+        )
     wrong["volume is {volume}, below zero"] = pl.col("volume").fill_null(0) < 0
     volume = pl.col("volume").is_finite() & (pl.col("volume") > 0)
     wild = volume & ~pl.col("volume").is_between(1 / MOST_VOLUME, MOST_VOLUME)
-    wrong[f"volume is {{volume}}, neither 0 nor from {1 / MOST_VOLUME:g} to {MOST_VOLUME:g}"] = wild.fill_null(False)
+    wrong[f"volume is {{volume}}, neither 0 nor from {1 / MOST_VOLUME:g} to {MOST_VOLUME:g}"] = (
+        wild.fill_null(False)
+    )
     wrong["high {high} is below low {low}"] = (pl.col("high") < pl.col("low")).fill_null(False)
     for name in ("open", "close"):
         above = pl.col(name) > pl.col("high") * (1 + TOLERANCE)
         below = pl.col(name) < pl.col("low") * (1 - TOLERANCE)
-        wrong[f"{name} {{{name}}} is outside low {{low}} and high {{high}}"] = (above | below).fill_null(False)
+        wrong[f"{name} {{{name}}} is outside low {{low}} and high {{high}}"] = (
+            above | below
+        ).fill_null(False)
     return wrong
 
 
@@ -165,7 +197,13 @@ def check_order(path: Path, rows: pl.DataFrame) -> None:
     """Within each symbol time must rise; symbols may follow each other or alternate."""
     step = rows.select(pl.col("date").diff().over("symbol").fill_null(1)).to_series()
     shown = rows.select("symbol", "row", pl.from_epoch("date", time_unit="us").alias("date"))
-    refuse_rows(path, shown, step <= 0, "the time {date} is before that of the symbol's previous row", "Sort by time.")
+    refuse_rows(
+        path,
+        shown,
+        step <= 0,
+        "the time {date} is before that of the symbol's previous row",
+        "Sort by time.",
+    )
 
 
 def spoken(microsecond: int) -> str:

@@ -1,9 +1,10 @@
 """Synthetic markets whose best trader is known: seeded processes, each with a `panel()` of bars.
 
-Every bar opens at the close before it, so an order that fills at the next open fills at the price it was
-decided on. A market is a frozen dataclass and its panel a pure function of it: equal fields, equal bars.
-Prices, signals, wicks and volume come from separate random streams: another wick changes no close. This file
-does not know what the best trader earns (`oracles/optimum.py` does), nor fees, accounts or agents.
+Every bar opens at the close before it, so an order that fills at the next open fills at the price
+it was decided on. A market is a frozen dataclass and its panel a pure function of it: equal fields,
+equal bars. Prices, signals, wicks and volume come from separate random streams: another wick
+changes no close. This file does not know what the best trader earns (`oracles/optimum.py` does),
+nor fees, accounts or agents.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +23,9 @@ PRICE, SIGNAL, WICK, VOLUME = range(4)
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticMarket(ABC):
-    """What all synthetic markets share; a market adds its process by giving the log returns and extras."""
+    """What all synthetic markets share; a market adds its process by giving the log returns and
+    extras.
+    """
 
     n_bars: int = 10_000  # length of the panel
     seed: int = 0  # everything random follows from it
@@ -30,7 +33,8 @@ class SyntheticMarket(ABC):
     symbols: tuple[str, ...] = ("SYN",)  # one column each
     start_price: float = 100.0  # open of the first bar
     wick_bps: float = 5.0  # typical reach of high and low beyond open and close
-    typical_volume: float = 1e9  # units per bar; large, so that no order of sane size moves the price
+    # units per bar; large, so that no order of sane size moves the price
+    typical_volume: float = 1e9
 
     def __post_init__(self) -> None:
         _require(self.n_bars >= 2, "n_bars", self.n_bars, "at least 2")
@@ -114,10 +118,12 @@ class RandomWalk(SyntheticMarket):
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedSignal(SyntheticMarket):
-    """log return of bar t+1 = strength · signal at the close of t + sigma · noise; one signal per asset.
+    """log return of bar t+1 = strength · signal at the close of t + sigma · noise; one signal per
+    asset.
 
-    The signal is a Markov chain: it stays with probability `persistence`, else a level is drawn, all alike.
-    The mean simple return lies sigma² / 2 above the mean log return, as for any noisy price.
+    The signal is a Markov chain: it stays with probability `persistence`, else a level is drawn,
+    all alike. The mean simple return lies sigma² / 2 above the mean log return, as for any noisy
+    price.
     """
 
     symbols: tuple[str, ...] = ("SIGNAL",)
@@ -156,8 +162,12 @@ class PlantedSignal(SyntheticMarket):
         drawn = random.integers(len(self.levels), size=shape)
         redraw = random.random(shape) >= self.persistence
         redraw[0] = True
-        last_drawn_at = np.maximum.accumulate(np.where(redraw, np.arange(shape[0])[:, None], 0), axis=0)
-        signal: FloatArray = np.asarray(self.levels)[np.take_along_axis(drawn, last_drawn_at, axis=0)]
+        last_drawn_at = np.maximum.accumulate(
+            np.where(redraw, np.arange(shape[0])[:, None], 0), axis=0
+        )
+        signal: FloatArray = np.asarray(self.levels)[
+            np.take_along_axis(drawn, last_drawn_at, axis=0)
+        ]
         return signal
 
     def log_returns(self) -> FloatArray:
@@ -171,8 +181,9 @@ class PlantedSignal(SyntheticMarket):
 class MeanRevertingPair(SyntheticMarket):
     """Two assets with a common random factor; their log spread is an AR(1) around zero.
 
-    log price = log start + factor ± spread / 2: the first asset is dear at a positive spread. At spread
-    zero neither asset has an edge: the factor's drift makes both expected simple returns zero there.
+    log price = log start + factor ± spread / 2: the first asset is dear at a positive spread. At
+    spread zero neither asset has an edge: the factor's drift makes both expected simple returns
+    zero there.
     """
 
     symbols: tuple[str, ...] = ("PAIR_A", "PAIR_B")
@@ -233,7 +244,9 @@ class Sine(SyntheticMarket):
 
 @dataclass(frozen=True, kw_only=True)
 class OneJump(SyntheticMarket):
-    """A flat price that jumps once; the bar before the jump is marked 1 in the extra `jump_next`."""
+    """A flat price that jumps once; the bar before the jump is marked 1 in the extra
+    `jump_next`.
+    """
 
     symbols: tuple[str, ...] = ("JUMP",)
     size: float = 0.1  # simple return of the jump
@@ -243,7 +256,12 @@ class OneJump(SyntheticMarket):
         super().__post_init__()
         _require(self.size > -1, "size", self.size, "above -1")
         in_panel = self.jump_bar is None or 1 <= self.jump_bar < self.n_bars
-        _require(in_panel, "jump_bar", self.jump_bar, "in 1..n_bars-1, so that a trader can see a bar before it")
+        _require(
+            in_panel,
+            "jump_bar",
+            self.jump_bar,
+            "in 1..n_bars-1, so that a trader can see a bar before it",
+        )
 
     @property
     def bar(self) -> int:
@@ -265,7 +283,9 @@ class OneJump(SyntheticMarket):
 
 @dataclass(frozen=True, kw_only=True)
 class OracleFeature(SyntheticMarket):
-    """Independent returns of mean zero (simple); the next bar's log return is the extra `oracle`."""
+    """Independent returns of mean zero (simple); the next bar's log return is the extra
+    `oracle`.
+    """
 
     symbols: tuple[str, ...] = ("ORACLE",)
     sigma: float = 0.01  # standard deviation of a bar's log return
@@ -293,7 +313,9 @@ class OracleFeature(SyntheticMarket):
 
 def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
     """The market of the demo: a random walk of five assets, on which nothing can be earned."""
-    return RandomWalk(n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")).panel()
+    return RandomWalk(
+        n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")
+    ).panel()
 
 
 def _require(holds: bool, name: str, given: object, allowed: str) -> None:

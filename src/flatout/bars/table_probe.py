@@ -1,7 +1,9 @@
-"""The process that reads Parquet and Feather files before anyone else does, within limits of memory.
+"""The process that reads Parquet and Feather files before anyone else does, within limits of
+memory.
 
-A damaged file can end the reader's whole process, or print what no user understands; here it ends this one, and
-nobody hears it. A line of JSON asks and the file's bytes follow it; a line of JSON answers: what is wrong, or null.
+A damaged file can end the reader's whole process, or print what no user understands; here it ends
+this one, and nobody hears it. A line of JSON asks and the file's bytes follow it; a line of JSON
+answers: what is wrong, or null.
 """
 
 import json
@@ -30,10 +32,14 @@ def serve() -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Take no more memory than this beyond what is in use; where the system cannot tell, as much as there is."""
+    """Take no more memory than this beyond what is in use; where the system cannot tell, as much as
+    there is.
+    """
     used = Path("/proc/self/statm")
     if used.exists():
-        pages = int(used.read_text().split()[5])  # of data: addresses that are only reserved do not count
+        pages = int(
+            used.read_text().split()[5]
+        )  # of data: addresses that are only reserved do not count
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (pages * os.sysconf("SC_PAGE_SIZE") + more, most))
 

@@ -1,9 +1,10 @@
-"""`write_bars`: a panel as a Parquet file with a manifest beside it, both written whole or not at all.
+"""`write_bars`: a panel as a Parquet file with a manifest beside it, both written whole or not at
+all.
 
-The file holds the bars that exist, in the columns `date open high low close volume symbol` and then the
-extras; `date` is the bar's open in UTC. Reading it gives a panel of equal fingerprint when the symbols are
-sorted by name (otherwise pass `symbols=`) and the extras are named. This file knows nothing about where
-panels come from.
+The file holds the bars that exist, in the columns `date open high low close volume symbol` and then
+the extras; `date` is the bar's open in UTC. Reading it gives a panel of equal fingerprint when the
+symbols are sorted by name (otherwise pass `symbols=`) and the extras are named. This file knows
+nothing about where panels come from.
 """
 
 import hashlib
@@ -23,10 +24,14 @@ from flatout.runs import write_bytes, write_json
 
 
 def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> Path:
-    """Write `path` (.parquet) and its manifest; returns the manifest's path, in which `assumed` stands if given."""
+    """Write `path` (.parquet) and its manifest; returns the manifest's path, in which `assumed`
+    stands if given.
+    """
     path = Path(path)
     if path.suffix.lower() != ".parquet":
-        raise refusal(path, "bars are written as .parquet only", "Choose a name that ends in .parquet.")
+        raise refusal(
+            path, "bars are written as .parquet only", "Choose a name that ends in .parquet."
+        )
     table = to_table(panel)
     if table.is_empty():
         raise refusal(path, "the panel has no bars to write", "Check what was read.")
@@ -34,13 +39,17 @@ def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> P
     table.write_parquet(buffer, compression="zstd")
     content = buffer.getvalue()
     manifest = path.with_name(f"{path.stem}.manifest.json")
-    facts = describe(panel, path, content, table.height) | ({"assumed": list(assumed)} if assumed else {})
+    facts = describe(panel, path, content, table.height) | (
+        {"assumed": list(assumed)} if assumed else {}
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)
         write_json(manifest, facts)
     except OSError as error:
-        raise refusal(path, f"it cannot be written: {error.strerror or error}", "Choose another place.") from error
+        raise refusal(
+            path, f"it cannot be written: {error.strerror or error}", "Choose another place."
+        ) from error
     return manifest
 
 

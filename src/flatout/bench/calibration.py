@@ -1,7 +1,7 @@
 """Does the verdict tell luck from skill? Whole studies on markets whose truth is known.
 
-On random walks nothing can be earned, so every winner must be refused; where a signal is planted that pays for its
-costs many times over, the winner must pass.
+On random walks nothing can be earned, so every winner must be refused; where a signal is planted
+that pays for its costs many times over, the winner must pass.
 """
 
 import os
@@ -20,7 +20,8 @@ from flatout.workers.devices import settle
 
 BARS = 4000
 SYMBOLS = ("ALFA", "BETA", "GAMMA")
-SIGNAL_BPS = 60.0  # per bar and unit of signal, which lasts ten bars on average; a round trip costs 54
+# per bar and unit of signal, which lasts ten bars on average; a round trip costs 54
+SIGNAL_BPS = 60.0
 INDICATORS = ("return_1", "roc", "volatility", "extra:signal")
 TIMESTEPS = 60_000  # of each trial and split
 MANY = 1000  # lanes: more than there are devices
@@ -40,7 +41,9 @@ def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
 
 def market(kind: str, seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
     """A random walk, or a market with a signal; both show a signal column."""
-    planted = PlantedSignal(n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps).panel()
+    planted = PlantedSignal(
+        n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps
+    ).panel()
     if kind == "signal":
         return planted
     walk = RandomWalk(n_bars=BARS, seed=seed, symbols=SYMBOLS).panel()
@@ -73,25 +76,33 @@ def calibrate(
     with tempfile.TemporaryDirectory() as out, own_registry(Path(out) / "registry"):
         for kind, count in (("walk", walks), ("signal", signals)):
             for seed in range(count):
-                row = one_verdict(kind, seed, market(kind, seed, strength_bps), trials, timesteps, Path(out))
+                row = one_verdict(
+                    kind, seed, market(kind, seed, strength_bps), trials, timesteps, Path(out)
+                )
                 rows.append(row)
                 told(f"{kind} {seed}", row)
     return {**summary(rows, trials, timesteps), "strength_bps": strength_bps}
 
 
-def one_verdict(kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path) -> dict[str, Any]:
+def one_verdict(
+    kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path
+) -> dict[str, Any]:
     """The verdict on one market."""
     chosen = settle("auto", None, MANY)
     slots = chosen.slots
     resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
     made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out, chosen)
-    [report] = run_studies([made], slots, out, None, lambda study, decided: None, lambda study, text: None)
+    [report] = run_studies(
+        [made], slots, out, None, lambda study, decided: None, lambda study, text: None
+    )
     if report is None:
         raise RuntimeError(f"the study of {kind} {seed} did not end")
     refused = [gate["name"] for gate in report["verdict"]["gates"] if not gate["passed"]]
     return {
-        "market": kind, "seed": seed, "promotable": report["verdict"]["promotable"], "refused_by": refused,
-        "median_sharpe": report["winner"]["median_sharpe"], "deflated_sharpe": report["deflated"]["dsr"],
+        "market": kind, "seed": seed, "promotable": report["verdict"]["promotable"],
+        "refused_by": refused,
+        "median_sharpe": report["winner"]["median_sharpe"],
+        "deflated_sharpe": report["deflated"]["dsr"],
         "pbo": report["overfitting"]["pbo"], "null_p": report["null"]["p_value"],
         "seconds": report["throughput"]["seconds"],
     }  # fmt: skip

@@ -1,8 +1,9 @@
-"""How fast the market runs: steps per second of the scalar ledger and of each driver, and the bound that memory sets.
+"""How fast the market runs: steps per second of the scalar ledger and of each driver, and the bound
+that memory sets.
 
-The workload: seven assets with fourteen features, every rule switched on, observations included. Engines take turns,
-several rounds, and the best round counts: other programs on the machine can only slow a round down. No timing stands
-in any test.
+The workload: seven assets with fourteen features, every rule switched on, observations included.
+Engines take turns, several rounds, and the best round counts: other programs on the machine can
+only slow a round down. No timing stands in any test.
 """
 
 import importlib.util
@@ -67,7 +68,9 @@ ALL_RULES: dict[str, Any] = {
 
 def bench_panel() -> Panel:
     """The bars of the market that all engines run."""
-    return RandomWalk(n_bars=5000, symbols=tuple(f"S{i}" for i in range(7)), typical_volume=1e4).panel()
+    return RandomWalk(
+        n_bars=5000, symbols=tuple(f"S{i}" for i in range(7)), typical_volume=1e4
+    ).panel()
 
 
 def bench_market() -> Market:
@@ -92,7 +95,11 @@ def scalar_steps(market: Market) -> Steps:
 
 def drawn_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:
     """Uniform random actions: (set, account, action)."""
-    return np.random.default_rng(1).uniform(-1, 1, (sets, n_envs, market.action_size)).astype(np.float32)
+    return (
+        np.random.default_rng(1)
+        .uniform(-1, 1, (sets, n_envs, market.action_size))
+        .astype(np.float32)
+    )
 
 
 def numpy_steps(market: Market, n_envs: int) -> Steps:
@@ -155,12 +162,19 @@ def memory_bandwidth(megabytes: int = 256) -> float:
 
 
 def bytes_per_step(market: Market) -> int:
-    """What a step must at least read and write: tape row, features, state in and out, action, observation, reward and
-    ends.
+    """What a step must at least read and write: tape row, features, state in and out, action,
+    observation, reward and ends.
     """
     n, width = market.shape.n_assets, market.observation_size
     state = 4 * n + 2 + 4 + n + 2  # account, marks, closes, two counters
-    floats = market.tape.columns.shape[0] + market.tape.features.shape[1] + 2 * state + market.action_size + width + 2
+    floats = (
+        market.tape.columns.shape[0]
+        + market.tape.features.shape[1]
+        + 2 * state
+        + market.action_size
+        + width
+        + 2
+    )
     return 4 * floats
 
 
@@ -175,20 +189,30 @@ def profile(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
     assert state is not None
     account, limits = state.account, rules.limits
     met, action = meet(tape, state.t, np), drawn_actions(market, n_envs, 1)[0].T.copy()
-    wanted = order_from(shape.action, action, account, state.marks.equity, met.mark, limits, np) / met.mark
+    wanted = (
+        order_from(shape.action, action, account, state.marks.equity, met.mark, limits, np)
+        / met.mark
+    )
     rates, room = rates_of(account, met.bar, rules.costs, np), limits.participation * met.bar.volume
     parts: dict[str, Callable[[], object]] = {
         "step": lambda: step(state, action, tape, shape, rules, np),
         "step: read the tape": lambda: meet(tape, state.t, np),
-        "step: fill orders": lambda: fill_order(account, wanted, met.bar.open, room, rates, limits, np),
+        "step: fill orders": lambda: fill_order(
+            account, wanted, met.bar.open, room, rates, limits, np
+        ),
         "step: stops": lambda: stop_out(account, room, met.bar, rates, limits, np),
         "observe": lambda: observe(state, tape, shape, rules, np),
         "observe: market features": lambda: take_rows(tape.features, state.t, np),
         "observe: account features": lambda: private_features(state, rules, np),
-        "one `where` over all positions": lambda: np.where(account.units > 0, met.mark, met.bar.close),
+        "one `where` over all positions": lambda: np.where(
+            account.units > 0, met.mark, met.bar.close
+        ),
         "one product over all positions": lambda: account.units * met.mark,
     }
-    return {name: round(1e6 * min(duration(part) for _ in range(rounds)), 1) for name, part in parts.items()}
+    return {
+        name: round(1e6 * min(duration(part) for _ in range(rounds)), 1)
+        for name, part in parts.items()
+    }
 
 
 def duration(part: Callable[[], object], seconds: float = 0.05) -> float:
@@ -209,10 +233,15 @@ def measure(
 ) -> dict[str, Any]:
     """Steps per second of every engine at every size, and the bound of memory bandwidth.
 
-    `compiled` adds TorchMarket fused by torch.compile, which needs a C++ compiler and a minute for each size.
+    `compiled` adds TorchMarket fused by torch.compile, which needs a C++ compiler and a minute for
+    each size.
     """
     market = bench_market()
-    engines: dict[str, Callable[[Market, int], Steps]] = {"numpy": numpy_steps, "torch": torch_steps, "jax": jax_steps}
+    engines: dict[str, Callable[[Market, int], Steps]] = {
+        "numpy": numpy_steps,
+        "torch": torch_steps,
+        "jax": jax_steps,
+    }
     if compiled:
         engines["torch_compiled"] = partial(torch_steps, compiled=True)
     if importlib.util.find_spec("torch") is None:  # an extra
@@ -236,9 +265,13 @@ def measure(
         **table,
         "bound_steps_per_s": round(bound),
         "times_scalar": {
-            name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()} for name, row in table.items()
+            name: {size: round(v / best["scalar", ""], 1) for size, v in row.items()}
+            for name, row in table.items()
         },
         "memory_bytes_per_s": round(bandwidth),
         "bytes_per_step": bytes_per_step(market),
-        "workload": f"7 assets x 14 features, all rules on, observation {market.observation_size} wide, float32",
+        "workload": (
+            f"7 assets x 14 features, all rules on, observation {market.observation_size} "
+            f"wide, float32"
+        ),
     }

@@ -1,5 +1,5 @@
-"""Other trainers on the bench's market, for comparison only: Stable-Baselines3 and SBX, with the environments that
-their users have. Imported by the benches alone; needs the `bench` extra.
+"""Other trainers on the bench's market, for comparison only: Stable-Baselines3 and SBX, with the
+environments that their users have. Imported by the benches alone; needs the `bench` extra.
 """
 
 import warnings
@@ -23,15 +23,19 @@ FAST_ENVS = 64
 class LoopEnv(gym.Env[Any, Any]):
     """The market in a Python loop over assets, one account: what most trading environments are.
 
-    Bars are NumPy arrays, as users keep them, or lists of Python's floats, as fast as such a loop can be; environments
-    share them.
+    Bars are NumPy arrays, as users keep them, or lists of Python's floats, as fast as such a loop
+    can be; environments share them.
     """
 
     def __init__(self, market: Market, bars: ScalarBars) -> None:
         self.bars, self.lists = bars, isinstance(bars.rows, list)
         self.observation_space, self.action_space = spaces(market)
         segments = market.rules.segments
-        self.first, self.stop, self.length = int(segments.first[0]), int(segments.stop[0]), int(segments.length)
+        self.first, self.stop, self.length = (
+            int(segments.first[0]),
+            int(segments.stop[0]),
+            int(segments.length),
+        )
         self.start(self.first, self.stop - 1)
 
     def start(self, first: int, last: int) -> Any:
@@ -39,15 +43,25 @@ class LoopEnv(gym.Env[Any, Any]):
         self.account, self.last = ScalarAccount(self.bars, first), last
         return self.account.observation()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        first = int(self.np_random.integers(self.first, max(self.first + 1, self.stop - self.length)))
+        first = int(
+            self.np_random.integers(self.first, max(self.first + 1, self.stop - self.length))
+        )
         return self.start(first, min(first + self.length, self.stop - 1)), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         account = self.account
         reward = account.step(action.tolist() if self.lists else action.astype(float))
-        return account.observation(), reward, account.ruined, account.t >= self.last and not account.ruined, {}
+        return (
+            account.observation(),
+            reward,
+            account.ruined,
+            account.t >= self.last and not account.ruined,
+            {},
+        )
 
 
 class FastVecEnv(VecEnv):  # type: ignore[misc]
@@ -68,7 +82,10 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         ended = terminated | truncated
         for k in np.flatnonzero(ended):
-            infos[k] = {"terminal_observation": info["final_obs"][k], "TimeLimit.truncated": bool(truncated[k])}
+            infos[k] = {
+                "terminal_observation": info["final_obs"][k],
+                "TimeLimit.truncated": bool(truncated[k]),
+            }
         return observation, reward, ended, infos
 
     def close(self) -> None:
@@ -80,7 +97,9 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise NotImplementedError
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Sequence[Any]:
+    def env_method(
+        self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any
+    ) -> Sequence[Any]:
         raise NotImplementedError
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> Sequence[bool]:
@@ -89,25 +108,37 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
 
 def sb3_loop(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """Stable-Baselines3 as users have it now."""
-    return updates(loop_model(market, scalar_bars(market, lists=False), width, rollout, minibatch, epochs))
+    return updates(
+        loop_model(market, scalar_bars(market, lists=False), width, rollout, minibatch, epochs)
+    )
 
 
 def sb3_lists(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """The same with an environment that was made as fast as plain Python allows."""
-    return updates(loop_model(market, scalar_bars(market, lists=True), width, rollout, minibatch, epochs))
+    return updates(
+        loop_model(market, scalar_bars(market, lists=True), width, rollout, minibatch, epochs)
+    )
 
 
-def loop_model(market: Market, bars: ScalarBars, width: int, rollout: int, minibatch: int, epochs: int) -> Any:
+def loop_model(
+    market: Market, bars: ScalarBars, width: int, rollout: int, minibatch: int, epochs: int
+) -> Any:
     """Stable-Baselines3's PPO on scalar environments."""
     env = DummyVecEnv([lambda: LoopEnv(market, bars)] * LOOP_ENVS)
     return new_model(PPO, env, width, rollout, minibatch, epochs, device="cpu")
 
 
 def sb3_trial(
-    market: Market, width: int, rollout: int, minibatch: int, epochs: int, steps: int, blocks: Sequence[tuple[int, int]]
+    market: Market,
+    width: int,
+    rollout: int,
+    minibatch: int,
+    epochs: int,
+    steps: int,
+    blocks: Sequence[tuple[int, int]],
 ) -> int:
-    """One trial on one split as users run it: a new model, so many steps, then the test blocks, each from its first bar
-    to its last. Returns the steps learned from.
+    """One trial on one split as users run it: a new model, so many steps, then the test blocks,
+    each from its first bar to its last. Returns the steps learned from.
     """
     bars = scalar_bars(market, lists=False)
     model = loop_model(market, bars, width, rollout, minibatch, epochs)
@@ -126,24 +157,37 @@ def sb3_trial(
 
 def sb3_fast(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """Stable-Baselines3 on flatout's environment."""
-    return updates(new_model(PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs, device="cpu"))
+    return updates(
+        new_model(
+            PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs, device="cpu"
+        )
+    )
 
 
 def sbx_fast(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
     """SBX (Stable-Baselines in JAX) on flatout's environment."""
     import sbx
 
-    return updates(new_model(sbx.PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs))
+    return updates(
+        new_model(sbx.PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs)
+    )
 
 
 def new_model(
-    algorithm: Any, env: VecEnv, width: int, rollout: int, minibatch: int, epochs: int, **options: Any
+    algorithm: Any,
+    env: VecEnv,
+    width: int,
+    rollout: int,
+    minibatch: int,
+    epochs: int,
+    **options: Any,
 ) -> Any:
     """A fresh model whose rollout has at least so many transitions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SB3 warns of a last minibatch that is not full
         return algorithm(
-            "MlpPolicy", env, n_steps=-(-rollout // env.num_envs), batch_size=minibatch, n_epochs=epochs,
+            "MlpPolicy", env, n_steps=-(-rollout // env.num_envs), batch_size=minibatch,
+            n_epochs=epochs,
             policy_kwargs={"net_arch": {"pi": [width, width], "vf": [width, width]}}, **options,
         )  # fmt: skip
 

@@ -1,7 +1,8 @@
-"""One account of a market in plain Python, asset after asset: what most trading environments do at every step.
+"""One account of a market in plain Python, asset after asset: what most trading environments do at
+every step.
 
-The yardstick of the benches. It does all that the kernel does for an account (orders, rules, rewards, observations) and
-shares no arithmetic with it.
+The yardstick of the benches. It does all that the kernel does for an account (orders, rules,
+rewards, observations) and shares no arithmetic with it.
 """
 
 import math
@@ -20,7 +21,9 @@ class ScalarBars(NamedTuple):
     """A market as such an account reads it."""
 
     n_assets: int
-    rows: Any  # [t][column][asset]: closes of bar t; open, high, low, close, volume and impact rate of the next bar
+    # [t][column][asset]: closes of bar t; open, high, low, close, volume and impact rate of the
+    # next bar
+    rows: Any
     benchmark: Any  # [t]: log return of holding all assets equally over the next bar
     features: NDArray[np.float32]  # (time, feature)
     rules: dict[str, Any]
@@ -28,8 +31,9 @@ class ScalarBars(NamedTuple):
 
 
 def scalar_bars(market: Market, lists: bool) -> ScalarBars:
-    """The bars as NumPy arrays, from which a loop takes one number at a time, or as lists of Python's own floats, which
-    are faster to read and which hardly anybody takes the trouble to make.
+    """The bars as NumPy arrays, from which a loop takes one number at a time, or as lists of
+    Python's own floats, which are faster to read and which hardly anybody takes the trouble to
+    make.
     """
     tape, rules = market.arrays(np.float64)
     n = market.shape.n_assets
@@ -84,7 +88,9 @@ class ScalarAccount:
         self.mean += pace * new
         self.mean_square += pace * new_square
         total = weights["log_return"] * gain + weights["excess"] * (gain - benchmark)
-        total += weights["differential_sharpe"] * sharpe + weights["drawdown"] * (worth / self.peak - 1)
+        total += weights["differential_sharpe"] * sharpe + weights["drawdown"] * (
+            worth / self.peak - 1
+        )
         total -= weights["turnover"] * traded / before + weights["concentration"] * concentration
         return float(total * weights["scale"])
 
@@ -98,8 +104,17 @@ class ScalarAccount:
             from_best.append(close / position.best - 1 if position.units else 0.0)
             held.append(position.held / rules["max_held_bars"][i])
             cooldown.append(position.cooldown / max(1.0, rules["cooldown_bars"][i]))
-        own = [ledger.cash / worth, rules["ruin"] / worth, self.equity / self.peak - 1, 100 * self.mean]
-        own += [100 * math.sqrt(self.mean_square), 100 * ledger.fee(), ledger.volume / (1 + ledger.volume)]
+        own = [
+            ledger.cash / worth,
+            rules["ruin"] / worth,
+            self.equity / self.peak - 1,
+            100 * self.mean,
+        ]
+        own += [
+            100 * math.sqrt(self.mean_square),
+            100 * ledger.fee(),
+            ledger.volume / (1 + ledger.volume),
+        ]
         own += [*weights, *from_best, *held, *cooldown]
         seen = np.concatenate([self.bars.features[self.t], own], dtype=np.float32)
         return np.clip(seen, -OBSERVATION_LIMIT, OBSERVATION_LIMIT)

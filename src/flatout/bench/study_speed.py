@@ -1,8 +1,9 @@
-"""`flatout bench study`: how long 500 trials x 6 splits x 100,000 steps take, from a slice of them that is really run.
+"""`flatout bench study`: how long 500 trials x 6 splits x 100,000 steps take, from a slice of them
+that is really run.
 
-The same slice is run with and without pruning, and Stable-Baselines3 runs its own slice of the same work as its users
-do: one process, one trial and split after the other, a scalar environment in a DummyVecEnv of 12, test blocks judged at
-the end of each. Compiling is counted apart.
+The same slice is run with and without pruning, and Stable-Baselines3 runs its own slice of the same
+work as its users do: one process, one trial and split after the other, a scalar environment in a
+DummyVecEnv of 12, test blocks judged at the end of each. Compiling is counted apart.
 """
 
 import contextlib
@@ -40,7 +41,9 @@ def bench_settings(pruner: str, trials: int) -> Settings:
 
 
 def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict[str, Any]:
-    """The figures of a slice of at least so many seconds, and what they mean for the whole study."""
+    """The figures of a slice of at least so many seconds, and what they mean for the whole
+    study.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     slots = cpu_slots(LANES)
     peak = peak_gflops()
@@ -61,7 +64,9 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
     saved = pruned.board.steps / (len(pruned.board.finished) * per_trial)
     return {
         "study_minutes": round(whole / speed / 60, 1),
-        "study_minutes_pruned": round(whole * saved / (pruned.board.steps / pruned.board.seconds) / 60, 1),
+        "study_minutes_pruned": round(
+            whole * saved / (pruned.board.steps / pruned.board.seconds) / 60, 1
+        ),
         "sb3_minutes": round(whole / sb3 / 60, 1) if sb3 else None,
         "ratio": round(speed / sb3, 1) if sb3 else None,
         "lane_occupancy": round(board.busy_seconds / board.worker_seconds, 3),
@@ -73,7 +78,8 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
         "peak_gflops": round(peak, 1),
         "slice_seconds": round(board.seconds, 1),
         "slice_trials": len(board.finished),
-        "workload": f"{TRIALS} trials x {SPLITS} splits x {STEPS:,} steps, 7 assets x 14 features, all rules on, "
+        "workload": f"{TRIALS} trials x {SPLITS} splits x {STEPS:,} steps, 7 assets x 14 "
+        f"features, all rules on, "
         f"width {WIDTH}, {EPOCHS} epochs",
     }
 
@@ -97,11 +103,15 @@ def run_slice(pruner: str, seconds: float, workers: int) -> Study:
     with tempfile.TemporaryDirectory() as out, contextlib.ExitStack() as stack:
         folder = Path(out)
         request = Request("bench")
-        made = prepare(request, Resolved(settings=settings, origin={}), bench_panel(), workers, folder)
+        made = prepare(
+            request, Resolved(settings=settings, origin={}), bench_panel(), workers, folder
+        )
         study = stack.enter_context(opened(made, folder, None))
         study.begin()
         hired_crews = stack.enter_context(batches_of([study], cpu_slots(LANES), folder / "logs"))
-        conductor = Conductor([study], hired_crews, lambda study, decided: stop_after(study, seconds, conductor))
+        conductor = Conductor(
+            [study], hired_crews, lambda study, decided: stop_after(study, seconds, conductor)
+        )
         conductor.run()
         return study
 

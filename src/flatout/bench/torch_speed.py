@@ -1,7 +1,8 @@
-"""How fast the PyTorch engine trains one agent, beside Stable-Baselines3 in one run; and whether it ever waits.
+"""How fast the PyTorch engine trains one agent, beside Stable-Baselines3 in one run; and whether it
+ever waits.
 
-The workload is that of `training_speed.py` at width 64. Contestants take turns; the best round counts. Learning is
-included, compiling is told apart.
+The workload is that of `training_speed.py` at width 64. Contestants take turns; the best round
+counts. Learning is included, compiling is told apart.
 """
 
 import tempfile
@@ -35,7 +36,9 @@ STEPS = 20  # in which host syncs are counted
 WITHOUT_COMPILING = {"FLATOUT_TORCH_COMPILE": "0"}
 
 
-def measure_torch(rounds: int = 5, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def measure_torch(
+    rounds: int = 5, progress: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
     """Steps per second of every contestant, and the host syncs of one step."""
     peers = [peer for peer in find_peers() if peer.name.startswith("sb3")]
     if not peers:
@@ -55,7 +58,9 @@ def measure_torch(rounds: int = 5, progress: Callable[[str], None] = lambda text
             (folder / name).mkdir()
             training = bench_training(market, WIDTH, 1, "torch")
             jobs = [replace(job, evaluation=None) for job in make_jobs(training, folder / name, 1)]
-            team = Contestant(training, stack.enter_context(start_workers([place], [jobs], folder / name)))
+            team = Contestant(
+                training, stack.enter_context(start_workers([place], [jobs], folder / name))
+            )
             compiling[name] = round(team.compile_seconds, 1)
             contestants[name] = team.rate
         for peer in peers:
@@ -70,10 +75,14 @@ def measure_torch(rounds: int = 5, progress: Callable[[str], None] = lambda text
     speeds = {name: round(value) for name, value in best.items()}
     return {
         **speeds,
-        **{f"torch_over_{peer.name}": round(best["torch_single"] / best[peer.name], 2) for peer in peers},
+        **{
+            f"torch_over_{peer.name}": round(best["torch_single"] / best[peer.name], 2)
+            for peer in peers
+        },
         "host_syncs_per_step": host_syncs(market) / STEPS,
         "compile_seconds": compiling["torch_single"],
-        "workload": f"7 assets x 14 features, all rules on; {N_ENVS} accounts, rollout {ROLLOUT}, {EPOCHS} epochs, "
+        "workload": f"7 assets x 14 features, all rules on; {N_ENVS} accounts, rollout {ROLLOUT}, "
+        f"{EPOCHS} epochs, "
         f"minibatch {MINIBATCH}, width {WIDTH}",
     }
 

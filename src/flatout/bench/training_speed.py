@@ -1,8 +1,10 @@
-"""How fast agents are trained: flatout's single agent and population beside Stable-Baselines3 and SBX, in one run.
+"""How fast agents are trained: flatout's single agent and population beside Stable-Baselines3 and
+SBX, in one run.
 
-The workload: the market of `speed.py` (seven assets, fourteen features, every rule on), a rollout of 8,192
-transitions, 4 epochs, minibatches of 2,048. Contestants take turns; the best round counts. Learning is included,
-compiling is told XX"""
+The workload: the market of `speed.py` (seven assets, fourteen features, every rule on), a rollout
+of 8,192 transitions, 4 epochs, minibatches of 2,048. Contestants take turns; the best round counts.
+Learning is included, compiling is told XX
+"""
 
 import importlib.util
 import tempfile
@@ -10,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,12 +42,18 @@ MATRICES = ((2048, 133, 128), (2048, 256, 256), (1024, 1024, 1024), (2048, 2048,
 def bench_training(market: Market, width: int, lanes: int, engine: Engine = "jax") -> Training:
     """So many agents of one size in the bench's market."""
     settings = TrainSettings(
-        n_envs=N_ENVS, n_steps=ROLLOUT // N_ENVS, minibatches=ROLLOUT // MINIBATCH, epochs=EPOCHS, hidden=(width, width)
+        n_envs=N_ENVS,
+        n_steps=ROLLOUT // N_ENVS,
+        minibatches=ROLLOUT // MINIBATCH,
+        epochs=EPOCHS,
+        hidden=(width, width),
     )
     program = program_of(settings, market_environment(market.shape, engine), N_ENVS)
     tape, rules = market.arrays()
     rates = rates_of(settings, 10**6, rules)
-    agents = tuple(Lane(f"{width}-{k}", k, rates, rules, settings.hidden, 0.0) for k in range(lanes))
+    agents = tuple(
+        Lane(f"{width}-{k}", k, rates, rules, settings.hidden, 0.0) for k in range(lanes)
+    )
     return Training(program, tape, agents, 10**6, 1, 1, 1)
 
 
@@ -57,7 +66,9 @@ class Contestant:
         self.advance(1)
         self.compile_seconds = max(w.ready.compile_seconds for w in self.workers if w.ready)
         self.chunk = 1
-        self.chunk = max(1, round(SECONDS * self.rate() / (training.program.rollout * len(training.lanes))))
+        self.chunk = max(
+            1, round(SECONDS * self.rate() / (training.program.rollout * len(training.lanes)))
+        )
 
     def advance(self, updates: int) -> float:
         """Transitions per second of all workers together while each advances its lanes."""
@@ -88,15 +99,17 @@ class Contestant:
 
 
 def peak_gflops(seconds: float = 0.15) -> float:
-    """The best rate of float32 matrix products over several shapes and all libraries at hand, on all cores. XLA is
-    among them, as the learner runs on it: where a BLAS leaves AVX-512 alone, XLA multiplies twice as fast.
+    """The best rate of float32 matrix products over several shapes and all libraries at hand, on
+    all cores. XLA is among them, as the learner runs on it: where a BLAS leaves AVX-512 alone, XLA
+    multiplies twice as fast.
     """
     from flatout.market import jax_market
 
     best = 0.0
     for m, k, n in MATRICES:
         a, b, c = (np.ones(size, np.float32) for size in ((m, k), (k, n), (m, n)))
-        best = max(best, product_rate(lambda a=a, b=b, c=c: np.matmul(a, b, out=c), 2 * m * k * n, seconds))  # type: ignore[misc]
+        multiply = partial(np.matmul, a, b, out=c)
+        best = max(best, product_rate(multiply, 2 * m * k * n, seconds))
         best = max(best, product_rate(jax_market.product(a, b), 2 * m * k * n, seconds))
         if importlib.util.find_spec("torch"):
             from flatout.market import torch_market
@@ -116,8 +129,8 @@ def product_rate(multiply: Callable[[], object], flop: int, seconds: float) -> f
 
 
 class Flop(NamedTuple):
-    """Floating-point operations of the networks per transition: one forward pass in the rollout, then forward and
-    backward in each epoch.
+    """Floating-point operations of the networks per transition: one forward pass in the rollout,
+    then forward and backward in each epoch.
     """
 
     usual: int  # with a backward pass as two forward passes, as `mfu` is defined
@@ -149,11 +162,15 @@ def find_peers() -> list[Peer]:
         Peer("sb3_lists12", peers.sb3_lists),
         Peer("sb3_fast64", peers.sb3_fast),
     ]
-    return [*found, Peer("sbx_fast64", peers.sbx_fast)] if importlib.util.find_spec("sbx") else found
+    return (
+        [*found, Peer("sbx_fast64", peers.sbx_fast)] if importlib.util.find_spec("sbx") else found
+    )
 
 
 def measure_training(
-    rounds: int = 5, widths: tuple[int, ...] = WIDTHS, progress: Callable[[str], None] = lambda text: None
+    rounds: int = 5,
+    widths: tuple[int, ...] = WIDTHS,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Steps per second of every contestant at every width."""
     market = bench_market()
@@ -175,9 +192,15 @@ def measure_training(
             for name, (training, slots) in teams.items():
                 progress(f"width {width}: compiling {name}")
                 (folder / name).mkdir()
-                jobs = [replace(job, evaluation=None) for job in make_jobs(training, folder / name, len(slots))]
+                jobs = [
+                    replace(job, evaluation=None)
+                    for job in make_jobs(training, folder / name, len(slots))
+                ]
                 team = Contestant(
-                    training, stack.enter_context(start_workers(slots, [[job] for job in jobs], folder / name))
+                    training,
+                    stack.enter_context(
+                        start_workers(slots, [[job] for job in jobs], folder / name)
+                    ),
                 )
                 compiling[f"{name}_{width}"] = round(team.compile_seconds, 1)
                 contestants[name] = team.rate
@@ -197,12 +220,17 @@ def measure_training(
 
 
 def summary(
-    speeds: dict[str, dict[str, float]], compiling: dict[str, float], flops: dict[str, Flop], peak: float
+    speeds: dict[str, dict[str, float]],
+    compiling: dict[str, float],
+    flops: dict[str, Flop],
+    peak: float,
 ) -> dict[str, Any]:
     """The figures and the ratios that people ask for."""
     population = speeds["flatout_population"]
     ratios = {
-        f"{ours}_over_{theirs}": {w: round(speeds[ours][w] / v, 2) for w, v in speeds[theirs].items()}
+        f"{ours}_over_{theirs}": {
+            w: round(speeds[ours][w] / v, 2) for w, v in speeds[theirs].items()
+        }
         for ours in ("flatout_single", "flatout_population")
         for theirs in ("sb3_loop12", "sb3_lists12", "sb3_fast64", "sbx_fast64")
         if theirs in speeds
@@ -211,17 +239,26 @@ def summary(
         **speeds,
         "peak_gflops": round(peak, 1),
         "mfu": {w: round(v * flops[w].usual / 1e9 / peak, 3) for w, v in population.items()},
-        "mfu_executed": {w: round(v * flops[w].executed / 1e9 / peak, 3) for w, v in population.items()},
-        "workers_speedup": {w: round(v / speeds["flatout_one_worker"][w], 2) for w, v in population.items()},
+        "mfu_executed": {
+            w: round(v * flops[w].executed / 1e9 / peak, 3) for w, v in population.items()
+        },
+        "workers_speedup": {
+            w: round(v / speeds["flatout_one_worker"][w], 2) for w, v in population.items()
+        },
         **ratios,
         "compile_seconds": compiling,
         "flop_per_step": {w: flop._asdict() for w, flop in flops.items()},
-        "workload": "7 assets x 14 features, all rules on; rollout 8192, 4 epochs, minibatch 2048; population of 24",
+        "workload": (
+            "7 assets x 14 features, all rules on; rollout 8192, 4 epochs, minibatch "
+            "2048; population of 24"
+        ),
     }
 
 
 def profile_training(width: int, rounds: int = 5) -> dict[str, float]:
-    """Where the milliseconds of one update go, on one core: the same program with no epoch at all, and with four."""
+    """Where the milliseconds of one update go, on one core: the same program with no epoch at all,
+    and with four.
+    """
     training = bench_training(bench_market(), width, 1)
     program, lane = training.program, training.lanes[0]
     minibatches = EPOCHS * program.minibatches
@@ -229,7 +266,9 @@ def profile_training(width: int, rounds: int = 5) -> dict[str, float]:
     for k in range(2 * rounds):
         epochs = np.asarray(EPOCHS if k % 2 else 0, np.int32)
         rates = stack_trees([lane.rates._replace(epochs=epochs)])
-        orders.append(Order((1 + (k + 1) * 8,), newcomers=Newcomers(rates, stack_trees([lane.judged]), ())))
+        orders.append(
+            Order((1 + (k + 1) * 8,), newcomers=Newcomers(rates, stack_trees([lane.judged]), ()))
+        )
     with tempfile.TemporaryDirectory() as folder:
         jobs = [replace(job, evaluation=None) for job in make_jobs(training, Path(folder), 1)]
         with start_workers(cpu_slots(2, 2)[:1], [jobs], Path(folder)) as workers:

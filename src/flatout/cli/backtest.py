@@ -45,19 +45,28 @@ SHOWN = {
 
 
 POLICY_HELP = (
-    f"One of: {', '.join(BASELINES)}; or the folder of a saved policy. A saved policy brings its own features and its "
-    "own market settings; --config, FLATOUT__ variables and --set change the latter, but neither action nor fill."
+    f"One of: {', '.join(BASELINES)}; or the folder of a saved policy. A saved policy brings its "
+    f"own features and its "
+    "own market settings; --config, FLATOUT__ variables and --set change the latter, but neither "
+    "action nor fill."
 )
 
 
 def backtest_command(
     policy: Annotated[str, typer.Option("--policy", help=POLICY_HELP)] = "equal_weight",
     bars: Annotated[
-        Path | None, typer.Option("--bars", help="Bars: CSV, Parquet, Feather or a folder; else built in.")
+        Path | None,
+        typer.Option("--bars", help="Bars: CSV, Parquet, Feather or a folder; else built in."),
     ] = None,
-    symbols: Annotated[str | None, typer.Option("--symbols", help="Only these, in this order: BTC,ETH")] = None,
-    bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
-    since: Annotated[str | None, typer.Option("--since", help="First decision at or after this UTC time.")] = None,
+    symbols: Annotated[
+        str | None, typer.Option("--symbols", help="Only these, in this order: BTC,ETH")
+    ] = None,
+    bar: Annotated[
+        str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="First decision at or after this UTC time.")
+    ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Stop before this UTC time.")] = None,
     config: Config = None,
     overrides: Set = None,
@@ -65,7 +74,9 @@ def backtest_command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Backtest a policy; prints its figures and writes a ledger (CSV), metrics (JSON) and an equity picture (HTML)."""
+    """Backtest a policy; prints its figures and writes a ledger (CSV), metrics (JSON) and an equity
+    picture (HTML).
+    """
     chosen = find_policy(policy, seed)
     own = chosen.bundle.as_settings() if isinstance(chosen, Learned) else {}
     resolved = load_settings(config, overrides or (), base=own, base_source=f"the policy {policy}")
@@ -74,13 +85,18 @@ def backtest_command(
         panel = resample(panel, bar)
     source = str(bars) if bars else "built-in random walk"
     name = chosen.name if isinstance(chosen, Learned) else policy
-    report = run_backtest(chosen, name, panel, source, resolved, out, seed, (since, until), quiet=as_json)
+    report = run_backtest(
+        chosen, name, panel, source, resolved, out, seed, (since, until), quiet=as_json
+    )
     if as_json:
         print_json(report)
     else:
         show(report, Console())
     if "unwritten" in report:
-        raise RunError(f"not all of its files could be written, but these are the figures: {report['unwritten']}")
+        raise RunError(
+            f"not all of its files could be written, but these are the figures: "
+            f"{report['unwritten']}"
+        )
 
 
 def find_policy(name: str, seed: int) -> Policy:
@@ -94,17 +110,31 @@ def find_policy(name: str, seed: int) -> Policy:
     near = difflib.get_close_matches(name, BASELINES, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join(BASELINES)
-    raise RulesError(f"there is no policy {name!r}: choose one of {known}, or give the folder of a saved one{hint}")
+    raise RulesError(
+        f"there is no policy {name!r}: choose one of {known}, or give the folder of a saved "
+        f"one{hint}"
+    )
 
 
 def rows_between(panel: Panel, since: str | None, until: str | None, warm: int) -> tuple[int, int]:
     """First decision bar and stop for UTC times, both optional."""
-    first = warm if since is None else max(warm, int(np.searchsorted(panel.time, moment("--since", since))))
-    stop = panel.n_bars if until is None else int(np.searchsorted(panel.time, moment("--until", until)))
+    first = (
+        warm
+        if since is None
+        else max(warm, int(np.searchsorted(panel.time, moment("--since", since))))
+    )
+    stop = (
+        panel.n_bars
+        if until is None
+        else int(np.searchsorted(panel.time, moment("--until", until)))
+    )
     if (since or until) and not first < stop - 1:
-        asked = " ".join(f"{name} {text}" for name, text in (("--since", since), ("--until", until)) if text)
+        asked = " ".join(
+            f"{name} {text}" for name, text in (("--since", since), ("--until", until)) if text
+        )
         raise RulesError(
-            f"{asked} leaves no bar to trade: the features are warm from {panel.time[min(warm, panel.n_bars - 1)]}, "
+            f"{asked} leaves no bar to trade: the features are warm from "
+            f"{panel.time[min(warm, panel.n_bars - 1)]}, "
             f"the last bar is {panel.time[-1]}"
         )
     return first, stop
@@ -117,7 +147,9 @@ def moment(name: str, text: str) -> np.datetime64:
         time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
     except (ValueError, OverflowError):
         given = shortened(text)
-        raise RulesError(f"{name} {given} is not a time: write it as 2024-05-01 or 2024-05-01T12:00") from None
+        raise RulesError(
+            f"{name} {given} is not a time: write it as 2024-05-01 or 2024-05-01T12:00"
+        ) from None
     return np.datetime64(time, "us")
 
 
@@ -136,7 +168,15 @@ def run_backtest(
     others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
     with progress_bar(quiet) as progress:
         task = progress.add_task("backtest", total=2 * max(stop - first - 1, 0))
-        comparison = compare(market, policy, others, first, stop, seed=seed, progress=lambda _: progress.advance(task))
+        comparison = compare(
+            market,
+            policy,
+            others,
+            first,
+            stop,
+            seed=seed,
+            progress=lambda _: progress.advance(task),
+        )
     report: dict[str, Any] = {
         "policy": name,
         "source": source,
@@ -162,21 +202,34 @@ def run_backtest(
 
 
 def write_run(
-    report: dict[str, Any], comparison: Comparison, panel: Panel, resolved: Resolved, out: Path, seed: int
+    report: dict[str, Any],
+    comparison: Comparison,
+    panel: Panel,
+    resolved: Resolved,
+    out: Path,
+    seed: int,
 ) -> None:
     """The run's files, what matters most first; the report learns where they lie."""
     name, source, settings = report["policy"], report["source"], resolved.settings.market
     run = create_run(
-        out, f"backtest-{name}", resolved, {"source": source, "fingerprint": panel.fingerprint, "seed": seed}
+        out,
+        f"backtest-{name}",
+        resolved,
+        {"source": source, "fingerprint": panel.fingerprint, "seed": seed},
     )
     write_ledger(run / "ledger.csv", panel, comparison.chosen.fills, settings.capital)
     report["run"] = str(run)
     write_json(run / "metrics.json", report)
-    write_picture(run / "equity.html", draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}"))
+    write_picture(
+        run / "equity.html",
+        draw_equity(comparison, panel, name, f"{source} — {assumptions(settings)}"),
+    )
 
 
 def about_bundle(policy: Learned, panel: Panel, first: int, stop: int) -> dict[str, Any]:
-    """Where a learned policy comes from, and how many of the bars traded here it may have learnt by heart."""
+    """Where a learned policy comes from, and how many of the bars traded here it may have learnt by
+    heart.
+    """
     training = policy.bundle.recipe.training
     return {
         "folder": str(policy.folder),
@@ -191,21 +244,27 @@ def about_bundle(policy: Learned, panel: Panel, first: int, stop: int) -> dict[s
 def assumptions(settings: MarketSettings) -> str:
     """How orders fill and what they cost, in one line."""
     costs = settings.costs
-    fee = costs.maker_share * costs.tiers[0].maker_bps + (1 - costs.maker_share) * costs.tiers[0].taker_bps
+    fee = (
+        costs.maker_share * costs.tiers[0].maker_bps
+        + (1 - costs.maker_share) * costs.tiers[0].taker_bps
+    )
     how = {
         "next_open": "the next open",
         "next_close": "the next close",
         "same_close": "THE SAME CLOSE (the decision's own bar!)",
     }
     return (
-        f"fills at {how[settings.fill]}; fee {fee:g} bps + half spread {costs.half_spread_bps:g} bps "
+        f"fills at {how[settings.fill]}; fee {fee:g} bps + half spread {costs.half_spread_bps:g} "
+        f"bps "
         f"+ impact {costs.impact:g} x volatility x sqrt(participation); "
         f"at most {settings.limits.participation:.0%} of a bar's volume; "
         f"capital {settings.capital:g}"
     )
 
 
-def metrics_of(comparison: Comparison, name: str, bars_per_year: float) -> dict[str, dict[str, float | None]]:
+def metrics_of(
+    comparison: Comparison, name: str, bars_per_year: float
+) -> dict[str, dict[str, float | None]]:
     """The figures of the policy and of the baselines."""
     histories: dict[str, History] = {name: comparison.chosen, **comparison.baselines}
     return {key: history.metrics(bars_per_year) for key, history in histories.items()}
@@ -227,9 +286,13 @@ def luck_of(comparison: Comparison, bars_per_year: float) -> dict[str, float]:
 
 def show(report: dict[str, Any], console: Console) -> None:
     """The report for people."""
-    period = f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
+    period = (
+        f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
+    )
     symbols = plain(", ".join(report["symbols"]))
-    console.print(f"[bold]{plain(report['policy'])}[/] on {plain(report['source'])}: {symbols}; {period}")
+    console.print(
+        f"[bold]{plain(report['policy'])}[/] on {plain(report['source'])}: {symbols}; {period}"
+    )
     console.print(report["assumptions"], highlight=False)
     if learned := report.get("bundle"):
         console.print(
@@ -239,20 +302,28 @@ def show(report: dict[str, Any], console: Console) -> None:
         )
     table = Table("")
     for name in report["metrics"]:
-        table.add_column(plain(name), justify="right", style="bold" if name == report["policy"] else None)
+        table.add_column(
+            plain(name), justify="right", style="bold" if name == report["policy"] else None
+        )
     for key, (title, form) in SHOWN.items():
         figures = [metrics[key] for metrics in report["metrics"].values()]
-        table.add_row(title, *("–" if figure is None else form.format(figure) for figure in figures))
+        table.add_row(
+            title, *("–" if figure is None else form.format(figure) for figure in figures)
+        )
     console.print(table)
     luck = report["luck"]
     console.print(
-        f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a year returned "
+        f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a "
+        f"year returned "
         f"{luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median {luck['return_50']:+.1%}); "
         f"p = {luck['p_value']:.2f} that luck does as well",
         highlight=False,
     )
     console.print(
-        f"annualised with {report['bars_per_year']:g} bars a year; bars {report['fingerprint'][:12]}",
+        (
+            f"annualised with {report['bars_per_year']:g} bars a year; bars "
+            f"{report['fingerprint'][:12]}"
+        ),
         highlight=False,
     )
     if "unwritten" not in report:

@@ -20,12 +20,20 @@ def verbs() -> None:
 
 @app.command()
 def env(
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
-    compiled: Annotated[bool, typer.Option("--compile", help="Also TorchMarket fused by torch.compile.")] = False,
-    parts: Annotated[bool, typer.Option("--profile", help="Where the time of a NumPy step goes, instead.")] = False,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")
+    ] = 5,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Also TorchMarket fused by torch.compile.")
+    ] = False,
+    parts: Annotated[
+        bool, typer.Option("--profile", help="Where the time of a NumPy step goes, instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Steps per second of the market: scalar ledger, NumPy, PyTorch, JAX, and the bound of the memory."""
+    """Steps per second of the market: scalar ledger, NumPy, PyTorch, JAX, and the bound of the
+    memory.
+    """
     if parts:
         show_parts("NumPy, 4096 accounts, microseconds", profile(rounds=rounds), as_json)
         return
@@ -40,18 +48,26 @@ def env(
 
 @app.command("train")
 def train_speed(
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
-    widths: Annotated[list[int] | None, typer.Option("--width", min=1, help="Only this width of the networks.")] = None,
-    parts: Annotated[bool, typer.Option("--profile", help="Where the time of an update goes, instead.")] = False,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")
+    ] = 5,
+    widths: Annotated[
+        list[int] | None, typer.Option("--width", min=1, help="Only this width of the networks.")
+    ] = None,
+    parts: Annotated[
+        bool, typer.Option("--profile", help="Where the time of an update goes, instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Steps per second of training, learning included: one agent, 24 agents, Stable-Baselines3, SBX; share of the
-    machine's peak.
+    """Steps per second of training, learning included: one agent, 24 agents, Stable-Baselines3,
+    SBX; share of the machine's peak.
     """
     console = Console(stderr=True)
     if parts:
         for width in widths or WIDTHS:
-            show_parts(f"one agent on one core, width {width}", profile_training(width, rounds), as_json)
+            show_parts(
+                f"one agent on one core, width {width}", profile_training(width, rounds), as_json
+            )
         return
     with console.status("measuring") as status:
         result = measure_training(rounds, tuple(widths or WIDTHS), progress=status.update)
@@ -63,10 +79,14 @@ def train_speed(
 
 @app.command("torch")
 def torch_speed(
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 5,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")
+    ] = 5,
     as_json: Json = False,
 ) -> None:
-    """Steps per second of the PyTorch engine, one agent, learning included, beside Stable-Baselines3."""
+    """Steps per second of the PyTorch engine, one agent, learning included, beside
+    Stable-Baselines3.
+    """
     from flatout.bench.torch_speed import measure_torch
 
     with Console(stderr=True).status("measuring") as status:
@@ -75,10 +95,14 @@ def torch_speed(
 
 @app.command("study")
 def study_speed(
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Length of each slice.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="Length of each slice.")
+    ] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Minutes of a study of 500 trials x 6 splits x 100,000 steps, from slices of it, beside Stable-Baselines3."""
+    """Minutes of a study of 500 trials x 6 splits x 100,000 steps, from slices of it, beside
+    Stable-Baselines3.
+    """
     from flatout.bench.study_speed import measure_study  # loads Optuna
 
     console = Console(stderr=True)
@@ -101,28 +125,38 @@ def show_pairs(result: dict[str, Any], as_json: bool) -> None:
 @app.command("verdict")
 def verdict_speed(
     walks: Annotated[int, typer.Option("--walks", min=0, help="Markets without edge.")] = 20,
-    signals: Annotated[int, typer.Option("--signals", min=0, help="Markets with a planted signal.")] = 10,
+    signals: Annotated[
+        int, typer.Option("--signals", min=0, help="Markets with a planted signal.")
+    ] = 10,
     trials: Annotated[int, typer.Option("--trials", min=2, help="Of each study.")] = 32,
     strength: Annotated[
-        float, typer.Option("--strength-bps", min=0, help="Expected return per bar and unit of the planted signal.")
+        float,
+        typer.Option(
+            "--strength-bps", min=0, help="Expected return per bar and unit of the planted signal."
+        ),
     ] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Whole studies on markets whose truth is known: random walks must be refused, planted signals must pass."""
+    """Whole studies on markets whose truth is known: random walks must be refused, planted signals
+    must pass.
+    """
     from flatout.bench.calibration import TIMESTEPS, calibrate  # loads Optuna
 
     console = Console(stderr=True)
 
     def told(name: str, row: dict[str, Any]) -> None:
         word = "PROMOTABLE" if row["promotable"] else f"refused by {', '.join(row['refused_by'])}"
-        console.print(f"{name}: Sharpe {row['median_sharpe']:.2f}; {word}", highlight=False, soft_wrap=True)
+        console.print(
+            f"{name}: Sharpe {row['median_sharpe']:.2f}; {word}", highlight=False, soft_wrap=True
+        )
 
     result = calibrate(walks, signals, trials, TIMESTEPS, strength, told)
     if as_json:
         print_json(result)
         return
     Console().print(
-        f"random walks refused: {result['walks_refused']} of {result['walks']}; planted signals promoted: "
+        f"random walks refused: {result['walks_refused']} of {result['walks']}; planted signals "
+        f"promoted: "
         f"{result['signals_promoted']} of {result['signals']}; {trials} trials each",
         highlight=False,
     )
@@ -158,11 +192,16 @@ def show_training(result: dict[str, Any]) -> None:
 
 def show(result: dict[str, Any]) -> None:
     """The figures as a table."""
-    console, table = Console(), Table("engine", "accounts", "steps/s", "x scalar", "share of memory bound")
+    console, table = (
+        Console(),
+        Table("engine", "accounts", "steps/s", "x scalar", "share of memory bound"),
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     bound = result["bound_steps_per_s"]
-    table.add_row("scalar ledger", "1", f"{result['scalar']:,}", "1.0", f"{result['scalar'] / bound:.2%}")
+    table.add_row(
+        "scalar ledger", "1", f"{result['scalar']:,}", "1.0", f"{result['scalar'] / bound:.2%}"
+    )
     for engine, ratios in result["times_scalar"].items():
         for size, times in ratios.items():
             speed = result[engine][size]

@@ -19,7 +19,9 @@ def verbs() -> None:
 def show(
     config: Config = None,
     overrides: Set = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each value came from.")] = False,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Say where each value came from.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print all settings: defaults < file < FLATOUT__A__B < --set."""
@@ -38,5 +40,9 @@ def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted names of all leaves."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        flat |= (
+            flatten(value, f"{prefix}{key}.")
+            if isinstance(value, dict) and value
+            else {f"{prefix}{key}": value}
+        )
     return flat

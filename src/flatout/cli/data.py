@@ -1,4 +1,6 @@
-"""`flatout data`: look at bars before anything is trained on them, and bring them into flatout's own form."""
+"""`flatout data`: look at bars before anything is trained on them, and bring them into flatout's
+own form.
+"""
 
 import json
 from dataclasses import asdict
@@ -18,12 +20,18 @@ from flatout.bars.resample import resample
 from flatout.bars.write import write_bars
 from flatout.cli.options import plain, say
 
-app = typer.Typer(no_args_is_help=True, help="Check bars, resample them and convert them to flatout's Parquet.")
+app = typer.Typer(
+    no_args_is_help=True, help="Check bars, resample them and convert them to flatout's Parquet."
+)
 
 PLAIN_WIDTH = 150  # where there is no terminal, nothing may be cut off
 
-Source = Annotated[Path, typer.Argument(help="A CSV, Parquet or Feather file, or a folder of one file per symbol.")]
-Symbols = Annotated[str | None, typer.Option(help="Only these symbols, in this order: BTCUSDT,ETHUSDT.")]
+Source = Annotated[
+    Path, typer.Argument(help="A CSV, Parquet or Feather file, or a folder of one file per symbol.")
+]
+Symbols = Annotated[
+    str | None, typer.Option(help="Only these symbols, in this order: BTCUSDT,ETHUSDT.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
@@ -31,14 +39,21 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing els
 def check(
     path: Source,
     symbols: Symbols = None,
-    bar: Annotated[str | None, typer.Option(help="The bar size, if it is not to be inferred: 1h.")] = None,
+    bar: Annotated[
+        str | None, typer.Option(help="The bar size, if it is not to be inferred: 1h.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read bars with every check and report gaps, empty bars and jumps per symbol."""
     panel = read_bars(path, symbols=split(symbols), bar=bar)
     reports = check_bars(panel)
     if as_json:
-        typer.echo(json.dumps(summary(panel) | {"reports": [asdict(r) for r in reports]}, default=datetime.isoformat))
+        typer.echo(
+            json.dumps(
+                summary(panel) | {"reports": [asdict(r) for r in reports]},
+                default=datetime.isoformat,
+            )
+        )
         return
     console = Console()
     console = console if console.is_terminal else Console(width=PLAIN_WIDTH)
@@ -49,7 +64,9 @@ def check(
 @app.command()
 def convert(
     path: Source,
-    out: Annotated[Path, typer.Argument(help="The .parquet file to write; its manifest goes beside it.")],
+    out: Annotated[
+        Path, typer.Argument(help="The .parquet file to write; its manifest goes beside it.")
+    ],
     bar: Annotated[str | None, typer.Option(help="Resample to this bar size: 4h.")] = None,
     symbols: Symbols = None,
     as_json: AsJson = False,
@@ -65,7 +82,9 @@ def convert(
 
 
 def split(symbols: str | None) -> list[str] | None:
-    return None if symbols is None else [name.strip() for name in symbols.split(",") if name.strip()]
+    return (
+        None if symbols is None else [name.strip() for name in symbols.split(",") if name.strip()]
+    )
 
 
 def summary(panel: Panel) -> dict[str, Any]:
@@ -85,7 +104,8 @@ def sentence(panel: Panel) -> str:
     return (
         f"{panel.n_assets} symbol{'s' * (panel.n_assets > 1)}, "
         f"{panel.n_bars:,} bars of {bar_name(panel.bar_seconds)} ({calendar}), "
-        f"{short(moment(panel, 0))} to {short(moment(panel, -1))} UTC, fingerprint {panel.fingerprint[:16]}"
+        f"{short(moment(panel, 0))} to {short(moment(panel, -1))} UTC, fingerprint "
+        f"{panel.fingerprint[:16]}"
     )
 
 
@@ -115,7 +135,9 @@ def table_of(reports: list[SymbolReport]) -> Table:
             f"{report.longest_gap_bars:,} bars" if report.gaps else "",
             f"{report.zero_volume_bars:,}",
             f"{report.jumps:,}",
-            f"log {report.worst_jump:+.2f} at {short(report.worst_jump_time)}" if report.jumps else "",
+            f"log {report.worst_jump:+.2f} at {short(report.worst_jump_time)}"
+            if report.jumps
+            else "",
         )
     return table
 

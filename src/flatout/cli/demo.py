@@ -1,4 +1,6 @@
-"""`flatout demo`: the main job on a built-in market, offline: checks, a small search, and a verdict that refuses."""
+"""`flatout demo`: the main job on a built-in market, offline: checks, a small search, and a verdict
+that refuses.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +25,9 @@ MANY = 1000  # lanes: more than there are devices
 
 
 def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None:
-    """Search a built-in random walk, on which nothing can be earned, and refuse the winner; about a minute."""
+    """Search a built-in random walk, on which nothing can be earned, and refuse the winner; about a
+    minute.
+    """
     from flatout.bench.calibration import own_registry
     from flatout.evaluation.audit import audit
     from flatout.search.run import Request, prepare, run_studies
@@ -32,9 +36,14 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     chosen, panel = settle("auto", None, MANY), built_in_market(seed=seed)
     slots = chosen.slots
     quiet = Console(quiet=True) if as_json else Console()
-    quiet.print(f"[bold]flatout[/] on {', '.join(slot.name for slot in slots)}, {memory()}", highlight=False)
     quiet.print(
-        f"a random walk of {panel.n_assets} assets, {panel.n_bars:,} bars: gains here are luck, turnover only costs",
+        f"[bold]flatout[/] on {', '.join(slot.name for slot in slots)}, {memory()}", highlight=False
+    )
+    quiet.print(
+        (
+            f"a random walk of {panel.n_assets} assets, {panel.n_bars:,} bars: gains here are "
+            f"luck, turnover only costs"
+        ),
         highlight=False,
     )
     findings = []
@@ -42,13 +51,20 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
         findings.append(finding._asdict())
         show({**findings[-1], "details": ()}, quiet)
     name = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
-    made = prepare(Request(name), Resolved(settings=settings, origin={}), panel, len(slots), out, chosen)
+    made = prepare(
+        Request(name), Resolved(settings=settings, origin={}), panel, len(slots), out, chosen
+    )
     quiet.print(
-        f"search: {settings.search.trials} trials x {made.layout.splits} splits, {len(made.market.folds.paths)} paths, "
-        f"gaps of {made.market.folds.purge} and {made.market.folds.embargo} bars around every test block",
+        f"search: {settings.search.trials} trials x {made.layout.splits} splits, "
+        f"{len(made.market.folds.paths)} paths, "
+        f"gaps of {made.market.folds.purge} and {made.market.folds.embargo} bars around every "
+        f"test block",
         highlight=False,
     )
-    with own_registry(out / name / "registry"), Watch(Console(stderr=True), [made], quiet=as_json) as watch:
+    with (
+        own_registry(out / name / "registry"),
+        Watch(Console(stderr=True), [made], quiet=as_json) as watch,
+    ):
         [report] = run_studies([made], slots, out, None, watch.heard, watch.said)
     if report is None:
         return
@@ -59,4 +75,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     if not report["verdict"]["promotable"]:
         quiet.print("This is the right answer: nothing can be earned on this market.", style="bold")
     say(f"report: {out / name / 'report.html'}")
-    quiet.print("next: flatout init && flatout search flatout.toml --bars YOUR_BARS.parquet --plan", highlight=False)
+    quiet.print(
+        "next: flatout init && flatout search flatout.toml --bars YOUR_BARS.parquet --plan",
+        highlight=False,
+    )

@@ -32,7 +32,9 @@ def doctor(as_json: Json = False) -> None:
     console, table = Console(), Table(show_header=False, box=None)
     for name, value in facts.items():
         if name != "missing":
-            table.add_row(f"[bold]{name}[/]", plain(", ".join(value) if isinstance(value, list) else value))
+            table.add_row(
+                f"[bold]{name}[/]", plain(", ".join(value) if isinstance(value, list) else value)
+            )
     console.print(table, highlight=False)
     for line in facts["missing"]:
         console.print(f"[yellow]missing:[/] {plain(line)}", highlight=False)
@@ -46,7 +48,9 @@ def look() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "memory": memory(),
         "free memory": f"{free_bytes() / 2**30:.1f} GiB",
         "gpu drivers": hardware() or ["none"],
@@ -76,7 +80,9 @@ def memory() -> str:
 def seen_by(engine: Engine) -> list[str]:
     """What a library would compute on, and why not on a GPU that is there."""
     found = ask(engine)
-    gpus = [f"{gpu.kind}:{k} {gpu.name}{room(gpu)} ({gpu.build})" for k, gpu in enumerate(found.gpus)]
+    gpus = [
+        f"{gpu.kind}:{k} {gpu.name}{room(gpu)} ({gpu.build})" for k, gpu in enumerate(found.gpus)
+    ]
     return ["cpu", *gpus, *([f"trouble: {found.trouble}"] if found.trouble else [])]
 
 

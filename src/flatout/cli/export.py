@@ -1,4 +1,6 @@
-"""`flatout export`: a saved policy for Stable-Baselines3 or ONNX, or its scaler for scikit-learn."""
+"""`flatout export`: a saved policy for Stable-Baselines3 or ONNX, or its scaler for
+scikit-learn.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,14 +10,19 @@ import typer
 from flatout.cli.options import Json, print_json, say
 from flatout.export.policy_export import TARGETS, export
 
-TO_HELP = "; ".join(f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items())
+TO_HELP = "; ".join(
+    f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items()
+)
 
 
 def export_command(
     bundle: Annotated[Path, typer.Argument(help="The folder of a saved policy.")],
     to: Annotated[str, typer.Option("--to", help=f"{TO_HELP}.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; else here, named after the policy's folder.")
+        Path | None,
+        typer.Option(
+            "--out", help="The file to write; else here, named after the policy's folder."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

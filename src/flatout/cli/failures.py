@@ -38,7 +38,8 @@ def describe_surprise(error: BaseException, path: str) -> str:
     """What nobody expected, and where the traceback is."""
     last = traceback.format_exception_only(error)[-1].strip()
     return (
-        f"flatout failed in a way that nobody expected: {last[:300]}. The traceback is in {path}; please report it "
+        f"flatout failed in a way that nobody expected: {last[:300]}. The traceback is in {path}; "
+        f"please report it "
         f"with that file ({REPORT}). --debug shows it"
     )
 
@@ -58,7 +59,10 @@ def describe_failure(error: BaseException) -> str:
         return describe_refusal(error)
     if isinstance(error, MemoryError):
         said = str(error)
-        return f"out of memory{f': {said}' if said else ''}; ask for less at once, `--plan` forecasts what fits"
+        return (
+            f"out of memory{f': {said}' if said else ''}; ask for less at once, `--plan` "
+            f"forecasts what fits"
+        )
     try:
         path = keep_traceback(error)
     except OSError:
@@ -70,7 +74,9 @@ def print_error(sentence: str) -> None:
     """To standard error; a terminal that cannot show a letter shows another."""
     from rich.console import Console
 
-    Console(stderr=True).print(f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(
+        f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True
+    )
 
 
 def make_streams_safe() -> None:
@@ -81,8 +87,9 @@ def make_streams_safe() -> None:
 
 
 def keep_interrupts() -> None:
-    """A Ctrl-C that falls into a destructor or a callback of the garbage collector is printed and lost there, as Python
-    can raise nothing from them: it is sent once more, as a real signal, which also ends a wait.
+    """A Ctrl-C that falls into a destructor or a callback of the garbage collector is printed and
+    lost there, as Python can raise nothing from them: it is sent once more, as a real signal, which
+    also ends a wait.
     """
     usual = sys.unraisablehook
     me = threading.main_thread().ident or 0

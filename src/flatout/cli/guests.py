@@ -1,8 +1,9 @@
-"""Commands of other distributions: whatever stands in the entry point group "flatout.commands" becomes a verb.
+"""Commands of other distributions: whatever stands in the entry point group "flatout.commands"
+becomes a verb.
 
-An entry point is named as the command is written (`crawl`, or `bench slow` for a verb of `flatout bench`). It leads
-to a `typer.Typer`, or to a function with the options of one command. A guest that cannot be
-loaded costs its own verb only.
+An entry point is named as the command is written (`crawl`, or `bench slow` for a verb of `flatout
+bench`). It leads to a `typer.Typer`, or to a function with the options of one command. A guest that
+cannot be loaded costs its own verb only.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,9 @@ def add_guests(main: typer.Typer, bench: typer.Typer) -> None:
 
 
 def add_guest(app: typer.Typer, name: str, point: EntryPoint) -> None:
-    """Add one verb; where its distribution is broken, the verb says so instead of the whole command."""
+    """Add one verb; where its distribution is broken, the verb says so instead of the whole
+    command.
+    """
     try:
         guest = point.load()
     except Exception as error:
@@ -41,7 +44,8 @@ def refuse(point: EntryPoint, error: Exception) -> Callable[..., Any]:
     def explain(_: typer.Context) -> None:
         distribution = point.dist.name if point.dist else point.value
         raise RunError(
-            f"{distribution} is installed but cannot be loaded ({type(error).__name__}: {error}): install it again, in "
+            f"{distribution} is installed but cannot be loaded ({type(error).__name__}: {error}): "
+            f"install it again, in "
             "the version of this flatout"
         )
 

@@ -1,4 +1,6 @@
-"""`flatout import-arrays`: price and indicator arrays of FinRL and its relatives as flatout's own bars."""
+"""`flatout import-arrays`: price and indicator arrays of FinRL and its relatives as flatout's own
+bars.
+"""
 
 from enum import StrEnum
 from pathlib import Path
@@ -26,36 +28,60 @@ class ImportCommand(SpaceSeparated):
 
 
 def import_arrays_command(
-    prices: Annotated[Path, typer.Option("--prices", help="(time, asset) closes: .npy, or .npz with price_array.")],
-    symbols: Annotated[list[str], typer.Option("--symbols", help="The prices' columns in order: A B C.")],
+    prices: Annotated[
+        Path, typer.Option("--prices", help="(time, asset) closes: .npy, or .npz with price_array.")
+    ],
+    symbols: Annotated[
+        list[str], typer.Option("--symbols", help="The prices' columns in order: A B C.")
+    ],
     bar: Annotated[str, typer.Option("--bar", help="The bar size: 5m.")],
-    out: Annotated[Path, typer.Option("--out", help="The .parquet file to write; its manifest goes beside it.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The .parquet file to write; its manifest goes beside it.")
+    ],
     start: Annotated[
-        str | None, typer.Option("--start", help="The first bar's open in UTC, if no bar is missing: 2022-04-30T00:00.")
+        str | None,
+        typer.Option(
+            "--start", help="The first bar's open in UTC, if no bar is missing: 2022-04-30T00:00."
+        ),
     ] = None,
     times: Annotated[
         Path | None,
-        typer.Option("--times", help="All bars' opens, in place of --start: .npy, or .npz with time_array."),
+        typer.Option(
+            "--times", help="All bars' opens, in place of --start: .npy, or .npz with time_array."
+        ),
     ] = None,
     tech: Annotated[
-        Path | None, typer.Option("--tech", help="(time, asset x indicator): .npy, or .npz with tech_array.")
+        Path | None,
+        typer.Option("--tech", help="(time, asset x indicator): .npy, or .npz with tech_array."),
     ] = None,
     indicators: Annotated[
         list[str] | None,
         typer.Option(
             "--indicators",
-            help="Their names for one asset. open, high, low, close and volume are the bars' own, others extras.",
+            help=(
+                "Their names for one asset. open, high, low, close and volume are the bars' own, "
+                "others extras."
+            ),
         ),
     ] = None,
     tech_order: Annotated[
-        Order, typer.Option("--tech-order", help="Whether the columns of an asset or of an indicator are neighbours.")
+        Order,
+        typer.Option(
+            "--tech-order",
+            help="Whether the columns of an asset or of an indicator are neighbours.",
+        ),
     ] = Order.asset,
     volume: Annotated[
-        Path | None, typer.Option("--volume", help="(time, asset) volume in units: .npy, or .npz with volume_array.")
+        Path | None,
+        typer.Option(
+            "--volume", help="(time, asset) volume in units: .npy, or .npz with volume_array."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read arrays with every check and write them as Parquet bars; says what bars need and arrays do not have."""
+    """Read arrays with every check and write them as Parquet bars; says what bars need and arrays
+    do not have.
+    """
     files = ArrayFiles(
         prices, tuple(symbols), bar, start, times, tech, tuple(indicators or ()),
         tech_order.value, volume,
@@ -64,7 +90,12 @@ def import_arrays_command(
     manifest = write_bars(panel, out, assumed)
     extras = list(panel.extras)
     if as_json:
-        report = {"file": str(out), "manifest": str(manifest), "extras": extras, "assumed": list(assumed)}
+        report = {
+            "file": str(out),
+            "manifest": str(manifest),
+            "extras": extras,
+            "assumed": list(assumed),
+        }
         print_json(summary(panel) | report)
         return
     say(f"{out}: {sentence(panel)}")

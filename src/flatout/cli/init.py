@@ -1,7 +1,7 @@
 """`flatout init`: a flatout.toml with every setting, its default and what it means.
 
-The text is made from the settings' own models: a setting that is added there appears here. What is not set by default
-stands in the file as a comment with an example, ready to be uncommented.
+The text is made from the settings' own models: a setting that is added there appears here. What is
+not set by default stands in the file as a comment with an example, ready to be uncommented.
 """
 
 import ast
@@ -23,12 +23,14 @@ from flatout.settings.tables import Settings
 
 WIDTH = 120  # of a line; a longer comment goes above its setting
 TITLE = """\
-# Settings of flatout. Every value is the default: leave a line or a whole table out, and nothing changes. (Of
-# [search.space] leave out all or nothing: what stands there is searched, and nothing else.)
-# `# name = value` is an example of what is not set. `flatout config show --origin -c FILE` prints what is in force.
+# Settings of flatout. Every value is the default: leave a line or a whole table out, and nothing
+# changes. (Of [search.space] leave out all or nothing: what stands there is searched, and nothing
+# else.) `# name = value` is an example of what is not set. `flatout config show --origin -c FILE`
+# prints what is in force.
 """
 
-# What is not set by default needs a value in the file all the same. Without an example here it is "off".
+# What is not set by default needs a value in the file all the same. Without an example here it is
+# "off".
 EXAMPLES: dict[str, Any] = {
     "data.bars": "bars.parquet",
     "data.symbols": ["BTCUSDT", "ETHUSDT"],
@@ -53,7 +55,9 @@ def init_command(
 ) -> None:
     """Write a settings file with every default and what it means, and say what to do with it."""
     if path.is_dir():
-        raise SettingsError(f"{path} is a folder: name the file to write, as in {path / 'flatout.toml'}")
+        raise SettingsError(
+            f"{path} is a folder: name the file to write, as in {path / 'flatout.toml'}"
+        )
     if path.exists() and not force:
         raise SettingsError(f"{path} exists: give another name, or --force to replace it")
     if not path.parent.is_dir():
@@ -96,7 +100,9 @@ def explanation(kind: type) -> str:
 
 def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
     """A model as a TOML table: its own settings first, then the tables inside it."""
-    fields = {name: (field, getattr(model, name)) for name, field in type(model).model_fields.items()}
+    fields = {
+        name: (field, getattr(model, name)) for name, field in type(model).model_fields.items()
+    }
     own = {name: pair for name, pair in fields.items() if not is_table(pair[1])}
     if prefix and own:
         yield from heading(prefix, explanation(type(model)))
@@ -131,7 +137,11 @@ def setting(name: str, field: FieldInfo, value: Any) -> tuple[str, str]:
     last = name.rpartition(".")[2]
     if value is None and field.default is not None:
         value = "off"
-    line = f"{last} = {toml(value)}" if value is not None else f"# {last} = {toml(EXAMPLES.get(name, 'off'))}"
+    line = (
+        f"{last} = {toml(value)}"
+        if value is not None
+        else f"# {last} = {toml(EXAMPLES.get(name, 'off'))}"
+    )
     return line, "; ".join(filter(None, [" | ".join(choices(field.annotation)), field.description]))
 
 
@@ -160,7 +170,9 @@ def key(name: str) -> str:
 def toml(value: Any) -> str:
     """A value as TOML; of a model only what is not its default, unless nothing would be left."""
     if isinstance(value, BaseModel):
-        return toml(value.model_dump(mode="json", exclude_defaults=True) or value.model_dump(mode="json"))
+        return toml(
+            value.model_dump(mode="json", exclude_defaults=True) or value.model_dump(mode="json")
+        )
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{key(name)} = {toml(inner)}' for name, inner in value.items())} }}"
     if isinstance(value, list | tuple):

@@ -48,9 +48,14 @@ def tell_version(asked: bool) -> None:
 @main.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=tell_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=tell_version, is_eager=True
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; works after the verb, too.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; works after the verb, too.")
+    ] = False,
 ) -> None:
     """Train trading agents flat out, and refuse those that were only lucky."""
 
@@ -77,7 +82,9 @@ add_guests(main, bench.app)
 def app() -> None:
     """Run the command; what flatout refuses is said in one message, without a traceback."""
     debug = "--debug" in sys.argv
-    sys.argv[:] = [word for word in sys.argv if word != "--debug"]  # at whichever place it was given
+    sys.argv[:] = [
+        word for word in sys.argv if word != "--debug"
+    ]  # at whichever place it was given
     make_streams_safe()
     keep_interrupts()
     try:

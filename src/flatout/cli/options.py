@@ -11,30 +11,45 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
-Config = Annotated[Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")]
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's own folder is made.")]
 Engine = Annotated[
-    str | None, typer.Option("--engine", help="jax, torch or auto; instead of train.engine.", metavar="ENGINE")
+    str | None,
+    typer.Option("--engine", help="jax, torch or auto; instead of train.engine.", metavar="ENGINE"),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda, cuda:1, rocm, mps or auto; else the best there is.")
+    str | None,
+    typer.Option("--device", help="cpu, cuda, cuda:1, rocm, mps or auto; else the best there is."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything random.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything random.")
+]
 
 
 def plain(text: object) -> str:
-    """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are shown, not obeyed."""
+    """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are
+    shown, not obeyed.
+    """
     return escape(visible(text))
 
 
 def visible(text: object) -> str:
-    """Text with control characters spelled out: a terminal would obey them, move the cursor or turn the line around."""
+    """Text with control characters spelled out: a terminal would obey them, move the cursor or turn
+    the line around.
+    """
     shown = str(text)
     if shown.isprintable():
         return shown
-    return "".join(letter if letter in "\n\t" or letter.isprintable() else ascii(letter)[1:-1] for letter in shown)
+    return "".join(
+        letter if letter in "\n\t" or letter.isprintable() else ascii(letter)[1:-1]
+        for letter in shown
+    )
 
 
 def say(text: object, err: bool = False) -> None:
@@ -50,12 +65,21 @@ def print_json(value: Any) -> None:
 def progress_bar(quiet: bool = False) -> Progress:
     """A bar with the remaining time on a terminal, nothing elsewhere."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(
+        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+    )
 
 
 class SpaceSeparated(TyperCommand):
-    """A command whose list options take several values at once: `--symbols A B` for `--symbols A --symbols B`."""
+    """A command whose list options take several values at once: `--symbols A B` for `--symbols A
+    --symbols B`.
+    """
 
     lists: tuple[str, ...] = ()
 

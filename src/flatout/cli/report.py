@@ -17,18 +17,23 @@ from flatout.search.report_page import FILE, write_report
 
 def report_command(
     folder: Folder = None,
-    show_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    show_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser.")
+    ] = False,
     out: Studies = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show a study's verdict and where its page lies; the page is written again if it is missing."""
+    """Show a study's verdict and where its page lies; the page is written again if it is
+    missing.
+    """
     from flatout.search.stored_studies import find_study  # loads Optuna
 
     study = find_study(folder, out)
     report = read_report(study)
     if report is None:
         raise RunError(
-            f"{study} has no report yet: it is written when the last trial is over; `flatout status {study}` says how "
+            f"{study} has no report yet: it is written when the last trial is over; `flatout "
+            f"status {study}` says how "
             "far it is"
         )
     page = study / FILE

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from flatout.cli.options import (
     Device,
@@ -38,31 +45,52 @@ class SearchCommand(SpaceSeparated):
 
 def search_command(
     configs: Annotated[
-        list[Path] | None, typer.Argument(help="Settings files, one study each; they share the machine fairly.")
+        list[Path] | None,
+        typer.Argument(help="Settings files, one study each; they share the machine fairly."),
     ] = None,
-    bars: Annotated[Path | None, typer.Option("--bars", help="Bars for all studies; else as the files say.")] = None,
-    symbols: Annotated[list[str] | None, typer.Option("--symbols", help="Only these: --symbols BTC ETH")] = None,
-    bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, max=10**6, help="Instead of search.trials.")] = None,
+    bars: Annotated[
+        Path | None, typer.Option("--bars", help="Bars for all studies; else as the files say.")
+    ] = None,
+    symbols: Annotated[
+        list[str] | None, typer.Option("--symbols", help="Only these: --symbols BTC ETH")
+    ] = None,
+    bar: Annotated[
+        str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, max=10**6, help="Instead of search.trials.")
+    ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Of the study and its folder; else the file's name.")
+        str | None,
+        typer.Option("--name", help="Of the study and its folder; else the file's name."),
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option("--storage", envvar="FLATOUT_STORAGE", help="Optuna storage URL; else a journal in the folder."),
+        typer.Option(
+            "--storage",
+            envvar="FLATOUT_STORAGE",
+            help="Optuna storage URL; else a journal in the folder.",
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=1024, help="Processes; else one per GPU or CPU core.")
+        int | None,
+        typer.Option("--workers", min=1, max=1024, help="Processes; else one per GPU or CPU core."),
     ] = None,
     engine: Engine = None,
     device: Device = None,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Forecast memory and time, and stop.")] = False,
-    gate: Annotated[bool, typer.Option("--gate", help="Exit with code 3 unless every winner is promotable.")] = False,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Forecast memory and time, and stop.")
+    ] = False,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Exit with code 3 unless every winner is promotable.")
+    ] = False,
     overrides: Set = None,
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Search settings with cross-validation, and judge the winner. The same command goes on after any interruption."""
+    """Search settings with cross-validation, and judge the winner. The same command goes on after
+    any interruption.
+    """
     from flatout.search.run import (
         Prepared,
         Request,
@@ -74,13 +102,17 @@ def search_command(
 
     files: list[Path | None] = [*configs] if configs else [None]
     if name and len(files) > 1:
-        raise SettingsError(f"--name names one study, but {len(files)} settings files are given: leave it out")
+        raise SettingsError(
+            f"--name names one study, but {len(files)} settings files are given: leave it out"
+        )
     given = [*(overrides or ()), *([f"search.trials={trials}"] if trials else [])]
     given += [f"train.engine={engine}"] if engine else []
     prepared: list[Prepared] = []
     settings = [load_settings(path, given) for path in files]
     names = [name or (path.stem if path else "study") for path in files]
-    chosen = settle(agreed_engine(list(zip(names, settings, strict=True)), out), device, sys.maxsize, workers)
+    chosen = settle(
+        agreed_engine(list(zip(names, settings, strict=True)), out), device, sys.maxsize, workers
+    )
     slots = chosen.slots
     console = Console(stderr=True)
     if chosen.note:
@@ -94,7 +126,9 @@ def search_command(
         )
         prepared.append(prepare(request, resolved, read_panel(request), len(slots), out, chosen))
     if len({one.request.name for one in prepared}) < len(prepared):
-        raise SettingsError("two studies have one name: rename a settings file, as its name becomes the study's")
+        raise SettingsError(
+            "two studies have one name: rename a settings file, as its name becomes the study's"
+        )
     if plan_only:
         tell_plans(prepared, slots, as_json)
         return
@@ -134,11 +168,17 @@ def tell_plans(prepared: Sequence[Any], slots: Any, as_json: bool) -> None:
             say(line)
 
 
-def tell_reports(prepared: Sequence[Any], reports: Sequence[dict[str, Any] | None], out: Path, as_json: bool) -> None:
+def tell_reports(
+    prepared: Sequence[Any], reports: Sequence[dict[str, Any] | None], out: Path, as_json: bool
+) -> None:
     """Verdicts, and where the reports lie."""
     if as_json:
-        print_json([{**(report or {"verdict": None}), "folder": str(study_path(out, one.request.name))}
-                    for one, report in zip(prepared, reports, strict=True)])  # fmt: skip
+        print_json(
+            [
+                {**(report or {"verdict": None}), "folder": str(study_path(out, one.request.name))}
+                for one, report in zip(prepared, reports, strict=True)
+            ]
+        )
         return
     console = Console()
     for one, report in zip(prepared, reports, strict=True):
@@ -157,10 +197,13 @@ class Watch:
     def __init__(self, console: Console, prepared: Sequence[Any], quiet: bool) -> None:
         self.console, self.quiet = console, quiet
         columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"),
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
             TimeElapsedColumn(),
         )  # fmt: skip
-        self.bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self.bar = Progress(
+            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+        )
         self.names = {one.request.name: one.market.settings.search.trials for one in prepared}
         self.tasks: dict[str, TaskID] = {}
         self.best: dict[str, float] = {}
@@ -169,7 +212,9 @@ class Watch:
     def __enter__(self) -> "Watch":
         self.bar.start()
         for name, trials in self.names.items():
-            self.tasks[name] = self.bar.add_task(f"{plain(name)}: compiling", total=trials, facts="")
+            self.tasks[name] = self.bar.add_task(
+                f"{plain(name)}: compiling", total=trials, facts=""
+            )
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -196,7 +241,10 @@ class Watch:
             facts.append(f"{3600 * done / board.seconds:,.0f} trials/h")
             facts.append(f"{span(board.seconds / done * (trials - done))} left")
         self.bar.update(
-            self.tasks[name], description=f"{plain(name)}: searching", completed=done, facts=", ".join(facts)
+            self.tasks[name],
+            description=f"{plain(name)}: searching",
+            completed=done,
+            facts=", ".join(facts),
         )
         if not self.quiet and not self.console.is_terminal:
             say(f"{name}: {done} of {trials} trials; {', '.join(facts)}", err=True)

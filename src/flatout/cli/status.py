@@ -1,7 +1,7 @@
 """`flatout status`: how far studies are.
 
-Only reads: a running study does not notice that it is looked at. Whether one runs is asked of its lock, which is tried
-without waiting and let go at once.
+Only reads: a running study does not notice that it is looked at. Whether one runs is asked of its
+lock, which is tried without waiting and let go at once.
 """
 
 import os
@@ -25,18 +25,26 @@ PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
 Studies = Annotated[Path, typer.Option("--out", help="Folder in which studies are looked for.")]
 Storage = Annotated[
     str | None,
-    typer.Option("--storage", envvar="FLATOUT_STORAGE", help="Optuna storage URL, for a study without a journal."),
+    typer.Option(
+        "--storage",
+        envvar="FLATOUT_STORAGE",
+        help="Optuna storage URL, for a study without a journal.",
+    ),
 ]
 Folder = Annotated[Path | None, typer.Argument(help="The study's folder, or its name under --out.")]
 
 
 def status_command(
-    folder: Annotated[Path | None, typer.Argument(help="One study's folder or name; else all of them.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="One study's folder or name; else all of them.")
+    ] = None,
     out: Studies = Path("runs"),
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Show how far studies are: trials, best value, speed, time left, verdict. Running ones are not disturbed."""
+    """Show how far studies are: trials, best value, speed, time left, verdict. Running ones are not
+    disturbed.
+    """
     from flatout.search.stored_studies import find_study, study_folders  # loads Optuna
 
     if folder is not None:
@@ -65,7 +73,9 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
     trials = stored.trials if stored else []
     states = [trial.state for trial in trials]
     ended = len(states) - states.count("running") if stored else len(board.finished)
-    best = max((t for t in trials if t.state == "complete"), key=lambda t: t.value or 0.0, default=None)
+    best = max(
+        (t for t in trials if t.state == "complete"), key=lambda t: t.value or 0.0, default=None
+    )
     judged = report is not None and report["assumptions"]["trials"]["this_study"] >= total
     kinds = ("complete", "pruned", "failed")
     return {
@@ -74,17 +84,23 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
         "state": "running" if running else "finished" if judged else "stopped",
         "pid": stored.lease["pid"] if running and stored and stored.lease else None,
         "trials": {
-            "total": total, "asked": len(states) if stored else board.asked, "ended": ended,
+            "total": total,
+            "asked": len(states) if stored else board.asked,
+            "ended": ended,
             **{kind: states.count(kind) if stored else None for kind in kinds},
         },
         "best": {"trial": best.number, "value": best.value} if best else None,
         "steps_per_s": board.steps / board.seconds if board.seconds else None,
         "lanes_busy": board.busy_seconds / board.worker_seconds if board.worker_seconds else None,
         "seconds": board.seconds,
-        "seconds_left": board.seconds / ended * max(total - ended, 0) if ended and running else None,
-        "verdict": {key: report["verdict"][key] for key in ("promotable", "sentence")} if report else None,
+        "seconds_left": board.seconds / ended * max(total - ended, 0)
+        if ended and running
+        else None,
+        "verdict": {key: report["verdict"][key] for key in ("promotable", "sentence")}
+        if report
+        else None,
         "hold_out_openings": len(openings(folder)),
-    }  # fmt: skip
+    }
 
 
 def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
@@ -92,12 +108,20 @@ def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
     try:
         return facts_of(folder, url)
     except RunError as error:
-        return {"study": named_text(folder.name), "folder": str(folder), "state": "unreadable", "error": str(error)}
+        return {
+            "study": named_text(folder.name),
+            "folder": str(folder),
+            "state": "unreadable",
+            "error": str(error),
+        }
 
 
 def show(rows: Iterable[dict[str, Any]]) -> None:
     """A line per study, then the verdicts in full."""
-    console, table = wide_console(), Table("study", "state", "trials", "best", "speed", "lanes", "left", "hold-out")
+    console, table = (
+        wide_console(),
+        Table("study", "state", "trials", "best", "speed", "lanes", "left", "hold-out"),
+    )
     notes = []
     for row in rows:
         name = plain(row["study"])
@@ -126,7 +150,9 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
 def counts(trials: dict[str, Any]) -> str:
     """How many were asked for, ended, were pruned and failed."""
     known = [f"{trials[key]} {key}" for key in ("pruned", "failed") if trials[key] is not None]
-    return ", ".join([f"{trials['ended']} of {trials['total']} done", f"{trials['asked']} asked", *known])
+    return ", ".join(
+        [f"{trials['ended']} of {trials['total']} done", f"{trials['asked']} asked", *known]
+    )
 
 
 def wide_console() -> Console:

@@ -18,12 +18,16 @@ POLL_SECONDS = 0.2
 
 def stop_command(
     folder: Folder = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the study has ended.")] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the study has ended.")
+    ] = True,
     out: Studies = Path("runs"),
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a running study to stop after its current turn. Nothing is lost: the search that started it goes on."""
+    """Ask a running study to stop after its current turn. Nothing is lost: the search that started
+    it goes on.
+    """
     from flatout.search.scheduler import STOP
     from flatout.search.stored_studies import find_study  # loads Optuna
 
@@ -37,7 +41,11 @@ def stop_command(
         return
     (target / STOP).touch()
     if not wait:
-        tell({"study": target.name, "state": "stopping"}, f"{target.name} stops after its current turn", as_json)
+        tell(
+            {"study": target.name, "state": "stopping"},
+            f"{target.name} stops after its current turn",
+            as_json,
+        )
         return
     wait_for_end(target, target / STOP, quiet=as_json)
     facts = facts_of(target, storage)
@@ -56,7 +64,9 @@ def the_running_one(out: Path) -> Path | None:
 
 
 def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
-    """Until the study's lock is free. A study that was just starting has swept the request away: it is made again."""
+    """Until the study's lock is free. A study that was just starting has swept the request away: it
+    is made again.
+    """
     began = time.monotonic()
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
@@ -72,10 +82,14 @@ def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
 def ending(facts: dict[str, Any]) -> str:
     """How far the study came, and how it goes on."""
     if facts["state"] == "finished":
-        return f"{facts['study']} had nothing left to stop: it is finished; `flatout report {facts['folder']}` shows it"
+        return (
+            f"{facts['study']} had nothing left to stop: it is finished; `flatout report "
+            f"{facts['folder']}` shows it"
+        )
     trials = facts["trials"]
     return (
-        f"{facts['study']} has stopped after {trials['ended']} of {trials['total']} trials; the same `flatout search` "
+        f"{facts['study']} has stopped after {trials['ended']} of {trials['total']} trials; the "
+        f"same `flatout search` "
         "command goes on from there"
     )
 

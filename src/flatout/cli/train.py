@@ -1,14 +1,24 @@
-"""`flatout train`: one agent or many, trained at once as lanes of one program, judged on bars they never saw."""
+"""`flatout train`: one agent or many, trained at once as lanes of one program, judged on bars they
+never saw.
+"""
 
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from flatout.cli.backtest import assumptions
@@ -63,39 +73,67 @@ class TrainCommand(SpaceSeparated):
 
 def train_command(
     bars: Annotated[
-        Path | None, typer.Option("--bars", help="CSV, Parquet, Feather or a folder; else built in.")
+        Path | None,
+        typer.Option("--bars", help="CSV, Parquet, Feather or a folder; else built in."),
     ] = None,
     symbols: Annotated[
-        list[str] | None, typer.Option("--symbols", help="One agent for each of these symbols: --symbols BTC ETH")
+        list[str] | None,
+        typer.Option("--symbols", help="One agent for each of these symbols: --symbols BTC ETH"),
     ] = None,
-    portfolio: Annotated[bool, typer.Option("--portfolio", help="One agent that trades all of --symbols.")] = False,
-    bar: Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")] = None,
+    portfolio: Annotated[
+        bool, typer.Option("--portfolio", help="One agent that trades all of --symbols.")
+    ] = False,
+    bar: Annotated[
+        str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")
+    ] = None,
     timesteps: Annotated[
-        int, typer.Option("--timesteps", min=1, max=MOST_TIMESTEPS, help="Bars that each agent trades.")
+        int,
+        typer.Option("--timesteps", min=1, max=MOST_TIMESTEPS, help="Bars that each agent trades."),
     ] = 500_000,
     n_envs: Annotated[
-        int | None, typer.Option("--n-envs", min=1, max=2**31 - 1, help="Accounts at once per agent; else by memory.")
+        int | None,
+        typer.Option(
+            "--n-envs", min=1, max=2**31 - 1, help="Accounts at once per agent; else by memory."
+        ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Agents per market, with seeds of their own.")
+        int,
+        typer.Option(
+            "--seeds", min=1, max=MOST_SEEDS, help="Agents per market, with seeds of their own."
+        ),
     ] = 1,
     held_out: Annotated[
         float,
         typer.Option(
-            "--held-out", min=LEAST_HELD_OUT, max=MOST_HELD_OUT, help="Share of the bars, the last ones, that judge."
+            "--held-out",
+            min=LEAST_HELD_OUT,
+            max=MOST_HELD_OUT,
+            help="Share of the bars, the last ones, that judge.",
         ),
     ] = 0.2,
     evaluations: Annotated[
-        int, typer.Option("--evaluations", min=1, max=MOST_EVALUATIONS, help="How often to judge and save.")
+        int,
+        typer.Option(
+            "--evaluations", min=1, max=MOST_EVALUATIONS, help="How often to judge and save."
+        ),
     ] = 20,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=MOST_WORKERS, help="Processes; else one per GPU or CPU core.")
+        int | None,
+        typer.Option(
+            "--workers", min=1, max=MOST_WORKERS, help="Processes; else one per GPU or CPU core."
+        ),
     ] = None,
     engine: Engine = None,
     device: Device = None,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Forecast memory and time, and stop.")] = False,
-    test_run: Annotated[bool, typer.Option("--test-run", help="Two updates only: does everything work?")] = False,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run's folder.")] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Forecast memory and time, and stop.")
+    ] = False,
+    test_run: Annotated[
+        bool, typer.Option("--test-run", help="Two updates only: does everything work?")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with this run's folder.")
+    ] = None,
     config: Config = None,
     overrides: Set = None,
     out: Out = Path("runs"),
@@ -112,8 +150,10 @@ def train_command(
         given += [f"train.engine={engine}"] if engine else []
         resolved = load_settings(config, given)
         request = Request(
-            bars=str(bars.resolve()) if bars else None, symbols=symbols, portfolio=portfolio, bar=bar,
-            timesteps=timesteps, updates=TEST_RUN_UPDATES if test_run else None, seed=seed, seeds=seeds,
+            bars=str(bars.resolve()) if bars else None, symbols=symbols, portfolio=portfolio,
+            bar=bar,
+            timesteps=timesteps, updates=TEST_RUN_UPDATES if test_run else None, seed=seed,
+            seeds=seeds,
             held_out=held_out, evaluations=evaluations, workers=workers, device=device,
         )  # fmt: skip
     made, chosen, request = build(request, resolved)
@@ -151,16 +191,25 @@ def report_of(run: Path, made: MarketTraining, settings: Settings, quiet: bool) 
     for agent in made.agents:
         names = [lane.name for lane in made.training.lanes if made.agent_of[lane.name] is agent]
         folders = {name: run / file_name(name) / "best" for name in names}
-        policies = {name: Bundle.load(folder) for name, folder in folders.items() if folder.exists()}
+        policies = {
+            name: Bundle.load(folder) for name, folder in folders.items() if folder.exists()
+        }
         with progress_bar(quiet) as progress:
-            task = progress.add_task(f"judging {plain(agent.name)}", total=agent.market.panel.n_bars - agent.cut - 1)
-            found = judge(agent.market, policies, agent.cut, lambda _, task=task: progress.advance(task))  # type: ignore[misc]
+            task = progress.add_task(
+                f"judging {plain(agent.name)}", total=agent.market.panel.n_bars - agent.cut - 1
+            )
+            found = judge(agent.market, policies, agent.cut, partial(advance, progress, task))
         agents[agent.name] = {**found, "assumptions": assumptions(settings.market)}
     lanes = [lane.name for lane in made.training.lanes]
     bundles = {name: [f"{file_name(name)}/{which}" for which in ("best", "last")] for name in lanes}
     report = {"run": str(run), "agents": agents, "bundles": bundles}
     write_json(run / "report.json", report)
     return report
+
+
+def advance(progress: Progress, task: TaskID, _: int) -> None:
+    """One bar is done."""
+    progress.advance(task)
 
 
 def tell_plan(plan: Plan, as_json: bool) -> None:
@@ -173,15 +222,19 @@ def tell_plan(plan: Plan, as_json: bool) -> None:
         say(line)
 
 
-def tell_start(console: Console, made: MarketTraining, chosen: Choice, plan: Plan, run: Path) -> None:
+def tell_start(
+    console: Console, made: MarketTraining, chosen: Choice, plan: Plan, run: Path
+) -> None:
     """What is about to happen, and where."""
     if chosen.note:
         console.print(f"[yellow]note:[/] {plain(chosen.note)}", highlight=False, soft_wrap=True)
     training, program = made.training, made.training.program
     console.print(
         f"[bold]{len(training.lanes)} agent{'s' * (len(training.lanes) > 1)}[/] on "
-        f"{', '.join(slot.name for slot in chosen.slots)} ({chosen.engine}): {training.updates} updates of "
-        f"{program.n_envs} accounts x {program.n_steps} bars each, networks {'x'.join(map(str, program.hidden))}; "
+        f"{', '.join(slot.name for slot in chosen.slots)} ({chosen.engine}): {training.updates} "
+        f"updates of "
+        f"{program.n_envs} accounts x {program.n_steps} bars each, networks "
+        f"{'x'.join(map(str, program.hidden))}; "
         f"about {plan.total_bytes / 2**20:,.0f} MiB",
         highlight=False,
     )
@@ -206,7 +259,9 @@ class Watch:
             TextColumn("{task.fields[speed]}"), TimeElapsedColumn(), TimeRemainingColumn(),
             TextColumn("{task.fields[terms]}"),
         )  # fmt: skip
-        self.bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self.bar = Progress(
+            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+        )
         self.done: dict[str, int] = {}
         self.speeds: dict[str, float] = {}
         self.task: TaskID | None = None
@@ -227,7 +282,11 @@ class Watch:
         if not rows or self.task is None:
             return
         row, speed = rows[-1], sum(self.speeds.values())
-        terms = " ".join(f"{name[6:]} {value:+.2g}" for name, value in row.metrics.items() if name.startswith("terms/"))
+        terms = " ".join(
+            f"{name[6:]} {value:+.2g}"
+            for name, value in row.metrics.items()
+            if name.startswith("terms/")
+        )
         if self.console.is_terminal and not self.quiet:
             self.bar.update(
                 self.task, description=f"training, held-out reward {row.scores['reward']:+.2f}",
@@ -237,7 +296,8 @@ class Watch:
             share = sum(self.done.values()) / self.training.steps
             for row in rows:
                 say(
-                    f"{share:4.0%} {row.lane}: {row.steps:,} steps, reward {row.metrics['reward']:+.4f}, held out "
+                    f"{share:4.0%} {row.lane}: {row.steps:,} steps, reward "
+                    f"{row.metrics['reward']:+.4f}, held out "
                     f"{row.scores['reward']:+.2f}, {speed:,.0f} steps/s; {terms}",
                     err=True,
                 )
@@ -247,7 +307,8 @@ def tell_report(console: Console, report: dict[str, Any]) -> None:
     """How the policies did on the held-out bars, beside the baselines."""
     for name, agent in report["agents"].items():
         console.print(
-            f"[bold]{plain(name)}[/]: held out {agent['from'][:16]} to {agent['to'][:16]}, {agent['bars']} bars; "
+            f"[bold]{plain(name)}[/]: held out {agent['from'][:16]} to {agent['to'][:16]}, "
+            f"{agent['bars']} bars; "
             f"{agent['assumptions']}",
             highlight=False,
         )
@@ -262,10 +323,13 @@ def tell_report(console: Console, report: dict[str, Any]) -> None:
                     ("annual_turnover", "{:.1f}"), ("exposure", "{:.0%}"),
                 )
             ]  # fmt: skip
-            table.add_row(plain(policy), *cells, style="bold" if policy in agent["policies"] else None)
+            table.add_row(
+                plain(policy), *cells, style="bold" if policy in agent["policies"] else None
+            )
         console.print(table)
     console.print(
-        "The best policy of each agent was chosen on these same bars, so its figures flatter it: a study with folds is "
+        "The best policy of each agent was chosen on these same bars, so its figures flatter it: "
+        "a study with folds is "
         "what can tell luck from skill.",
         highlight=False,
     )

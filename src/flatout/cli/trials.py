@@ -17,14 +17,21 @@ from flatout.settings.tables import Settings
 if TYPE_CHECKING:
     from flatout.search.stored_studies import Trial
 
-app = typer.Typer(help="Trials of a study: all of them, one in detail, or two beside each other.", no_args_is_help=True)
+app = typer.Typer(
+    help="Trials of a study: all of them, one in detail, or two beside each other.",
+    no_args_is_help=True,
+)
 
 Study = Annotated[
-    Path | None, typer.Option("--study", help="The study's folder or name; else the one last worked on under --out.")
+    Path | None,
+    typer.Option(
+        "--study", help="The study's folder or name; else the one last worked on under --out."
+    ),
 ]
 Number = Annotated[int, typer.Argument(help="The trial's number.")]
 PATH_FIGURES = {
-    "sharpe": ("Sharpe", "{:.2f}"), "sortino": ("Sortino", "{:.2f}"), "total_return": ("return", "{:+.1%}"),
+    "sharpe": ("Sharpe", "{:.2f}"), "sortino": ("Sortino", "{:.2f}"),
+    "total_return": ("return", "{:+.1%}"),
     "annual_return": ("return per year", "{:+.1%}"), "max_drawdown": ("max drawdown", "{:.1%}"),
 }  # fmt: skip
 
@@ -44,7 +51,9 @@ def verbs() -> None:
 @app.command("list")
 def list_trials(
     study: Study = None,
-    sort: Annotated[Sort, typer.Option("--sort", help="By value, the best first, or by number.")] = Sort.value,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="By value, the best first, or by number.")
+    ] = Sort.value,
     top: Annotated[int | None, typer.Option("--top", min=1, help="Only the first so many.")] = None,
     out: Studies = Path("runs"),
     storage: Storage = None,
@@ -56,8 +65,13 @@ def list_trials(
     folder = find_study(study, out)
     trials = read_trials(folder, storage)
     if sort is Sort.value:
-        trials = sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.number))
-    rows = [{key: getattr(trial, key) for key in ("number", "state", "value", "params")} for trial in trials[:top]]
+        trials = sorted(
+            trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.number)
+        )
+    rows = [
+        {key: getattr(trial, key) for key in ("number", "state", "value", "params")}
+        for trial in trials[:top]
+    ]
     if as_json:
         print_json({"study": folder.name, "trials": rows})
         return
@@ -68,15 +82,25 @@ def list_trials(
         table.add_row(str(trial.number), trial.state, figure(trial.value, "{:.3f}"), *values)
     console = wide_console()
     console.print(table)
-    shown = f"the first {len(rows)} of {len(trials)} trials" if len(rows) < len(trials) else f"{len(trials)} trials"
+    shown = (
+        f"the first {len(rows)} of {len(trials)} trials"
+        if len(rows) < len(trials)
+        else f"{len(trials)} trials"
+    )
     say(f"{folder}: {shown}")
 
 
 @app.command()
 def show(
-    number: Number, study: Study = None, out: Studies = Path("runs"), storage: Storage = None, as_json: Json = False
+    number: Number,
+    study: Study = None,
+    out: Studies = Path("runs"),
+    storage: Storage = None,
+    as_json: Json = False,
 ) -> None:
-    """Show one trial: parameters, scores by split and seed, figures of its out-of-sample paths, reports at rungs."""
+    """Show one trial: parameters, scores by split and seed, figures of its out-of-sample paths,
+    reports at rungs.
+    """
     from flatout.search.stored_studies import find_study  # loads Optuna
 
     folder = find_study(study, out)
@@ -102,11 +126,16 @@ def diff(
     folder = find_study(study, out)
     trials = read_trials(folder, storage)
     a, b = (find_trial(trials, number) for number in (first, second))
-    params = [difference(name, a.params.get(name), b.params.get(name)) for name in {**a.params, **b.params}]
+    params = [
+        difference(name, a.params.get(name), b.params.get(name))
+        for name in {**a.params, **b.params}
+    ]
     changed = [row for row in params if row["first"] != row["second"]]
     outcome = [difference(name, getattr(a, name), getattr(b, name)) for name in ("state", "value")]
     if as_json:
-        print_json({"study": folder.name, "trials": [first, second], "outcome": outcome, "params": changed})
+        print_json(
+            {"study": folder.name, "trials": [first, second], "outcome": outcome, "params": changed}
+        )
         return
     table = Table("", f"trial {first}", f"trial {second}", "change")
     for row in (*outcome, *changed):
@@ -122,7 +151,11 @@ def read_trials(folder: Path, url: str | None) -> "list[Trial]":
 
     stored = read_stored(folder, url)
     if stored is None or not stored.trials:
-        hint = "" if url or (folder / "study.journal").exists() else "; if it was run with --storage, give the same one"
+        hint = (
+            ""
+            if url or (folder / "study.journal").exists()
+            else "; if it was run with --storage, give the same one"
+        )
         raise RunError(f"{folder} has no trials yet{hint}")
     return stored.trials
 
@@ -145,7 +178,8 @@ def details(folder: Path, trial: "Trial") -> dict[str, Any]:
     splits = board.layout[1] if board else 1
     found: dict[str, Any] = {
         **{key: getattr(trial, key) for key in ("number", "state", "value", "params")},
-        "updates": None, "splits": [f"split {k}" for k in range(splits)], "scores": None, "paths": None, "note": None,
+        "updates": None, "splits": [f"split {k}" for k in range(splits)], "scores": None,
+        "paths": None, "note": None,
         "reports": by_rung(trial.reports, 1 if settings.search.pruner == "halving" else splits),
     }  # fmt: skip
     if not trial_path(folder, trial.number).exists():
@@ -156,7 +190,9 @@ def details(folder: Path, trial: "Trial") -> dict[str, Any]:
 
 
 def paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[str, Any]:
-    """Names of the splits and figures of the paths, which need the bars; without them a note that says why."""
+    """Names of the splits and figures of the paths, which need the bars; without them a note that
+    says why.
+    """
     from flatout.evaluation.paths import path_figures, path_returns
     from flatout.evaluation.study_folds import make_study_folds
     from flatout.search.run import Request, read_panel
@@ -181,13 +217,17 @@ def by_rung(reports: dict[int, float], per_rung: int) -> list[dict[str, Any]]:
     """What the pruner was told at each rung: a figure per split, or their mean if it halves."""
     steps = sorted(reports)
     rungs = [steps[first : first + per_rung] for first in range(0, len(steps), per_rung)]
-    return [{"rung": k + 1, "values": [reports[step] for step in rung]} for k, rung in enumerate(rungs)]
+    return [
+        {"rung": k + 1, "values": [reports[step] for step in rung]} for k, rung in enumerate(rungs)
+    ]
 
 
 def difference(name: str, first: Any, second: Any) -> dict[str, Any]:
     """Two values, and for numbers how far they are apart."""
     row = {"name": name, "first": first, "second": second, "difference": None, "factor": None}
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in (first, second)):
+    if all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in (first, second)
+    ):
         row |= {"difference": second - first, "factor": second / first if first else None}
     return row
 
@@ -203,7 +243,9 @@ def change(row: dict[str, Any]) -> str:
 def short_names(names: Iterable[str]) -> list[str]:
     """Settings without their tables, where that is clear."""
     lasts = [name.rpartition(".")[2] for name in names]
-    return [last if lasts.count(last) == 1 else name for name, last in zip(names, lasts, strict=True)]
+    return [
+        last if lasts.count(last) == 1 else name for name, last in zip(names, lasts, strict=True)
+    ]
 
 
 def figure(value: Any, form: str = "{:.4g}") -> str:
@@ -216,7 +258,10 @@ def figure(value: Any, form: str = "{:.4g}") -> str:
 def tell(found: dict[str, Any], console: Console) -> None:
     """One trial for people."""
     updates = f", {found['updates']:,} updates" if found["updates"] else ""
-    console.print(f"[bold]trial {found['number']}[/]: {plain(found['state'])}, value {figure(found['value'])}{updates}")
+    console.print(
+        f"[bold]trial {found['number']}[/]: {plain(found['state'])}, value "
+        f"{figure(found['value'])}{updates}"
+    )
     grid = Table.grid(padding=(0, 2))
     for name, value in found["params"].items():
         grid.add_row(plain(name), figure(value))
@@ -228,7 +273,12 @@ def tell(found: dict[str, Any], console: Console) -> None:
             table.add_row(plain(name), *(figure(score, "{:.3f}") for score in row))
         console.print(table)
     if found["paths"]:
-        table = Table("seed", "path", *(title for title, _ in PATH_FIGURES.values()), title="out-of-sample paths")
+        table = Table(
+            "seed",
+            "path",
+            *(title for title, _ in PATH_FIGURES.values()),
+            title="out-of-sample paths",
+        )
         for row in found["paths"]:
             cells = [figure(row[key], form) for key, (_, form) in PATH_FIGURES.items()]
             table.add_row(str(row["seed"]), str(row["path"]), *cells)

@@ -1,7 +1,8 @@
 """`Accounts`: the accounts of a backtest at the close of a bar, as the market keeps them.
 
-A learned policy is shown them through `observe`, exactly as in training, and its actions become orders through
-`order`, exactly as in training. The tape is cut at the present: what is not known yet is not in it.
+A learned policy is shown them through `observe`, exactly as in training, and its actions become
+orders through `order`, exactly as in training. The tape is cut at the present: what is not known
+yet is not in it.
 """
 
 from dataclasses import dataclass, replace
@@ -42,23 +43,35 @@ class Accounts:
         return np.asarray(episode.observe(self.state, self.tape, self.shape, self.rules, np))
 
     def order(self, action: Array) -> Floats:
-        """The (account, asset) order in money that (account, action) actions of the market's own kind ask for."""
+        """The (account, asset) order in money that (account, action) actions of the market's own
+        kind ask for.
+        """
         return self._order(self.shape.action, action, self.rules)
 
     def order_shares(self, shares: Array) -> Floats:
-        """The (account, asset) order in money for signed shares of the equity, at most all of it."""
+        """The (account, asset) order in money for signed shares of the equity, at most all of
+        it.
+        """
         limits = self.rules.limits._replace(trade_size=np.asarray(1.0))
         return self._order("trade", shares, self.rules._replace(limits=limits))
 
     def _order(self, kind: ActionKind, action: Array, rules: Rules) -> Floats:
         wanted = np.asarray(action, np.float64).T
-        return np.asarray(order_from(kind, wanted, self.state.account, self.equity, self.mark, rules.limits, np)).T
+        return np.asarray(
+            order_from(kind, wanted, self.state.account, self.equity, self.mark, rules.limits, np)
+        ).T
 
     def part(self, chosen: slice) -> "Accounts":
         """Some of the accounts."""
-        return replace(self, state=map_leaves(lambda leaf: leaf[..., chosen], self.state), mark=self.mark[:, chosen])
+        return replace(
+            self,
+            state=map_leaves(lambda leaf: leaf[..., chosen], self.state),
+            mark=self.mark[:, chosen],
+        )
 
 
 def known_tape(tape: Tape, t: int) -> Tape:
-    """The tape as far as it is known at the close of bar t; its entry t would hold the bar that comes next."""
+    """The tape as far as it is known at the close of bar t; its entry t would hold the bar that
+    comes next.
+    """
     return Tape(tape.columns[:, :t], tape.features[: t + 1])

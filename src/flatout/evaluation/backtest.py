@@ -1,7 +1,8 @@
-"""What policies would have earned: the market kernel, bar by bar, in double precision, for many accounts at once.
+"""What policies would have earned: the market kernel, bar by bar, in double precision, for many
+accounts at once.
 
-The same functions of `market/episode.py` that train an agent run the backtest. Flat at the first bar; the last bar's
-equity is marked, not sold.
+The same functions of `market/episode.py` that train an agent run the backtest. Flat at the first
+bar; the last bar's equity is marked, not sold.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,10 +48,14 @@ class History:
         """The history of some accounts."""
         names = ("equity", "turnover", "exposure", "cost")
         fills = self.fills if chosen.start in (None, 0) else ()  # they are the first account's
-        return replace(self, fills=fills, **{name: getattr(self, name)[:, chosen] for name in names})
+        return replace(
+            self, fills=fills, **{name: getattr(self, name)[:, chosen] for name in names}
+        )
 
     def metrics(self, bars_per_year: float) -> dict[str, float | None]:
-        """The figures of the first account; None where a figure does not exist (a ratio to no risk)."""
+        """The figures of the first account; None where a figure does not exist (a ratio to no
+        risk).
+        """
         figures = summarise(
             self.returns[:, 0],
             bars_per_year,
@@ -74,8 +79,8 @@ class Fills(NamedTuple):
 
 @runtime_checkable
 class InMoney(Protocol):
-    """A policy that says itself which money it orders: as shares of the equity its orders would lose their last digit,
-    and that digit may decide whether a position is closed whole.
+    """A policy that says itself which money it orders: as shares of the equity its orders would
+    lose their last digit, and that digit may decide whether a position is closed whole.
     """
 
     def money(self, moment: Moment) -> Floats: ...
@@ -99,7 +104,8 @@ def backtest(
 ) -> History:
     """Run a policy from a decision at the close of bar `first` to the close of bar `stop - 1`.
 
-    A ruined account stops trading and keeps what it has. `record_fills` keeps the trades of the first account.
+    A ruined account stops trading and keeps what it has. `record_fills` keeps the trades of the
+    first account.
     """
     first, stop = decision_range(market, first, stop)
     tape, rules = market.between(first, stop).arrays(np.float64)
@@ -118,14 +124,22 @@ def backtest(
         alive = alive & ~outcome.terminated
         progress(t + 1)
     turnover, exposure, cost = np.moveaxis(np.array(bars), 1, 0)
-    return History(np.arange(first + 1, stop), np.array(equity), turnover, exposure, cost, tuple(fills))
+    return History(
+        np.arange(first + 1, stop), np.array(equity), turnover, exposure, cost, tuple(fills)
+    )
 
 
 def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
     """Turnover, exposure and cost of a bar, per equity: (3, account)."""
-    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(after.marks.equity, LEAST_EQUITY)
-    cost = np.sum(trade_cost(outcome.executed.traded) + trade_cost(outcome.executed.stopped), axis=0)
-    return np.stack([-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)])
+    exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(
+        after.marks.equity, LEAST_EQUITY
+    )
+    cost = np.sum(
+        trade_cost(outcome.executed.traded) + trade_cost(outcome.executed.stopped), axis=0
+    )
+    return np.stack(
+        [-outcome.terms.turnover, exposure, cost / np.maximum(before.marks.equity, LEAST_EQUITY)]
+    )
 
 
 def decision_range(market: Market, first: int | None, stop: int | None) -> tuple[int, int]:
@@ -134,7 +148,8 @@ def decision_range(market: Market, first: int | None, stop: int | None) -> tuple
     first, stop = warm if first is None else first, market.panel.n_bars if stop is None else stop
     if not warm <= first < stop - 1 < market.panel.n_bars:
         raise RulesError(
-            f"cannot run bars {first}..{stop}: the features are warm from bar {warm}, the panel has "
+            f"cannot run bars {first}..{stop}: the features are warm from bar {warm}, the panel "
+            f"has "
             f"{market.panel.n_bars} bars, and at least two are needed"
         )
     return first, stop
@@ -176,7 +191,10 @@ class SideBySide:
         """Each policy with the moment of its own accounts."""
         ends = np.cumsum(self.sizes)
         parts = [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
-        return [(policy, part_of(moment, part)) for policy, part in zip(self.policies, parts, strict=True)]
+        return [
+            (policy, part_of(moment, part))
+            for policy, part in zip(self.policies, parts, strict=True)
+        ]
 
 
 def part_of(moment: Moment, chosen: slice) -> Moment:
@@ -193,7 +211,9 @@ class Comparison(NamedTuple):
     luck: History  # random traders with the chosen policy's turnover
 
     def p_value(self) -> float:
-        """Share of the random traders that earned at least as much as the policy (add-one estimate)."""
+        """Share of the random traders that earned at least as much as the policy (add-one
+        estimate).
+        """
         earned, lucky = self.chosen.equity[-1, 0], self.luck.equity[-1]
         return float((1 + np.sum(lucky >= earned)) / (1 + lucky.size))
 
@@ -210,14 +230,21 @@ def compare(
 ) -> Comparison:
     """Backtest a policy, the baselines, and random traders matched to the policy's turnover.
 
-    The first pass runs the policy, the baselines and random traders of many paces; the second the random traders of
-    the pace that comes nearest to the policy's turnover.
+    The first pass runs the policy, the baselines and random traders of many paces; the second the
+    random traders of the pace that comes nearest to the policy's turnover.
     """
     paces = RandomTrader(CALIBRATION_PACES, seed=seed)
-    crowd = SideBySide((policy, *baselines.values(), paces), (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,))
-    together = backtest(market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress)
+    crowd = SideBySide(
+        (policy, *baselines.values(), paces),
+        (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,),
+    )
+    together = backtest(
+        market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress
+    )
     one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
     measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))
     pace = float(np.interp(together.turnover[:, 0].mean(), measured, CALIBRATION_PACES))
-    luck = backtest(market, RandomTrader(pace, seed=seed + 1), lucky, first, stop, progress=progress)
+    luck = backtest(
+        market, RandomTrader(pace, seed=seed + 1), lucky, first, stop, progress=progress
+    )
     return Comparison(together.accounts(slice(0, 1)), one, luck)

@@ -1,8 +1,8 @@
 """Policies that need no training. Whatever is trained must beat them.
 
-A baseline turns what was known at the close of bar t into an order per asset, as a signed share of the equity (the
-market's `trade` action with `trade_size` 1), for a batch of accounts at once. It sees closes up to and including t
-and nothing later.
+A baseline turns what was known at the close of bar t into an order per asset, as a signed share of
+the equity (the market's `trade` action with `trade_size` 1), for a batch of accounts at once. It
+sees closes up to and including t and nothing later.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,15 @@ class Moment(NamedTuple):
     closes: Floats  # (time, asset) up to and including now; NaN before a symbol's first bar
     weights: Floats  # (account, asset) current weights
     bar_seconds: int
-    accounts: Accounts | None = None  # the same accounts as the market keeps them; every backtest gives them
+    # the same accounts as the market keeps them; every backtest gives them
+    accounts: Accounts | None = None
 
     def driven(self) -> Accounts:
         """The accounts, by policies that cannot do without."""
         if self.accounts is None:
             raise RulesError(
-                "this policy must see the accounts it drives: run it by backtest(), or set Moment.accounts"
+                "this policy must see the accounts it drives: run it by backtest(), or set "
+                "Moment.accounts"
             )
         return self.accounts
 
@@ -65,7 +67,9 @@ class Cash:
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Spends everything equally on the assets that exist, and holds; what volume did not allow is bought all day."""
+    """Spends everything equally on the assets that exist, and holds; what volume did not allow is
+    bought all day.
+    """
 
     def __call__(self, moment: Moment) -> Floats:
         if moment.age >= max(DAY // moment.bar_seconds, 1):
@@ -87,7 +91,9 @@ class EqualWeight:
 
 @dataclass(frozen=True)
 class Momentum:
-    """Holds, equally, the better half of the assets among those that rose over the past; cash when none did."""
+    """Holds, equally, the better half of the assets among those that rose over the past; cash when
+    none did.
+    """
 
     past_seconds: int = 30 * DAY
     period_seconds: int = DAY
@@ -105,10 +111,11 @@ class Momentum:
 
 @dataclass(frozen=True)
 class RandomTrader:
-    """Moves a share `pace` of the way to fresh random weights once a period: what a trader of equal turnover earns by
-    luck.
+    """Moves a share `pace` of the way to fresh random weights once a period: what a trader of equal
+    turnover earns by luck.
 
-    `pace` may be an array, one value per account. The weights follow from the seed and the bar alone.
+    `pace` may be an array, one value per account. The weights follow from the seed and the bar
+    alone.
     """
 
     pace: Floats | float = 1.0
@@ -121,7 +128,9 @@ class RandomTrader:
         accounts, assets = moment.weights.shape
         rng = np.random.default_rng((self.seed, moment.age))
         target = rng.dirichlet(np.ones(assets + 1), accounts)[:, :-1]
-        return np.reshape(np.asarray(self.pace), (-1, 1)) * (target * listed(moment) - moment.weights)
+        return np.reshape(np.asarray(self.pace), (-1, 1)) * (
+            target * listed(moment) - moment.weights
+        )
 
 
 BASELINES: dict[str, Policy] = {

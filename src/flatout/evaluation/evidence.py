@@ -1,4 +1,6 @@
-"""What all trials of a study together say about its winner: overfitting, deflation, lengths that would be needed."""
+"""What all trials of a study together say about its winner: overfitting, deflation, lengths that
+would be needed.
+"""
 
 import math
 from typing import Any
@@ -22,8 +24,8 @@ BLOCKS = 16
 
 
 def overfitting_facts(columns: FloatArray, bars_per_year: float) -> dict[str, Any] | None:
-    """PBO of (bar, trial) returns with all that its picture needs, Sharpe ratios per year; None for fewer than two
-    trials.
+    """PBO of (bar, trial) returns with all that its picture needs, Sharpe ratios per year; None for
+    fewer than two trials.
     """
     if columns.shape[1] < 2 or columns.shape[0] < 2 * BLOCKS:
         return None
@@ -46,17 +48,20 @@ def deflation_facts(
 ) -> dict[str, Any]:
     """How much of the winner's Sharpe ratio the number of trials explains.
 
-    `paths` (path, bar) are the winner's, `sharpes` the bar Sharpes of all trials of this study, `columns` their (bar,
-    trial) returns, `trials` the number ever run on these bars. Probabilities are medians over the paths.
+    `paths` (path, bar) are the winner's, `sharpes` the bar Sharpes of all trials of this study,
+    `columns` their (bar, trial) returns, `trials` the number ever run on these bars. Probabilities
+    are medians over the paths.
 
-    The question is what the best of so many trials *without skill* would show. Their Sharpe ratios differ by
-    1 / sqrt(bars), and that is what `dsr` uses. The ratios of a study's trials differ by more wherever some learned
-    something and others lost money trading: as a measure of luck that is too much, yet it is what the paper's
-    estimate takes, so it stands beside as `dsr_dispersion`.
+    The question is what the best of so many trials *without skill* would show. Their Sharpe ratios
+    differ by 1 / sqrt(bars), and that is what `dsr` uses. The ratios of a study's trials differ by
+    more wherever some learned something and others lost money trading: as a measure of luck that is
+    too much, yet it is what the paper's estimate takes, so it stands beside as `dsr_dispersion`.
     """
     luck = 1 / math.sqrt(paths.shape[1])
     dispersion = float(np.std(sharpes, ddof=1)) if len(sharpes) > 1 else luck
-    effective = effective_trials(columns) + max(0, trials - columns.shape[1])  # of others only the number is known
+    effective = effective_trials(columns) + max(
+        0, trials - columns.shape[1]
+    )  # of others only the number is known
     effective = min(max(effective, 1.0), float(max(trials, 1)))
     annual = math.sqrt(bars_per_year)
 

@@ -13,10 +13,18 @@ BESIDE = ("cash", "buy_and_hold", "equal_weight", "momentum")
 
 
 def judge(
-    market: Market, policies: dict[str, Bundle], cut: int, progress: Callable[[int], None] = lambda bar: None
+    market: Market,
+    policies: dict[str, Bundle],
+    cut: int,
+    progress: Callable[[int], None] = lambda bar: None,
 ) -> dict[str, Any]:
-    """The figures of some policies of one market, and of the baselines, from bar `cut` to the end."""
-    crowd = {**{name: Learned(bundle) for name, bundle in policies.items()}, **{n: BASELINES[n] for n in BESIDE}}
+    """The figures of some policies of one market, and of the baselines, from bar `cut` to the
+    end.
+    """
+    crowd = {
+        **{name: Learned(bundle) for name, bundle in policies.items()},
+        **{n: BASELINES[n] for n in BESIDE},
+    }
     side_by_side = SideBySide(tuple(crowd.values()), (1,) * len(crowd))
     history = backtest(market, side_by_side, len(crowd), cut, progress=progress)
     panel = market.panel
@@ -27,6 +35,7 @@ def judge(
         "bars": panel.n_bars - cut - 1,
         "policies": list(policies),
         "metrics": {
-            name: history.accounts(slice(k, k + 1)).metrics(panel.bars_per_year) for k, name in enumerate(crowd)
+            name: history.accounts(slice(k, k + 1)).metrics(panel.bars_per_year)
+            for k, name in enumerate(crowd)
         },
     }

@@ -1,12 +1,13 @@
-"""Figures of merit of per-bar simple returns: pure functions, time on the last axis, leading axes free.
+"""Figures of merit of per-bar simple returns: pure functions, time on the last axis, leading axes
+free.
 
-A thousand paths are one array. Annual figures always take `bars_per_year` from the caller: nothing is guessed
-from dates. Returns are net of costs; -1 is a total loss, anything below is refused, as are NaN and empty
-arrays. There is no risk-free rate: subtract it from the returns beforehand.
+A thousand paths are one array. Annual figures always take `bars_per_year` from the caller: nothing
+is guessed from dates. Returns are net of costs; -1 is a total loss, anything below is refused, as
+are NaN and empty arrays. There is no risk-free rate: subtract it from the returns beforehand.
 
-A ratio whose denominator is zero is 0 if its numerator is zero too (cash has Sharpe 0), else ±inf. Figures
-that one bar cannot define (volatility, Sharpe) are NaN for one bar. This file does not know where returns
-come from, nor whether they are luck.
+A ratio whose denominator is zero is 0 if its numerator is zero too (cash has Sharpe 0), else ±inf.
+Figures that one bar cannot define (volatility, Sharpe) are NaN for one bar. This file does not know
+where returns come from, nor whether they are luck.
 """
 
 import math
@@ -43,7 +44,9 @@ class Metrics(NamedTuple):
 
     def as_dict(self) -> dict[str, float | FloatArray]:
         """The figures that are there, as plain floats for one path."""
-        there = {name: np.asarray(value) for name, value in self._asdict().items() if value is not None}
+        there = {
+            name: np.asarray(value) for name, value in self._asdict().items() if value is not None
+        }
         return {name: float(value) if value.ndim == 0 else value for name, value in there.items()}
 
 
@@ -54,7 +57,9 @@ def summarise(
     exposure: FloatArray | None = None,
     costs: FloatArray | None = None,
 ) -> Metrics:
-    """All figures at once; turnover, exposure (gross weight) and costs are per bar, as parts of equity."""
+    """All figures at once; turnover, exposure (gross weight) and costs are per bar, as parts of
+    equity.
+    """
     returns = checked(returns)
     return Metrics(
         total_return=total_return(returns),
@@ -80,7 +85,9 @@ def checked(returns: FloatArray) -> FloatArray:
     """The same returns in float64, or an error that says what is wrong with them."""
     returns = _finite(returns, "returns")
     if np.any(returns < -1):
-        raise FlatoutError(f"a return of {np.min(returns):g} loses more than everything: give simple returns")
+        raise FlatoutError(
+            f"a return of {np.min(returns):g} loses more than everything: give simple returns"
+        )
     return returns
 
 
@@ -93,7 +100,9 @@ def annual_return(returns: FloatArray, bars_per_year: float) -> FloatArray:
     """Compound annual growth rate; inf where a few splendid bars overflow a year."""
     equity = _equity(returns)
     with np.errstate(over="ignore"):
-        yearly: FloatArray = equity[..., -1] ** (_positive(bars_per_year) / (equity.shape[-1] - 1)) - 1
+        yearly: FloatArray = (
+            equity[..., -1] ** (_positive(bars_per_year) / (equity.shape[-1] - 1)) - 1
+        )
     return yearly
 
 
@@ -189,16 +198,22 @@ def cost_share(returns: FloatArray, costs: FloatArray) -> FloatArray:
 def _finite(values: FloatArray, name: str) -> FloatArray:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] == 0:
-        raise FlatoutError(f"{name} of shape {values.shape} hold no bar: time is the last axis, one bar or more")
+        raise FlatoutError(
+            f"{name} of shape {values.shape} hold no bar: time is the last axis, one bar or more"
+        )
     bad = int(np.sum(~np.isfinite(values)))
     if bad:
-        raise FlatoutError(f"{bad} of {values.size} {name} are NaN or infinite: leave out bars that have none")
+        raise FlatoutError(
+            f"{bad} of {values.size} {name} are NaN or infinite: leave out bars that have none"
+        )
     return values
 
 
 def _positive(bars_per_year: float) -> float:
     if not 0 < bars_per_year < np.inf:
-        raise FlatoutError(f"bars_per_year is {bars_per_year!r}; it must be positive, such as 8760 for hours")
+        raise FlatoutError(
+            f"bars_per_year is {bars_per_year!r}; it must be positive, such as 8760 for hours"
+        )
     return bars_per_year
 
 

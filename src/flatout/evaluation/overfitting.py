@@ -1,9 +1,11 @@
-"""Does the best trial of one half of history stay good in the other half? Combinatorially symmetric cross-validation.
+"""Does the best trial of one half of history stay good in the other half? Combinatorially symmetric
+cross-validation.
 
-History is cut into blocks; every half of the blocks once chooses a trial, and the other half judges it. The share of
-choices that land in the lower half of the trials is the probability of backtest overfitting (PBO): Bailey, Borwein,
-López de Prado & Zhu (2017). A choice at the median counts as overfitted: the logit 0 belongs to the integral of the
-paper, and doubt costs less than belief. Sharpe ratios are per bar.
+History is cut into blocks; every half of the blocks once chooses a trial, and the other half judges
+it. The share of choices that land in the lower half of the trials is the probability of backtest
+overfitting (PBO): Bailey, Borwein, López de Prado & Zhu (2017). A choice at the median counts as
+overfitted: the logit 0 belongs to the integral of the paper, and doubt costs less than belief.
+Sharpe ratios are per bar.
 
 This file does not know what a trial is; its returns must all be on the same bars.
 """
@@ -28,7 +30,9 @@ EQUAL = 1e-12  # scores that differ by less than this part of the largest are ti
 
 
 class Overfitting(NamedTuple):
-    """What became of each half's best trial in the other half; arrays hold one entry per combination of blocks."""
+    """What became of each half's best trial in the other half; arrays hold one entry per
+    combination of blocks.
+    """
 
     pbo: float  # share of combinations whose logit is 0 or below
     logits: FloatArray  # of the relative rank out of sample; above 0 = better than the median trial
@@ -42,25 +46,33 @@ class Overfitting(NamedTuple):
     blocks: int
 
 
-def overfitting(returns_matrix: FloatArray, blocks: int = 16, metric: Metric = "sharpe") -> Overfitting:
+def overfitting(
+    returns_matrix: FloatArray, blocks: int = 16, metric: Metric = "sharpe"
+) -> Overfitting:
     """CSCV on (bar, trial) returns; the metric is what trials are chosen by.
 
-    The first bars are dropped where bars are no multiple of blocks. A trial whose returns do not vary over a half took
-    no risk there: its Sharpe ratio is 0, so that it does not win by a division by nothing. Ties out of sample share
-    their average rank; among ties in sample the one that does worst out of sample is chosen.
+    The first bars are dropped where bars are no multiple of blocks. A trial whose returns do not
+    vary over a half took no risk there: its Sharpe ratio is 0, so that it does not win by a
+    division by nothing. Ties out of sample share their average rank; among ties in sample the one
+    that does worst out of sample is chosen.
     """
     returns = _checked(returns_matrix, blocks, metric)
     length = len(returns) // blocks
     cut = returns[len(returns) - blocks * length :].reshape(blocks, length, -1)
-    sums, squares = np.sum(cut, axis=1), np.einsum("btn,btn->bn", cut, cut)  # (block, trial): all that scores need
+    sums, squares = (
+        np.sum(cut, axis=1),
+        np.einsum("btn,btn->bn", cut, cut),
+    )  # (block, trial): all that scores need
     halves = _halves(blocks)
     rows = max(1, CHUNK // returns.shape[1])
     judged = [
-        _judge(halves[start : start + rows], sums, squares, length, metric) for start in range(0, len(halves), rows)
+        _judge(halves[start : start + rows], sums, squares, length, metric)
+        for start in range(0, len(halves), rows)
     ]
     logits, inside, outside = (np.concatenate(parts) for parts in zip(*judged, strict=True))
     return Overfitting(
-        float(np.mean(logits <= 0)), logits, *_line(inside, outside), float(np.mean(outside < 0)), inside, outside,
+        float(np.mean(logits <= 0)), logits, *_line(inside, outside), float(np.mean(outside < 0)),
+        inside, outside,
         len(halves), blocks,
     )  # fmt: skip
 
@@ -71,13 +83,20 @@ def _checked(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray
         raise FlatoutError(f"metric is {metric!r}; it is one of {', '.join(get_args(Metric))}")
     if blocks % 2 or not 2 <= blocks <= MOST_BLOCKS:
         raise FlatoutError(
-            f"blocks is {blocks}; half of them choose and half judge: an even number, 2 to {MOST_BLOCKS}"
+            f"blocks is {blocks}; half of them choose and half judge: an even number, 2 to "
+            f"{MOST_BLOCKS}"
         )
     matrix = np.asarray(returns_matrix, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] < 2:
-        raise FlatoutError(f"returns of shape {matrix.shape} leave nothing to choose: give (bar, trial), two trials up")
+        raise FlatoutError(
+            f"returns of shape {matrix.shape} leave nothing to choose: give (bar, trial), two "
+            f"trials up"
+        )
     if len(matrix) < 2 * blocks:
-        raise FlatoutError(f"{len(matrix)} bars are too few for {blocks} blocks of two bars: give more or fewer blocks")
+        raise FlatoutError(
+            f"{len(matrix)} bars are too few for {blocks} blocks of two bars: give more or "
+            f"fewer blocks"
+        )
     return metrics.checked(matrix.T).T
 
 
@@ -93,8 +112,11 @@ def _judge(
     halves: NDArray[np.bool_], sums: FloatArray, squares: FloatArray, length: int, metric: Metric
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Logit, score in sample and score out of sample of the trial that each half chooses."""
-    # The other half is added up itself: as a difference from the total, bars without trades would leave rounding.
-    inside = _scores(halves.astype(np.float64), sums, squares, length, metric)  # (combination, trial)
+    # The other half is added up itself: as a difference from the total, bars without trades would
+    # leave rounding.
+    inside = _scores(
+        halves.astype(np.float64), sums, squares, length, metric
+    )  # (combination, trial)
     outside = _scores((~halves).astype(np.float64), sums, squares, length, metric)
     best = np.max(inside, axis=1, keepdims=True)
     tied = inside >= best - _grain(inside)
@@ -106,8 +128,12 @@ def _judge(
     return np.log(rank / (outside.shape[1] + 1 - rank)), best[:, 0], result[:, 0]
 
 
-def _scores(half: FloatArray, sums: FloatArray, squares: FloatArray, length: int, metric: Metric) -> FloatArray:
-    """(combination, trial): mean return or bar Sharpe (sample deviation) over the blocks of each half."""
+def _scores(
+    half: FloatArray, sums: FloatArray, squares: FloatArray, length: int, metric: Metric
+) -> FloatArray:
+    """(combination, trial): mean return or bar Sharpe (sample deviation) over the blocks of each
+    half.
+    """
     bars = length * len(sums) // 2
     total = half @ sums
     mean = total / bars
@@ -120,7 +146,9 @@ def _scores(half: FloatArray, sums: FloatArray, squares: FloatArray, length: int
 
 
 def _grain(scores: FloatArray) -> FloatArray:
-    """(combination, 1): differences up to this are rounding, as between trials that differ only in scale."""
+    """(combination, 1): differences up to this are rounding, as between trials that differ only in
+    scale.
+    """
     largest: FloatArray = np.max(np.abs(scores), axis=1, keepdims=True)
     return EQUAL * largest
 

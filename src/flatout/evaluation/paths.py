@@ -1,4 +1,6 @@
-"""Out-of-sample paths of a study's agents: returns of each bar from agents that had not learned from it."""
+"""Out-of-sample paths of a study's agents: returns of each bar from agents that had not learned
+from it.
+"""
 
 from typing import NamedTuple
 
@@ -12,7 +14,9 @@ from flatout.folds.stitch import stitch
 
 
 def path_values(folds: Folds, traces: NDArray[np.floating]) -> FloatArray:
-    """(seed, path, bar) from (split, seed, block, bar) traces, whose bars after a block's end are not looked at."""
+    """(seed, path, bar) from (split, seed, block, bar) traces, whose bars after a block's end are
+    not looked at.
+    """
     cells = {
         (s, group): traces[s, :, k, : block.length].astype(np.float64)
         for s, split in enumerate(folds.splits)
@@ -28,7 +32,9 @@ def path_returns(folds: Folds, log_return: NDArray[np.floating]) -> FloatArray:
 
 
 def trial_returns(folds: Folds, log_return: NDArray[np.floating]) -> FloatArray:
-    """(bar,): the mean over seeds and paths, as if the money were spread evenly over all of a trial's agents."""
+    """(bar,): the mean over seeds and paths, as if the money were spread evenly over all of a
+    trial's agents.
+    """
     return path_returns(folds, log_return).mean(axis=(0, 1))
 
 
@@ -48,7 +54,8 @@ class PathFigures(NamedTuple):
     def rows(self) -> list[dict[str, float | None]]:
         """One dictionary per path; None where a figure does not exist."""
         return [
-            {name: finite(float(column[k])) for name, column in self._asdict().items()} for k in range(len(self.sharpe))
+            {name: finite(float(column[k])) for name, column in self._asdict().items()}
+            for k in range(len(self.sharpe))
         ]
 
 
@@ -56,7 +63,9 @@ def path_figures(returns: FloatArray, bars_per_year: float) -> PathFigures:
     """The figures of (seed, path, bar) returns."""
     flat = returns.reshape(-1, returns.shape[-1])
     found = metrics.summarise(flat, bars_per_year)
-    return PathFigures(found.sharpe, found.sortino, found.total_return, found.annual_return, found.max_drawdown)
+    return PathFigures(
+        found.sharpe, found.sortino, found.total_return, found.annual_return, found.max_drawdown
+    )
 
 
 def median_path(returns: FloatArray, bars_per_year: float) -> int:

@@ -20,15 +20,21 @@ def thin(n: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(n, POINTS)).astype(int))
 
 
-def add_curve(figure: go.Figure, history: History, panel: Panel, name: str, colour: str, width: float) -> None:
+def add_curve(
+    figure: go.Figure, history: History, panel: Panel, name: str, colour: str, width: float
+) -> None:
     """Equity above, drawdown below."""
     equity = history.equity[:, 0]
     drawdown = equity / np.maximum.accumulate(equity) - 1
     keep = thin(len(equity))
     times = panel.time[np.concatenate([history.bars[:1] - 1, history.bars])][keep]
     line = {"color": colour, "width": width}
-    figure.add_trace(go.Scatter(x=times, y=equity[keep], name=name, legendgroup=name, line=line), row=1, col=1)
-    below = go.Scatter(x=times, y=100 * drawdown[keep], name=name, legendgroup=name, line=line, showlegend=False)
+    figure.add_trace(
+        go.Scatter(x=times, y=equity[keep], name=name, legendgroup=name, line=line), row=1, col=1
+    )
+    below = go.Scatter(
+        x=times, y=100 * drawdown[keep], name=name, legendgroup=name, line=line, showlegend=False
+    )
     figure.add_trace(below, row=2, col=1)
 
 
@@ -38,7 +44,9 @@ def add_luck(figure: go.Figure, luck: History, panel: Panel) -> None:
     times = panel.time[np.concatenate([luck.bars[:1] - 1, luck.bars])][keep]
     low, high = np.quantile(luck.equity[keep], [0.05, 0.95], axis=1)
     edge = {"width": 0}
-    figure.add_trace(go.Scatter(x=times, y=high, line=edge, showlegend=False, hoverinfo="skip"), row=1, col=1)
+    figure.add_trace(
+        go.Scatter(x=times, y=high, line=edge, showlegend=False, hoverinfo="skip"), row=1, col=1
+    )
     band = go.Scatter(
         x=times,
         y=low,
@@ -52,7 +60,9 @@ def add_luck(figure: go.Figure, luck: History, panel: Panel) -> None:
 
 def draw_equity(comparison: Comparison, panel: Panel, name: str, subtitle: str) -> go.Figure:
     """Equity and drawdown of the policy, the baselines and luck."""
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.05)
+    figure = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.05
+    )
     add_luck(figure, comparison.luck, panel)
     for (other, history), colour in zip(comparison.baselines.items(), cycle(COLOURS), strict=False):
         if other != name:

@@ -1,4 +1,6 @@
-"""What a study's result stands beside: baselines and random traders, on the same blocks, flat at each start."""
+"""What a study's result stands beside: baselines and random traders, on the same blocks, flat at
+each start.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,7 +17,9 @@ Progress = Callable[[int], None]
 
 
 class Reference(NamedTuple):
-    """Simple returns of every bar of the blocks, one after another: (bar,) each, (bar, trader) of the traders."""
+    """Simple returns of every bar of the blocks, one after another: (bar,) each, (bar, trader) of
+    the traders.
+    """
 
     baselines: dict[str, FloatArray]
     traders: FloatArray
@@ -32,7 +36,9 @@ def reference_returns(
 ) -> Reference:
     """Baselines, and random traders whose mean turnover per bar comes nearest to the given one."""
     paces = RandomTrader(CALIBRATION_PACES, seed=seed)
-    crowd = SideBySide((*baselines.values(), paces), (1,) * len(baselines) + (CALIBRATION_PACES.size,))
+    crowd = SideBySide(
+        (*baselines.values(), paces), (1,) * len(baselines) + (CALIBRATION_PACES.size,)
+    )
     first = over_blocks(market, crowd, sum(crowd.sizes), blocks, progress)
     measured = np.maximum.accumulate(
         np.concatenate([history.turnover for history in first])[:, len(baselines) :].mean(axis=0)
@@ -50,7 +56,10 @@ def over_blocks(
     market: Market, policy: Policy, accounts: int, blocks: Sequence[Block], progress: Progress
 ) -> list[History]:
     """One backtest per block; the first order meets the block's first bar."""
-    return [backtest(market, policy, accounts, block.first - 1, block.stop, progress=progress) for block in blocks]
+    return [
+        backtest(market, policy, accounts, block.first - 1, block.stop, progress=progress)
+        for block in blocks
+    ]
 
 
 def share_as_good(total_log_return: float, traders: FloatArray) -> float:

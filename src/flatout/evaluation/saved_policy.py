@@ -1,7 +1,8 @@
 """`Learned`: a saved policy in backtests, beside the baselines and under the same rules.
 
-It sees what training showed it and orders what training let it order; the network runs in single precision on NumPy,
-the ledger in double. A market that is not the policy's is refused at the first bar.
+It sees what training showed it and orders what training let it order; the network runs in single
+precision on NumPy, the ledger in double. A market that is not the policy's is refused at the first
+bar.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ class Learned:
     @property
     def name(self) -> str:
         """What it is called beside the baselines: its folder's name."""
-        name = self.folder.name if self.folder.name not in ("", "..") else self.folder.resolve().name
+        name = (
+            self.folder.name if self.folder.name not in ("", "..") else self.folder.resolve().name
+        )
         return f"{name}-learned" if name in BASELINES else name
 
     def money(self, moment: Moment) -> Floats:
@@ -46,9 +49,11 @@ def load_policy(folder: Path | str) -> Learned:
 
 
 def bars_of_training(bundle: Bundle, panel: Panel, first: int, stop: int) -> int:
-    """How many bars traded in a backtest of first..stop-1 lie between the first and last bar of the training: what is
-    earned there may be memory.
+    """How many bars traded in a backtest of first..stop-1 lie between the first and last bar of the
+    training: what is earned there may be memory.
     """
     training, times = bundle.recipe.training, panel.time[first + 1 : stop]
-    start, end = (np.datetime64(text.removesuffix("Z")) for text in (training.first_time, training.last_time))
+    start, end = (
+        np.datetime64(text.removesuffix("Z")) for text in (training.first_time, training.last_time)
+    )
     return int(np.sum((times >= start) & (times <= end)))

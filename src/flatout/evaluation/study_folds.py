@@ -1,4 +1,6 @@
-"""The folds of a study: which bars teach and which judge, given what its features and rewards look at."""
+"""The folds of a study: which bars teach and which judge, given what its features and rewards look
+at.
+"""
 
 from flatout.bars.panel import Panel
 from flatout.folds.splits import Folds, make_folds
@@ -17,4 +19,6 @@ def make_study_folds(panel: Panel, settings: Settings) -> Folds:
     recipe = recipe_of(settings.features)
     lookback = max(recipe.warmup, VOLATILITY_BARS)
     # The first test block is decided one bar earlier, on features that are warm.
-    return make_folds(settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback)
+    return make_folds(
+        settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback
+    )

@@ -49,8 +49,8 @@ def ledger_table(panel: Panel, fills: tuple[Fills, ...], capital: float) -> pl.D
 
 
 def harmless(column: str) -> pl.Expr:
-    """Texts as spreadsheets show them: =, +, - or @ in front would make a formula, which they run. An apostrophe makes
-    it text; whoever wants the text back takes one apostrophe off.
+    """Texts as spreadsheets show them: =, +, - or @ in front would make a formula, which they run.
+    An apostrophe makes it text; whoever wants the text back takes one apostrophe off.
     """
     text = pl.col(column)
     return pl.when(text.str.contains(FORMULA)).then("'" + text).otherwise(text).alias(column)

@@ -1,8 +1,9 @@
 """How many trials were ever run on given bars: what the best of them must be deflated by.
 
-One JSON file per fingerprint of bars, one count per study. A study's count only grows, so that a resumed study is not
-counted twice. A lock beside each file keeps two processes from losing each other's counts; it ends with the process.
-This file does not know what a trial or a study is, nor what bars are behind a fingerprint.
+One JSON file per fingerprint of bars, one count per study. A study's count only grows, so that a
+resumed study is not counted twice. A lock beside each file keeps two processes from losing each
+other's counts; it ends with the process. This file does not know what a trial or a study is, nor
+what bars are behind a fingerprint.
 """
 
 import fcntl
@@ -36,9 +37,13 @@ class Registry(TypedDict):
 
 
 def note_trials(fingerprint: str, study: str, count: int, folder: Path | None = None) -> None:
-    """Set how many trials a study has run on these bars so far; a smaller count than the noted one changes nothing."""
+    """Set how many trials a study has run on these bars so far; a smaller count than the noted one
+    changes nothing.
+    """
     if not _is_count(count):
-        raise RunError(f"the count of study {study!r} is {count!r}; it is a whole number of trials, 0 or more")
+        raise RunError(
+            f"the count of study {study!r} is {count!r}; it is a whole number of trials, 0 or more"
+        )
     if not study:
         raise RunError("a study without a name cannot be told from others: give one")
     path = registry_file(fingerprint, folder)
@@ -66,24 +71,31 @@ def registry_folder() -> Path:
 def registry_file(fingerprint: str, folder: Path | None = None) -> Path:
     """The file of these bars, whether it exists or not."""
     if not re.fullmatch("[0-9a-fA-F]+", fingerprint):
-        raise RunError(f"fingerprint {fingerprint!r} is not hexadecimal: give the fingerprint of the bars")
+        raise RunError(
+            f"fingerprint {fingerprint!r} is not hexadecimal: give the fingerprint of the bars"
+        )
     return (registry_folder() if folder is None else folder) / f"{fingerprint.lower()}.json"
 
 
 def read_studies(path: Path) -> dict[str, int]:
-    """Trials by study; none if there is no file. A file that cannot be understood is never taken for an empty one."""
+    """Trials by study; none if there is no file. A file that cannot be understood is never taken
+    for an empty one.
+    """
     content = read_json_if_there(path, Registry, RunError, DAMAGED)
     if content is None:
         return {}
     if content["fingerprint"] != path.stem:
-        raise RunError(f"{path}: is about other bars, {shortened(content['fingerprint'])}; {DAMAGED}")
+        raise RunError(
+            f"{path}: is about other bars, {shortened(content['fingerprint'])}; {DAMAGED}"
+        )
     return content["studies"]
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Wait until no other process changes this file, and keep others waiting meanwhile."""
-    # A lock of its own: the JSON file is replaced by each write, and a lock on what was replaced guards nothing.
+    # A lock of its own: the JSON file is replaced by each write, and a lock on what was replaced
+    # guards nothing.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = open_lock(path.with_suffix(".lock"))
@@ -101,7 +113,9 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     try:
         write_json(path, content)
     except OSError as error:
-        raise RunError(f"{path}: the registry of trials cannot be written: {error.strerror}") from None
+        raise RunError(
+            f"{path}: the registry of trials cannot be written: {error.strerror}"
+        ) from None
 
 
 def _is_count(value: object) -> bool:

@@ -50,7 +50,8 @@ class Verdict(NamedTuple):
         return {**self._asdict(), "gates": [gate._asdict() for gate in self.gates]}
 
 
-LOSS_IS_RARE = 0.05  # of the in-sample best, out of sample: then it does not matter which of the good ones is best
+# of the in-sample best, out of sample: then it does not matter which of the good ones is best
+LOSS_IS_RARE = 0.05
 
 
 def give_verdict(gates: GateSettings, evidence: Evidence) -> Verdict:
@@ -69,23 +70,32 @@ def give_verdict(gates: GateSettings, evidence: Evidence) -> Verdict:
 
 def gates_hash(gates: GateSettings) -> str:
     """Of the gates as they were when the study started."""
-    return hashlib.sha256(json.dumps(gates.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(gates.model_dump(mode="json"), sort_keys=True).encode()
+    ).hexdigest()
 
 
 def all_gates(gates: GateSettings, e: Evidence) -> list[Gate | None]:
     """Every gate, None for those that are off."""
     return [
-        at_least("deflated Sharpe", gates.deflated_sharpe, e.deflated_sharpe, "luck among so many trials explains it"),
+        at_least(("deflated "
+                 "Sharpe"), gates.deflated_sharpe, e.deflated_sharpe, ("luck among so many trials "
+                                                                      "explains it")),
         not_overfitted(gates.pbo, e),
-        at_most("random traders as good", gates.null_p, e.null_p, "random traders of equal turnover earn as much"),
+        at_most(("random traders as "
+                "good"), gates.null_p, e.null_p, "random traders of equal turnover earn as much"),
         *(beats(name, e) for name in gates.beats),
         survives("costs", gates.cost_factor, e.cost_sharpes, "times the costs"),
         survives("delay", gates.delay_bars, e.delay_sharpes, "bar(s) later"),
         at_least("trades", gates.trades, e.trades, "too few trades to say anything"),
         at_least("worst path", gates.worst_path, e.worst_path, "one path loses too much"),
-        above("hold-out Sharpe", gates.hold_out_sharpe, e.hold_out_sharpe, "it does not earn on the sealed bars"),
+        above(("hold-out "
+              "Sharpe"), gates.hold_out_sharpe, e.hold_out_sharpe, ("it does not earn on the "
+                                                                   "sealed bars")),
         Gate(
-            "not constant", "orders depend on the market", "constant" if e.constant else "they do", not e.constant,
+            "not "
+            "constant", ("orders depend on the "
+                        "market"), "constant" if e.constant else "they do", not e.constant,
             "it orders the same whatever it sees",
         ),
     ]  # fmt: skip
@@ -103,14 +113,22 @@ def at_least(name: str, wanted: float | None, found: float | None, reason: str) 
     if wanted is None:
         return None
     passed = found is not None and found >= wanted
-    return Gate(name, f"at least {shown(wanted)}", shown(found), passed, f"{reason} ({name} {shown(found)})")
+    return Gate(
+        name, f"at least {shown(wanted)}", shown(found), passed, f"{reason} ({name} {shown(found)})"
+    )
 
 
 def above(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:
     """Passes above the bound; there is nothing to pass where no bars were sealed."""
     if wanted is None or found is None:
         return None
-    return Gate(name, f"above {shown(wanted)}", shown(found), found > wanted, f"{reason} ({name} {shown(found)})")
+    return Gate(
+        name,
+        f"above {shown(wanted)}",
+        shown(found),
+        found > wanted,
+        f"{reason} ({name} {shown(found)})",
+    )
 
 
 def at_most(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:
@@ -118,12 +136,14 @@ def at_most(name: str, wanted: float | None, found: float | None, reason: str) -
     if wanted is None:
         return None
     passed = found is not None and found <= wanted
-    return Gate(name, f"at most {shown(wanted)}", shown(found), passed, f"{reason} ({shown(found)})")
+    return Gate(
+        name, f"at most {shown(wanted)}", shown(found), passed, f"{reason} ({shown(found)})"
+    )
 
 
 def not_overfitted(wanted: float | None, e: Evidence) -> Gate | None:
-    """PBO says whether the best of one half stays in the better half. Where nearly all trials are good and alike it
-    does not, and need not: then it must hardly ever lose out of sample.
+    """PBO says whether the best of one half stays in the better half. Where nearly all trials are
+    good and alike it does not, and need not: then it must hardly ever lose out of sample.
     """
     if wanted is None:
         return None
@@ -131,7 +151,8 @@ def not_overfitted(wanted: float | None, e: Evidence) -> Gate | None:
     passed = e.pbo is not None and (e.pbo <= wanted or rarely)
     found = f"{shown(e.pbo)}; loses in {shown(e.probability_of_loss)}"
     return Gate(
-        "PBO", f"at most {shown(wanted)}, or loses out of sample in at most {LOSS_IS_RARE:.0%} of the cases", found,
+        "PBO", (f"at most {shown(wanted)}, or loses out of sample in at most {LOSS_IS_RARE:.0%} of "
+               f"the cases"), found,
         passed, f"the best in one half of the bars is not good in the other (PBO {shown(e.pbo)})",
     )  # fmt: skip
 
@@ -141,7 +162,13 @@ def beats(baseline: str, e: Evidence) -> Gate:
     other = e.baseline_sharpes.get(baseline)
     passed = other is not None and e.median_sharpe > other
     found = f"{shown(e.median_sharpe)} against {shown(other)}"
-    return Gate(f"beats {baseline}", "a larger Sharpe ratio", found, passed, f"it does not beat {baseline} ({found})")
+    return Gate(
+        f"beats {baseline}",
+        "a larger Sharpe ratio",
+        found,
+        passed,
+        f"it does not beat {baseline} ({found})",
+    )
 
 
 def survives(name: str, wanted: float | None, found: Mapping[Any, float], unit: str) -> Gate | None:
@@ -151,4 +178,10 @@ def survives(name: str, wanted: float | None, found: Mapping[Any, float], unit: 
     sharpe = found.get(wanted)
     passed = sharpe is not None and sharpe > 0
     said = f"{shown(wanted)} {unit}"
-    return Gate(name, f"earns at {said}", shown(sharpe), passed, f"it loses at {said} (Sharpe {shown(sharpe)})")
+    return Gate(
+        name,
+        f"earns at {said}",
+        shown(sharpe),
+        passed,
+        f"it loses at {said} (Sharpe {shown(sharpe)})",
+    )

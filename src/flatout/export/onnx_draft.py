@@ -1,6 +1,7 @@
 """`Draft`: an ONNX graph while it is written down, operation by operation.
 
-It names intermediate values and stores each constant once. What the operations mean together is not known here.
+It names intermediate values and stores each constant once. What the operations mean together is not
+known here.
 """
 
 from typing import Any
@@ -22,7 +23,10 @@ class Draft:
     def op(self, kind: str, *inputs: Value, name: str | None = None, **attributes: Any) -> str:
         """Add an operation with one output; returns the output's name."""
         output = name or f"{kind}_{len(self.nodes)}"
-        named = [given if isinstance(given, str) else self.constant(np.asarray(given)) for given in inputs]
+        named = [
+            given if isinstance(given, str) else self.constant(np.asarray(given))
+            for given in inputs
+        ]
         self.nodes.append(helper.make_node(kind, named, [output], **attributes))
         return output
 
@@ -31,5 +35,7 @@ class Draft:
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self.constants:
             name = f"constant_{len(self.constants)}"
-            self.constants[key] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            self.constants[key] = numpy_helper.from_array(
+                np.ascontiguousarray(array).reshape(array.shape), name
+            )
         return self.constants[key].name

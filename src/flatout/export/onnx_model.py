@@ -1,8 +1,8 @@
 """A policy as one ONNX model: unscaled indicators and the account go in, the action comes out.
 
-Scaling is part of the graph, so whoever runs it needs nothing of flatout: neither its scaler nor its network. The graph
-is written operation by operation; PyTorch is not needed. Indicators are doubles (onnx_scaling.py says why), all else is
-float32, as in `Bundle.act`.
+Scaling is part of the graph, so whoever runs it needs nothing of flatout: neither its scaler nor
+its network. The graph is written operation by operation; PyTorch is not needed. Indicators are
+doubles (onnx_scaling.py says why), all else is float32, as in `Bundle.act`.
 """
 
 import json
@@ -35,12 +35,16 @@ def model_of(bundle: Bundle) -> ModelProto:
     draft = Draft()
     market = draft.op("Flatten", add_scaling(draft, "indicators", bundle.recipe.scaler), axis=1)
     seen = draft.op("Concat", market, "account", name="observation", axis=1)
-    add_action(draft, add_perceptron(draft, seen, bundle.network.actor, bundle), bundle.distribution)
+    add_action(
+        draft, add_perceptron(draft, seen, bundle.network.actor, bundle), bundle.distribution
+    )
     graph = helper.make_graph(
         draft.nodes,
         "flatout policy",
         [
-            tensor("indicators", TensorProto.DOUBLE, shape.lookback, shape.n_assets, shape.n_features),
+            tensor(
+                "indicators", TensorProto.DOUBLE, shape.lookback, shape.n_assets, shape.n_features
+            ),
             tensor("account", TensorProto.FLOAT, private),
         ],
         [
@@ -50,7 +54,8 @@ def model_of(bundle: Bundle) -> ModelProto:
         list(draft.constants.values()),
     )
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="flatout",
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+        producer_name="flatout",
         producer_version=installed("flatout") or "",
     )  # fmt: skip
     helper.set_model_props(model, properties(bundle))
@@ -81,17 +86,22 @@ def properties(bundle: Bundle) -> dict[str, str]:
 
 def account_names(bundle: Bundle) -> list[str]:
     """The names of the account's numbers in order, as in `cash` or `BTCUSDT weight`."""
-    positions = [f"{symbol} {feature}" for feature in POSITION_FEATURES for symbol in bundle.recipe.symbols]
+    positions = [
+        f"{symbol} {feature}" for feature in POSITION_FEATURES for symbol in bundle.recipe.symbols
+    ]
     return [*ACCOUNT_FEATURES, *positions]
 
 
-# --- the network -----------------------------------------------------------------------------------
+# --- the network
+# -----------------------------------------------------------------------------------
 
 
 def add_perceptron(draft: Draft, x: str, perceptron: Perceptron, bundle: Bundle) -> str:
     """The distribution's parameters."""
     for layer, share in shares_of(perceptron, bundle.gates):
-        new = add_activation(draft, draft.op("Gemm", x, layer.weight, layer.bias), bundle.activation)
+        new = add_activation(
+            draft, draft.op("Gemm", x, layer.weight, layer.bias), bundle.activation
+        )
         if share != 1:
             kept = draft.op("Mul", x, ONE - np.float32(share))
             new = draft.op("Add", draft.op("Mul", new, np.float32(share)), kept)

@@ -1,8 +1,8 @@
 """Scaling in an ONNX graph: what `features/scalers.py` does, in double precision as there.
 
-Double precision, because single would move values across quantiles: a value tied over many quantiles lies on their
-middle, and a rounding beside them. Against flatout's own scaling the differences are those of the order of arithmetic,
-below 1e-9 before both become single precision.
+Double precision, because single would move values across quantiles: a value tied over many
+quantiles lies on their middle, and a rounding beside them. Against flatout's own scaling the
+differences are those of the order of arithmetic, below 1e-9 before both become single precision.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,13 @@ ZERO, HALF, ONE = np.float64(0), np.float64(0.5), np.float64(1)
 
 
 def add_scaling(draft: Draft, values: str, scaler: Scaler) -> str:
-    """Scaled float32 of (..., asset, feature) doubles; 0 for NaN and for columns that had no value in training."""
+    """Scaled float32 of (..., asset, feature) doubles; 0 for NaN and for columns that had no value
+    in training.
+    """
     if scaler.name not in METHODS:
-        raise BundleError(f"the scaler {scaler.name!r} cannot be written as ONNX; {', '.join(METHODS)} can")
+        raise BundleError(
+            f"the scaler {scaler.name!r} cannot be written as ONNX; {', '.join(METHODS)} can"
+        )
     known = ~np.isnan(scaler.statistics).any(axis=0)
     missing = draft.op("IsNaN", values)
     given = draft.op("Where", missing, ZERO, values)
@@ -41,7 +45,10 @@ def add_linear(draft: Draft, x: str, statistics: FloatArray) -> str:
 
 def add_uniform(draft: Draft, x: str, quantiles: FloatArray) -> str:
     """The share of training values below."""
-    above, below = draft.op("GreaterOrEqual", x, quantiles[-1]), draft.op("LessOrEqual", x, quantiles[0])
+    above, below = (
+        draft.op("GreaterOrEqual", x, quantiles[-1]),
+        draft.op("LessOrEqual", x, quantiles[0]),
+    )
     share = draft.op("Where", above, ONE, add_share_below(draft, x, quantiles))
     return draft.op("Where", below, ZERO, share)
 
@@ -53,7 +60,9 @@ def add_normal(draft: Draft, x: str, quantiles: FloatArray) -> str:
     share = draft.op("Where", above, ONE, add_share_below(draft, x, quantiles))
     share = draft.op("Where", below, ZERO, share)
     edge = EDGE - np.spacing(1)
-    return add_inverse_normal(draft, draft.op("Clip", share, np.float64(edge), np.float64(1 - edge)))
+    return add_inverse_normal(
+        draft, draft.op("Clip", share, np.float64(edge), np.float64(1 - edge))
+    )
 
 
 METHODS: dict[str, Callable[[Draft, str, FloatArray], str]] = {
@@ -68,7 +77,9 @@ METHODS: dict[str, Callable[[Draft, str, FloatArray], str]] = {
 
 
 class Knots(NamedTuple):
-    """Distinct quantiles of each column and the lowest and highest level of each, (column, width); inf ends them."""
+    """Distinct quantiles of each column and the lowest and highest level of each, (column, width);
+    inf ends them.
+    """
 
     value: FloatArray
     lowest: FloatArray
@@ -82,7 +93,9 @@ def knots_of(quantiles: FloatArray) -> Knots:
     distinct = [np.unique(column) for column in columns]
     width = 1 << max(len(values) for values in distinct).bit_length()
     knots = Knots(
-        np.full((len(columns), width), np.inf), np.ones((len(columns), width)), np.ones((len(columns), width))
+        np.full((len(columns), width), np.inf),
+        np.ones((len(columns), width)),
+        np.ones((len(columns), width)),
     )
     for k, (column, values) in enumerate(zip(columns, distinct, strict=True)):
         knots.value[k, : len(values)] = values
@@ -92,7 +105,9 @@ def knots_of(quantiles: FloatArray) -> Knots:
 
 
 def add_share_below(draft: Draft, x: str, quantiles: FloatArray) -> str:
-    """The level of x among the quantiles; a value tied over several gets their middle. x may lie anywhere."""
+    """The level of x among the quantiles; a value tied over several gets their middle. x may lie
+    anywhere.
+    """
     knots = knots_of(quantiles)
     width = knots.value.shape[1]
     begins = (np.arange(len(knots.value)) * width).reshape(quantiles.shape[1:])
@@ -108,9 +123,15 @@ def add_share_below(draft: Draft, x: str, quantiles: FloatArray) -> str:
     return draft.op("Where", draft.op("Equal", x, here), tied, between)
 
 
-def add_search(draft: Draft, x: str, table: FloatArray, begins: NDArray[np.int64], width: int) -> str:
-    """The place of the last knot that is not above x, by halving: as many steps as the width has bits."""
-    place = draft.op("Add", draft.op("Cast", draft.op("Mul", x, ZERO), to=TensorProto.INT64), begins)
+def add_search(
+    draft: Draft, x: str, table: FloatArray, begins: NDArray[np.int64], width: int
+) -> str:
+    """The place of the last knot that is not above x, by halving: as many steps as the width has
+    bits.
+    """
+    place = draft.op(
+        "Add", draft.op("Cast", draft.op("Mul", x, ZERO), to=TensorProto.INT64), begins
+    )
     step = width // 2
     while step:
         ahead = draft.op("Add", place, np.int64(step))
@@ -120,14 +141,17 @@ def add_search(draft: Draft, x: str, table: FloatArray, begins: NDArray[np.int64
     return place
 
 
-# --- the normal distribution -----------------------------------------------------------------------
+# --- the normal distribution
+# -----------------------------------------------------------------------
 
 
 def add_inverse_normal(draft: Draft, share: str) -> str:
     """`inverse_normal` of features/scalers.py, with its own coefficients."""
     q = draft.op("Sub", share, HALF)
     centre = draft.op(
-        "Mul", q, add_rational(draft, draft.op("Sub", np.float64(0.180625), draft.op("Mul", q, q)), CENTRE)
+        "Mul",
+        q,
+        add_rational(draft, draft.op("Sub", np.float64(0.180625), draft.op("Mul", q, q)), CENTRE),
     )
     smaller = draft.op("Min", share, draft.op("Sub", ONE, share))
     r = draft.op("Sqrt", draft.op("Neg", draft.op("Log", smaller)))
@@ -135,10 +159,14 @@ def add_inverse_normal(draft: Draft, share: str) -> str:
     far = add_rational(draft, draft.op("Sub", r, np.float64(5)), FAR_TAIL)
     size = draft.op("Where", draft.op("LessOrEqual", r, np.float64(5)), near, far)
     tail = draft.op("Where", draft.op("Less", q, ZERO), draft.op("Neg", size), size)
-    return draft.op("Where", draft.op("LessOrEqual", draft.op("Abs", q), np.float64(0.425)), centre, tail)
+    return draft.op(
+        "Where", draft.op("LessOrEqual", draft.op("Abs", q), np.float64(0.425)), centre, tail
+    )
 
 
-def add_rational(draft: Draft, x: str, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> str:
+def add_rational(
+    draft: Draft, x: str, coefficients: tuple[tuple[float, ...], tuple[float, ...]]
+) -> str:
     """One polynomial over another, by Horner's scheme."""
     top, bottom = (add_polynomial(draft, x, powers) for powers in coefficients)
     return draft.op("Div", top, bottom)

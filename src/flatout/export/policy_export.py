@@ -1,4 +1,5 @@
-"""`export`: a saved policy as a file that other people's programs read; written whole or not at all.
+"""`export`: a saved policy as a file that other people's programs read; written whole or not at
+all.
 
 The packages that a file format needs are optional and loaded only when it is asked for.
 """
@@ -50,7 +51,10 @@ def make_sb3(bundle: Bundle) -> Made:
         facts,
         (
             "it reads flatout's scaled observations: MarketEnv(bundle.market(panel)) makes them",
-            "rates and batch sizes are Stable-Baselines3's defaults: give PPO.load others to train on with them",
+            (
+                "rates and batch sizes are Stable-Baselines3's defaults: give PPO.load others to "
+                "train on with them"
+            ),
         ),
     )
 
@@ -65,14 +69,18 @@ def make_onnx(bundle: Bundle) -> Made:
             "indicators": ["batch", shape.lookback, shape.n_assets, shape.n_features],
             "account": ["batch", len(account_names(bundle))],
         },
-        "outputs": {"action": ["batch", bundle.action_size], "observation": ["batch", bundle.observation_size]},
+        "outputs": {
+            "action": ["batch", bundle.action_size],
+            "observation": ["batch", bundle.observation_size],
+        },
         "properties": properties(bundle),
     }
     return Made(
         onnx_of(bundle),
         facts,
         (
-            "indicators (batch, lookback, asset, feature) are unscaled float64, newest bar first, NaN where there is "
+            "indicators (batch, lookback, asset, feature) are unscaled float64, newest bar first, "
+            "NaN where there is "
             "no value; account is float32",
             "names and order of all of them are in the model's metadata",
         ),
@@ -93,15 +101,26 @@ def make_joblib(bundle: Bundle) -> Made:
         facts,
         (
             "give it float64; NaN stays NaN, where flatout shows the policy 0",
-            f"it is a pickle of scikit-learn {installed('scikit-learn')}: other versions may not read it",
+            (
+                f"it is a pickle of scikit-learn {installed('scikit-learn')}: other versions may "
+                f"not read it"
+            ),
         ),
     )
 
 
 TARGETS = {
-    "sb3": Target("policy for Stable-Baselines3's PPO", ".zip", ("torch", "stable_baselines3"), "sb3", make_sb3),
+    "sb3": Target(
+        "policy for Stable-Baselines3's PPO",
+        ".zip",
+        ("torch", "stable_baselines3"),
+        "sb3",
+        make_sb3,
+    ),
     "onnx": Target("policy with its scaling as ONNX", ".onnx", ("onnx",), "export", make_onnx),
-    "joblib": Target("scaler for scikit-learn", ".joblib", ("sklearn", "joblib"), "export", make_joblib),
+    "joblib": Target(
+        "scaler for scikit-learn", ".joblib", ("sklearn", "joblib"), "export", make_joblib
+    ),
 }
 
 
@@ -110,16 +129,22 @@ def find_target(name: str) -> Target:
     if name not in TARGETS:
         near = difflib.get_close_matches(name, TARGETS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise BundleError(f"there is no export to {name!r}: choose one of {', '.join(TARGETS)}{hint}")
+        raise BundleError(
+            f"there is no export to {name!r}: choose one of {', '.join(TARGETS)}{hint}"
+        )
     return TARGETS[name]
 
 
 def export(folder: Path, to: str, out: Path | None = None) -> dict[str, Any]:
-    """Write the policy saved in a folder as another file; returns what was written, as plain JSON values."""
+    """Write the policy saved in a folder as another file; returns what was written, as plain JSON
+    values.
+    """
     target = find_target(to)
     path = out or Path(f"{folder.resolve().name}{target.suffix}")
     if path.suffix != target.suffix:
-        raise BundleError(f"{path}: an export to {to} is a {target.suffix} file; give --out such a name")
+        raise BundleError(
+            f"{path}: an export to {to} is a {target.suffix} file; give --out such a name"
+        )
     check_installed(to, target)
     made = target.make(Bundle.load(folder))
     write(path, made.content)
@@ -138,7 +163,10 @@ def check_installed(to: str, target: Target) -> None:
     """Refuse a format whose packages are not there."""
     missing = [package for package in target.packages if importlib.util.find_spec(package) is None]
     if missing:
-        raise BundleError(f"an export to {to} needs {' and '.join(missing)}: pip install 'flatout[{target.extra}]'")
+        raise BundleError(
+            f"an export to {to} needs {' and '.join(missing)}: pip install "
+            f"'flatout[{target.extra}]'"
+        )
 
 
 def write(path: Path, content: bytes) -> None:
@@ -147,4 +175,6 @@ def write(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)
     except OSError as error:
-        raise BundleError(f"cannot write {path}: {error.strerror}; give --out another file") from error
+        raise BundleError(
+            f"cannot write {path}: {error.strerror}; give --out another file"
+        ) from error

@@ -1,7 +1,8 @@
 """A policy as Stable-Baselines3 saves its PPO: `PPO.load(path)` opens it without flatout.
 
-Weights, critic and standard deviations are all there, so training can go on. What PPO's MlpPolicy cannot express is
-refused, not approximated. The file holds pickles, as that format does; flatout writes them and reads none.
+Weights, critic and standard deviations are all there, so training can go on. What PPO's MlpPolicy
+cannot express is refused, not approximated. The file holds pickles, as that format does; flatout
+writes them and reads none.
 """
 
 import io
@@ -26,15 +27,22 @@ class SpacesOnly(gym.Env[Any, Any]):
 
     def __init__(self, bundle: Bundle) -> None:
         size = bundle.observation_size
-        self.observation_space = gym.spaces.Box(-OBSERVATION_LIMIT, OBSERVATION_LIMIT, (size,), np.float32)
+        self.observation_space = gym.spaces.Box(
+            -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (size,), np.float32
+        )
         self.action_space = gym.spaces.Box(-1.0, 1.0, (bundle.action_size,), np.float32)
 
 
 def zip_of(bundle: Bundle) -> bytes:
     """The content of the .zip file."""
     check_expressible(bundle)
-    actor, critic = (plain_layers(part, bundle) for part in (bundle.network.actor, bundle.network.critic))
-    widths = {"pi": [layer.weight.shape[1] for layer in actor], "vf": [layer.weight.shape[1] for layer in critic]}
+    actor, critic = (
+        plain_layers(part, bundle) for part in (bundle.network.actor, bundle.network.critic)
+    )
+    widths = {
+        "pi": [layer.weight.shape[1] for layer in actor],
+        "vf": [layer.weight.shape[1] for layer in critic],
+    }
     model = PPO(
         "MlpPolicy",
         SpacesOnly(bundle),
@@ -54,15 +62,19 @@ def check_expressible(bundle: Bundle) -> None:
     """Refuse policies that PPO's MlpPolicy cannot be."""
     if bundle.distribution != "gaussian":
         raise BundleError(
-            f"the distribution {bundle.distribution!r} has no equal in Stable-Baselines3: its PPO squashes actions "
+            f"the distribution {bundle.distribution!r} has no equal in Stable-Baselines3: its PPO "
+            f"squashes actions "
             "with state-dependent exploration only, whose noise is another one; "
             'train with train.distribution = "gaussian", or export to onnx'
         )
-    mixed = [f"{share:g}" for _, share in shares_of(bundle.network.actor, bundle.gates) if share != 1]
+    mixed = [
+        f"{share:g}" for _, share in shares_of(bundle.network.actor, bundle.gates) if share != 1
+    ]
     if mixed:
         raise BundleError(
             f"the gates {', '.join(mixed)} mix layers with what goes into them, which "
-            "Stable-Baselines3's MlpPolicy cannot; gates of 0 and 1 can be exported, and onnx takes any"
+            "Stable-Baselines3's MlpPolicy cannot; gates of 0 and 1 can be exported, and onnx "
+            "takes any"
         )
 
 
@@ -71,9 +83,12 @@ def plain_layers(perceptron: Perceptron, bundle: Bundle) -> list[Layer]:
     return [layer for layer, _ in shares_of(perceptron, bundle.gates)]
 
 
-def tensors(hidden: str, head_name: str, layers: list[Layer], head: Layer) -> dict[str, torch.Tensor]:
-    """Weights and biases under their names there. Every second module of a sequence is an activation; a linear module
-    lies (output, input), as flatout's heads do and its hidden layers do not.
+def tensors(
+    hidden: str, head_name: str, layers: list[Layer], head: Layer
+) -> dict[str, torch.Tensor]:
+    """Weights and biases under their names there. Every second module of a sequence is an
+    activation; a linear module lies (output, input), as flatout's heads do and its hidden layers do
+    not.
     """
     named = {f"{head_name}.weight": head.weight, f"{head_name}.bias": head.bias}
     for k, layer in enumerate(layers):

@@ -1,10 +1,10 @@
 """Indicators: what one asset's bars say at the close of bar t, in numbers without a unit.
 
-Every indicator is causal (row t uses bars up to t), relative to price or volume (multiplying all prices of
-an asset by a constant changes nothing) and finite on flat prices. It is computed for one asset at a time,
-from that asset's first bar on; missing bars enter as the panel carries them: last close, no volume. Rows
-before an indicator has forgotten where the data began are NaN. This file knows nothing about scaling,
-training rows or observations.
+Every indicator is causal (row t uses bars up to t), relative to price or volume (multiplying all
+prices of an asset by a constant changes nothing) and finite on flat prices. It is computed for one
+asset at a time, from that asset's first bar on; missing bars enter as the panel carries them: last
+close, no volume. Rows before an indicator has forgotten where the data began are NaN. This file
+knows nothing about scaling, training rows or observations.
 """
 
 import difflib
@@ -38,9 +38,10 @@ class AssetBars(NamedTuple):
 class Indicator(NamedTuple):
     """A named function of one asset's bars.
 
-    `warmup` counts the leading bars without a value. Windows need as many bars as they are long. Averages
-    that never forget (EMA, Wilder) need as many as reduce the influence of the first bar below 1e-3 of the
-    indicator's standard deviation, so that a history that begins elsewhere gives the same numbers.
+    `warmup` counts the leading bars without a value. Windows need as many bars as they are long.
+    Averages that never forget (EMA, Wilder) need as many as reduce the influence of the first bar
+    below 1e-3 of the indicator's standard deviation, so that a history that begins elsewhere gives
+    the same numbers.
     """
 
     name: str
@@ -49,11 +50,13 @@ class Indicator(NamedTuple):
     meaning: str
 
 
-# --- arithmetic -----------------------------------------------------------------------------------
+# --- arithmetic ---------------------------------------------------------------------------------
 
 
 def ratio(top: FloatArray, bottom: FloatArray, neutral: float = 0.0) -> FloatArray:
-    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing can be said."""
+    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing can be
+    said.
+    """
     return np.divide(top, bottom, out=np.full_like(top, neutral), where=bottom != 0)
 
 
@@ -67,7 +70,8 @@ def lag(values: FloatArray, bars: int) -> FloatArray:
 def trailing_sum(values: FloatArray, bars: int) -> FloatArray:
     """Sum of the last `bars` values, added afresh for each row.
 
-    A running sum would be cheaper, but the rounding error that one large value leaves in it would stay.
+    A running sum would be cheaper, but the rounding error that one large value leaves in it would
+    stay.
     """
     total = values.copy()
     for k in range(1, bars):
@@ -80,7 +84,9 @@ def trailing_mean(values: FloatArray, bars: int) -> FloatArray:
 
 
 def trailing_std(values: FloatArray, bars: int) -> FloatArray:
-    """Population standard deviation of the last `bars` values, from deviations rather than from squares."""
+    """Population standard deviation of the last `bars` values, from deviations rather than from
+    squares.
+    """
     mean = trailing_mean(values, bars)
     squares = np.zeros_like(values)
     for k in range(bars):
@@ -88,17 +94,21 @@ def trailing_std(values: FloatArray, bars: int) -> FloatArray:
     return np.sqrt(squares / bars)
 
 
-# --- indicators -----------------------------------------------------------------------------------
+# --- indicators ---------------------------------------------------------------------------------
 
 
 def macd(bars: AssetBars, part: int) -> FloatArray:
-    """Part 0: EMA 12 minus EMA 26; 1: its EMA 9, the signal; 2: their difference. Relative to the close."""
+    """Part 0: EMA 12 minus EMA 26; 1: its EMA 9, the signal; 2: their difference. Relative to the
+    close.
+    """
     line: FloatArray = talib.MACD(bars.close, 12, 26, 9)[part]
     return line / bars.close
 
 
 def rsi(bars: AssetBars) -> FloatArray:
-    """(RSI - 50) / 50, taken from CMO = 2 RSI - 100, which is neutral where nothing moved (RSI says 0)."""
+    """(RSI - 50) / 50, taken from CMO = 2 RSI - 100, which is neutral where nothing moved (RSI says
+    0).
+    """
     momentum: FloatArray = talib.CMO(bars.close, PERIOD)
     return momentum / 100
 
@@ -117,7 +127,9 @@ def dx(bars: AssetBars) -> FloatArray:
 
 
 def adx_acceleration(bars: AssetBars) -> FloatArray:
-    """Second difference of ADX in points: whether a trend gains strength faster or slower than a bar ago."""
+    """Second difference of ADX in points: whether a trend gains strength faster or slower than a
+    bar ago.
+    """
     adx: FloatArray = talib.ADX(bars.high, bars.low, bars.close, PERIOD)
     return adx - 2 * lag(adx, 1) + lag(adx, 2)
 
@@ -134,7 +146,8 @@ def atr_regime(bars: AssetBars) -> FloatArray:
 
 
 def breakout_volume(bars: AssetBars) -> FloatArray:
-    """How far the close left the range of the previous 20 bars, in ATRs, times volume / its 20-bar mean.
+    """How far the close left the range of the previous 20 bars, in ATRs, times volume / its 20-bar
+    mean.
 
     The range ends one bar before: no close can leave a range that contains its own bar.
     """
@@ -150,18 +163,23 @@ def roc(bars: AssetBars) -> FloatArray:
 
 
 def ultosc(bars: AssetBars) -> FloatArray:
-    """(ULTOSC - 50) / 50 over 7, 14 and 28 bars; TA-Lib's running sums would derail on flat prices."""
+    """(ULTOSC - 50) / 50 over 7, 14 and 28 bars; TA-Lib's running sums would derail on flat
+    prices.
+    """
     before = lag(bars.close, 1)
     low = np.minimum(bars.low, before)
     pressure, width = bars.close - low, np.maximum(bars.high, before) - low
     short, middle, long = (
-        ratio(trailing_sum(pressure, span), trailing_sum(width, span), neutral=0.5) for span in (7, 14, 28)
+        ratio(trailing_sum(pressure, span), trailing_sum(width, span), neutral=0.5)
+        for span in (7, 14, 28)
     )
     return 2 * (4 * short + 2 * middle + long) / 7 - 1
 
 
 def willr(bars: AssetBars) -> FloatArray:
-    """Where the close stands in the range of 14 bars: 1 at the high, -1 at the low, 0 without a range."""
+    """Where the close stands in the range of 14 bars: 1 at the high, -1 at the low, 0 without a
+    range.
+    """
     highest, lowest = talib.MAX(bars.high, PERIOD), talib.MIN(bars.low, PERIOD)
     return ratio(2 * bars.close - highest - lowest, highest - lowest)
 
@@ -181,7 +199,9 @@ def volatility(bars: AssetBars) -> FloatArray:
 
 
 def volume(bars: AssetBars) -> FloatArray:
-    """log((1 + volume / its 50-bar mean) / 2): 0 at the usual volume, and finite when nothing was traded."""
+    """log((1 + volume / its 50-bar mean) / 2): 0 at the usual volume, and finite when nothing was
+    traded.
+    """
     relative = ratio(bars.volume, trailing_mean(bars.volume, BASELINE), neutral=1.0)
     return np.log((1 + relative) / 2)
 
@@ -194,7 +214,12 @@ INDICATORS = (
     Indicator("cci", cci, 13, "CCI 14 / 100"),
     Indicator("dx", dx, 150, "directional movement index 14 / 100"),
     Indicator("atr_regime", atr_regime, 170, "ATR 14 against its 50-bar mean, relative"),
-    Indicator("breakout_volume", breakout_volume, 150, "close beyond the previous 20 bars, in ATRs, x volume"),
+    Indicator(
+        "breakout_volume",
+        breakout_volume,
+        150,
+        "close beyond the previous 20 bars, in ATRs, x volume",
+    ),
     Indicator("adx_acceleration", adx_acceleration, 180, "second difference of ADX 14, points"),
     Indicator("roc", roc, 10, "return over 10 bars"),
     Indicator("ultosc", ultosc, 28, "(ultimate oscillator 7/14/28 - 50) / 50"),
@@ -214,7 +239,7 @@ DEFAULT_INDICATORS = (
 )  # fmt: skip
 
 
-# --- panels ---------------------------------------------------------------------------------------
+# --- panels -------------------------------------------------------------------------------------
 
 
 def find(name: str) -> Indicator:
@@ -225,7 +250,9 @@ def find(name: str) -> Indicator:
     known = [indicator.name for indicator in INDICATORS]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise RecipeError(f"unknown indicator {shortened(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME")
+    raise RecipeError(
+        f"unknown indicator {shortened(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME"
+    )
 
 
 def warmup(name: str) -> int:
@@ -234,19 +261,27 @@ def warmup(name: str) -> int:
 
 
 def compute(panel: Panel, indicators: Sequence[str]) -> FloatArray:
-    """The indicators of every asset, (time, asset, feature); NaN until an asset's warm-up is over."""
+    """The indicators of every asset, (time, asset, feature); NaN until an asset's warm-up is
+    over.
+    """
     out = np.full((panel.n_bars, panel.n_assets, len(indicators)), np.nan)
     for feature, name in enumerate(indicators):
         if name.startswith(EXTRA):
             out[:, :, feature] = _extra(panel, name.removeprefix(EXTRA))
-    own = [(feature, find(name)) for feature, name in enumerate(indicators) if not name.startswith(EXTRA)]
+    own = [
+        (feature, find(name))
+        for feature, name in enumerate(indicators)
+        if not name.startswith(EXTRA)
+    ]
     for asset in range(panel.n_assets):
         start = _first_bar(panel, asset)
         if start == panel.n_bars:
             continue
         bars = _asset_bars(panel, asset, start)
         for feature, indicator in own:
-            out[start + indicator.warmup :, asset, feature] = indicator.compute(bars)[indicator.warmup :]
+            out[start + indicator.warmup :, asset, feature] = indicator.compute(bars)[
+                indicator.warmup :
+            ]
     return out
 
 
@@ -256,10 +291,16 @@ def _first_bar(panel: Panel, asset: int) -> int:
 
 
 def _asset_bars(panel: Panel, asset: int, start: int) -> AssetBars:
-    """Prices in units of the first close: TA-Lib calls anything below 1e-14 zero, whatever the coin costs."""
+    """Prices in units of the first close: TA-Lib calls anything below 1e-14 zero, whatever the coin
+    costs.
+    """
     unit = panel.close[start, asset]
-    high, low, close = (values[start:, asset] / unit for values in (panel.high, panel.low, panel.close))
-    return AssetBars(high, low, close, np.ascontiguousarray(panel.volume[start:, asset], np.float64))
+    high, low, close = (
+        values[start:, asset] / unit for values in (panel.high, panel.low, panel.close)
+    )
+    return AssetBars(
+        high, low, close, np.ascontiguousarray(panel.volume[start:, asset], np.float64)
+    )
 
 
 def _extra(panel: Panel, name: str) -> FloatArray:
@@ -269,5 +310,7 @@ def _extra(panel: Panel, name: str) -> FloatArray:
     values = np.asarray(panel.extras[name], np.float64)
     if np.isinf(values).any():
         row, asset = np.argwhere(np.isinf(values))[0]
-        raise RecipeError(f"further column {name!r} is infinite for {panel.symbols[asset]} at {panel.time[row]}")
+        raise RecipeError(
+            f"further column {name!r} is infinite for {panel.symbols[asset]} at {panel.time[row]}"
+        )
     return values

@@ -1,9 +1,11 @@
-"""`Recipe`: which features the agent sees. `FittedRecipe`: the same with its scaler and its symbols.
+"""`Recipe`: which features the agent sees. `FittedRecipe`: the same with its scaler and its
+symbols.
 
-A fitted recipe travels with the policy. It turns bars into features in training, testing and live alike, and
-refuses bars that mean something else: other symbols, another order, another bar size. On disk it is
-`recipe.json` beside `recipe-<hash>.safetensors`. This file knows nothing about accounts, actions or networks, and it
-does not stack the lookback: whoever builds observations gathers rows t, t-1, ...
+A fitted recipe travels with the policy. It turns bars into features in training, testing and live
+alike, and refuses bars that mean something else: other symbols, another order, another bar size. On
+disk it is `recipe.json` beside `recipe-<hash>.safetensors`. This file knows nothing about accounts,
+actions or networks, and it does not stack the lookback: whoever builds observations gathers rows t,
+t-1, ...
 """
 
 import hashlib
@@ -65,18 +67,25 @@ class Recipe:
         object.__setattr__(self, "indicators", tuple(given))
         _check_indicators(self.indicators)
         if type(self.lookback) is not int or not 1 <= self.lookback <= MOST_BARS:
-            raise RecipeError(f"lookback must be a whole number of bars, 1 to {MOST_BARS:,}, got {self.lookback!r}")
+            raise RecipeError(
+                f"lookback must be a whole number of bars, 1 to {MOST_BARS:,}, got "
+                f"{self.lookback!r}"
+            )
         find_method(self.scaler)
 
     @property
     def warmup(self) -> int:
-        """Leading bars without a full observation: the longest indicator's, and the lookback behind it."""
+        """Leading bars without a full observation: the longest indicator's, and the lookback behind
+        it.
+        """
         return max(known.warmup(name) for name in self.indicators) + self.lookback - 1
 
 
 @dataclass(frozen=True, eq=False)
 class FittedRecipe:
-    """A recipe with the scaler of its training rows, for bars of exactly these symbols and this size."""
+    """A recipe with the scaler of its training rows, for bars of exactly these symbols and this
+    size.
+    """
 
     recipe: Recipe
     symbols: tuple[str, ...]
@@ -86,7 +95,9 @@ class FittedRecipe:
 
     def __post_init__(self) -> None:
         if not self.symbols or not all(self.symbols) or len(set(self.symbols)) < len(self.symbols):
-            raise RecipeError(f"symbols must be names, each of them once, got {shortened(self.symbols)}")
+            raise RecipeError(
+                f"symbols must be names, each of them once, got {shortened(self.symbols)}"
+            )
         check_statistics(self.scaler, (len(self.symbols), len(self.recipe.indicators)))
 
     @property
@@ -96,7 +107,9 @@ class FittedRecipe:
 
     @cached_property
     def schema_hash(self) -> str:
-        """sha256 of what the features mean and in which order they come; two fits of one recipe share it."""
+        """sha256 of what the features mean and in which order they come; two fits of one recipe
+        share it.
+        """
         meaning = {
             "symbols": self.symbols,
             "bar_seconds": self.bar_seconds,
@@ -121,12 +134,14 @@ class FittedRecipe:
         return scale(self.scaler, known.compute(panel, self.recipe.indicators))
 
     def save(self, folder: Path | str) -> None:
-        """Writes the tensors under a name of their own, then `recipe.json`, which names them: killed at any moment, the
-        folder holds the old recipe or the new one.
+        """Writes the tensors under a name of their own, then `recipe.json`, which names them:
+        killed at any moment, the folder holds the old recipe or the new one.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = safetensors.numpy.save({"statistics": np.ascontiguousarray(self.scaler.statistics)})
+        tensors = safetensors.numpy.save(
+            {"statistics": np.ascontiguousarray(self.scaler.statistics)}
+        )
         facts = _description(self, tensors)
         write_bytes(_tensor_path(folder, facts), tensors)
         write_json(folder / JSON_FILE, facts.model_dump(mode="json"))
@@ -138,13 +153,17 @@ class FittedRecipe:
         """Reads what `save` wrote; refuses damaged files, mismatched pairs and unknown versions."""
         path = Path(folder) / JSON_FILE
         facts = read_json(path, RecipeFacts, RecipeError, CURE, JSON_BYTES)
-        scaler = Scaler(facts.recipe.scaler, _read_statistics(_tensor_path(Path(folder), facts), facts))
+        scaler = Scaler(
+            facts.recipe.scaler, _read_statistics(_tensor_path(Path(folder), facts), facts)
+        )
         try:
             fitted = cls(facts.recipe, facts.symbols, facts.bar_seconds, scaler, facts.training)
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}; {CURE}") from None
         if fitted.schema_hash != facts.schema_hash:
-            raise RecipeError(f"{path} was changed: its schema_hash does not fit its fields; {CURE}")
+            raise RecipeError(
+                f"{path} was changed: its schema_hash does not fit its fields; {CURE}"
+            )
         return fitted
 
 
@@ -162,15 +181,17 @@ class RecipeFacts(Model):
 
 
 def fit(recipe: Recipe, panel: Panel, train_rows: Rows) -> FittedRecipe:
-    """Fits the recipe's scaler on the given rows (a mask or row numbers); later rows are not looked at."""
+    """Fits the recipe's scaler on the given rows (a mask or row numbers); later rows are not looked
+    at.
+    """
     return _fit(recipe, panel, train_rows, known.compute(panel, recipe.indicators))
 
 
 def fit_each(
     recipe: Recipe, panel: Panel, train_rows: Sequence[Rows]
 ) -> list[tuple[FittedRecipe, NDArray[np.float32]]]:
-    """The recipe fitted on each of several sets of rows, with the features it makes of the panel; the indicators are
-    computed once.
+    """The recipe fitted on each of several sets of rows, with the features it makes of the panel;
+    the indicators are computed once.
     """
     values = known.compute(panel, recipe.indicators)
     fitted = [_fit(recipe, panel, rows, values) for rows in train_rows]
@@ -183,16 +204,20 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
     if empty.any():
         names = ", ".join(np.array(recipe.indicators)[empty])
         raise RecipeError(
-            f"no value of {names} in the {len(rows)} training rows {rows[0]} to {rows[-1]}; the warm-up "
+            f"no value of {names} in the {len(rows)} training rows {rows[0]} to {rows[-1]}; the "
+            f"warm-up "
             f"takes {recipe.warmup} bars: give rows after it, or more bars"
         )
     times = np.datetime_as_string(panel.time[rows[[0, -1]]], unit="s")
-    training = TrainingRows(len(rows), int(rows[0]), int(rows[-1]), f"{times[0]}Z", f"{times[1]}Z", panel.fingerprint)
+    training = TrainingRows(
+        len(rows), int(rows[0]), int(rows[-1]), f"{times[0]}Z", f"{times[1]}Z", panel.fingerprint
+    )
     scaler = fit_scaler(recipe.scaler, values, rows)
     return FittedRecipe(recipe, panel.symbols, panel.bar_seconds, scaler, training)
 
 
-# --- checks ----------------------------------------------------------------------------------------
+# --- checks
+# ----------------------------------------------------------------------------------------
 
 
 def _check_indicators(names: tuple[str, ...]) -> None:
@@ -200,7 +225,9 @@ def _check_indicators(names: tuple[str, ...]) -> None:
         raise RecipeError(f"a recipe has 1 to {MOST_INDICATORS:,} indicators, got {len(names):,}")
     for name in names:
         if not isinstance(name, str) or name == known.EXTRA:
-            raise RecipeError(f"an indicator is a name, or {known.EXTRA}NAME for a further column; got {name!r}")
+            raise RecipeError(
+                f"an indicator is a name, or {known.EXTRA}NAME for a further column; got {name!r}"
+            )
         known.warmup(name)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
@@ -212,9 +239,12 @@ def _check_symbols(fitted: tuple[str, ...], given: tuple[str, ...]) -> None:
         return
     missing, unknown = set(fitted) - set(given), set(given) - set(fitted)
     if not missing and not unknown:
-        raise RecipeError(f"symbols in another order: fitted on {_listed(fitted)}; given {_listed(given)}")
+        raise RecipeError(
+            f"symbols in another order: fitted on {_listed(fitted)}; given {_listed(given)}"
+        )
     raise RecipeError(
-        f"other symbols than the recipe was fitted on: missing {_listed([s for s in fitted if s in missing])}; "
+        f"other symbols than the recipe was fitted on: missing "
+        f"{_listed([s for s in fitted if s in missing])}; "
         f"unknown {_listed([s for s in given if s in unknown])}"
     )
 
@@ -226,7 +256,8 @@ def _listed(symbols: Sequence[str]) -> str:
     return ", ".join([*named, *more]) or "none"
 
 
-# --- files -----------------------------------------------------------------------------------------
+# --- files
+# -----------------------------------------------------------------------------------------
 
 
 def _description(fitted: FittedRecipe, tensors: bytes) -> RecipeFacts:
@@ -254,12 +285,21 @@ def _read_statistics(path: Path, facts: RecipeFacts) -> NDArray[Any]:
         raise RecipeError(f"{path} is damaged or belongs to another {JSON_FILE}; {CURE}")
     arrays = parse_tensors(content, str(path), RecipeError, CURE).arrays
     if set(arrays) != {"statistics"}:
-        raise RecipeError(f"{path} holds {shortened(sorted(arrays))}, and not 'statistics' alone; {CURE}")
+        raise RecipeError(
+            f"{path} holds {shortened(sorted(arrays))}, and not 'statistics' alone; {CURE}"
+        )
     return arrays["statistics"]
 
 
 def written_files(folder: Path) -> set[Path]:
-    """What saves wrote into a recipe's folder, also what is left of those that were killed; nothing else."""
+    """What saves wrote into a recipe's folder, also what is left of those that were killed; nothing
+    else.
+    """
     names = (JSON_FILE, TENSOR_FILE.format(HASH))
-    found = {path for name in names for pattern in (name, f".{name}.????????") for path in folder.glob(pattern)}
+    found = {
+        path
+        for name in names
+        for pattern in (name, f".{name}.????????")
+        for path in folder.glob(pattern)
+    }
     return {path for path in found if path.is_file() and not path.is_symlink()}

@@ -1,9 +1,9 @@
 """Scalers: from indicators to numbers of the size that networks like, fitted on training rows only.
 
-Each (asset, feature) column has its own statistics. NaN is ignored in fitting and becomes 0 in scaling; a
-column that had no value in training stays 0, since no policy can have learnt to read it. The numbers are
-those of scikit-learn's StandardScaler, RobustScaler and QuantileTransformer, without its random subsampling.
-This file knows nothing about what the columns mean.
+Each (asset, feature) column has its own statistics. NaN is ignored in fitting and becomes 0 in
+scaling; a column that had no value in training stays 0, since no policy can have learnt to read it.
+The numbers are those of scikit-learn's StandardScaler, RobustScaler and QuantileTransformer,
+without its random subsampling. This file knows nothing about what the columns mean.
 """
 
 import difflib
@@ -23,14 +23,16 @@ CLIP = 10.0  # zscore and robust values end at ±10: one wild bar must not drown
 MAX_QUANTILES = 1000
 MOST_STATISTICS = 50_000_000  # numbers: 50,000 columns with their quantiles, 400 MB
 EDGE = 1e-7  # a probability closer than this to 0 or 1 counts as this far: ±5.2 standard deviations
-NO_SPREAD = 10 * np.finfo(np.float64).eps  # a spread below this is rounding; the column is centred only
+# a spread below this is rounding; the column is centred only
+NO_SPREAD = 10 * np.finfo(np.float64).eps
 
 
 class Scaler(NamedTuple):
     """A fitted scaler: `statistics[:, asset, feature]` belongs to one column."""
 
     name: str
-    statistics: FloatArray  # zscore, robust: (2, asset, feature), centre and scale; quantile: (quantile, ...)
+    # zscore, robust: (2, asset, feature), centre and scale; quantile: (quantile, ...)
+    statistics: FloatArray
 
 
 class Method(NamedTuple):
@@ -42,7 +44,9 @@ class Method(NamedTuple):
 
 
 def fit_scaler(name: str, values: FloatArray, rows: Rows) -> Scaler:
-    """Statistics of `values` (time, asset, feature) in the given rows; no other row is looked at."""
+    """Statistics of `values` (time, asset, feature) in the given rows; no other row is looked
+    at.
+    """
     method = find_method(name)
     training = values[rows]
     if len(training) < 2:
@@ -53,46 +57,67 @@ def fit_scaler(name: str, values: FloatArray, rows: Rows) -> Scaler:
 
 
 def scale(scaler: Scaler, values: FloatArray) -> NDArray[np.float32]:
-    """`values` (time, asset, feature) in the scaler's units, ready for a network: float32, NaN as 0."""
+    """`values` (time, asset, feature) in the scaler's units, ready for a network: float32, NaN as
+    0.
+    """
     out = np.zeros(values.shape, np.float32)
     for asset, feature in np.ndindex(values.shape[1:]):
-        scaled = scale_column(scaler.name, scaler.statistics[:, asset, feature], values[:, asset, feature])
+        scaled = scale_column(
+            scaler.name, scaler.statistics[:, asset, feature], values[:, asset, feature]
+        )
         out[:, asset, feature] = np.nan_to_num(scaled, nan=0.0)
     return out
 
 
 def scale_column(name: str, statistics: FloatArray, values: FloatArray) -> FloatArray:
-    """One (asset, feature) column in double precision, with its NaN; all NaN if training had no value."""
+    """One (asset, feature) column in double precision, with its NaN; all NaN if training had no
+    value.
+    """
     if np.isnan(statistics).any():
         return np.full_like(values, np.nan)
     return find_method(name).scale(values, statistics)
 
 
 def check_statistics(scaler: Scaler, columns: tuple[int, int]) -> None:
-    """Refuse what no fit on these (asset, feature) columns leaves: other shapes, infinities, spreads of zero, quantiles
-    out of order. NaN stands for a column without a value in training; of each feature, one asset must have some.
+    """Refuse what no fit on these (asset, feature) columns leaves: other shapes, infinities,
+    spreads of zero, quantiles out of order. NaN stands for a column without a value in training; of
+    each feature, one asset must have some.
     """
     statistics, linear = scaler.statistics, find_method(scaler.name).scale is scale_linearly
     least, most = (2, 2) if linear else (2, MAX_QUANTILES)
-    right = statistics.ndim == 3 and least <= len(statistics) <= most and statistics.shape[1:] == columns
+    right = (
+        statistics.ndim == 3
+        and least <= len(statistics) <= most
+        and statistics.shape[1:] == columns
+    )
     if statistics.dtype != np.float64 or not right or statistics.size > MOST_STATISTICS:
         count = "2" if linear else f"2 to {MAX_QUANTILES}"
         raise RecipeError(
-            f"the statistics of scaler {scaler.name!r} are {statistics.dtype} {statistics.shape}, not float64 "
+            f"the statistics of scaler {scaler.name!r} are {statistics.dtype} {statistics.shape}, "
+            f"not float64 "
             f"({count}, {columns[0]}, {columns[1]}) of at most {MOST_STATISTICS:,} numbers"
         )
     empty = np.isnan(statistics[0])
-    if np.isinf(statistics).any() or (np.isnan(statistics) != empty).any() or empty.all(axis=0).any():
+    if (
+        np.isinf(statistics).any()
+        or (np.isnan(statistics) != empty).any()
+        or empty.all(axis=0).any()
+    ):
         raise RecipeError("the scaler's statistics hold NaN or infinite values: no bars have such")
     spread = statistics[1]
     least_spread = NO_SPREAD * np.maximum(1.0, np.abs(statistics[0]))
-    ordered = (spread >= least_spread) | (spread == 1) if linear else (np.diff(statistics, axis=0) >= 0).all(axis=0)
+    ordered = (
+        (spread >= least_spread) | (spread == 1)
+        if linear
+        else (np.diff(statistics, axis=0) >= 0).all(axis=0)
+    )
     if not (ordered | empty).all():
         wrong = "a spread is next to nothing" if linear else "quantiles do not ascend"
         raise RecipeError(f"the scaler's statistics are not those of any bars: {wrong}")
 
 
-# --- centre and scale ------------------------------------------------------------------------------
+# --- centre and scale
+# ------------------------------------------------------------------------------
 
 
 def fit_zscore(column: FloatArray) -> FloatArray:
@@ -122,7 +147,8 @@ def scale_linearly(values: FloatArray, statistics: FloatArray) -> FloatArray:
     return np.asarray(np.clip((values - centre) / spread, -CLIP, CLIP), np.float64)
 
 
-# --- quantiles -------------------------------------------------------------------------------------
+# --- quantiles
+# -------------------------------------------------------------------------------------
 
 
 def fit_quantiles(column: FloatArray) -> FloatArray:
@@ -144,7 +170,9 @@ def scale_to_uniform(values: FloatArray, quantiles: FloatArray) -> FloatArray:
 
 
 def scale_to_normal(values: FloatArray, quantiles: FloatArray) -> FloatArray:
-    """The normal deviate with the same share of training values below: -5.2 to 5.2; a constant gives -5.2."""
+    """The normal deviate with the same share of training values below: -5.2 to 5.2; a constant
+    gives -5.2.
+    """
     share = _share_below(values, quantiles)
     share[values + EDGE > quantiles[-1]] = 1.0
     share[values - EDGE < quantiles[0]] = 0.0
@@ -153,15 +181,18 @@ def scale_to_normal(values: FloatArray, quantiles: FloatArray) -> FloatArray:
 
 
 def _share_below(values: FloatArray, quantiles: FloatArray) -> FloatArray:
-    """Interpolated from both ends and averaged: a value tied over many quantiles gets their middle."""
+    """Interpolated from both ends and averaged: a value tied over many quantiles gets their
+    middle.
+    """
     levels = np.linspace(0, 1, len(quantiles))
     upward = np.interp(values, quantiles, levels)
     downward = np.interp(-values, -quantiles[::-1], -levels[::-1])
     return np.asarray((upward - downward) / 2, np.float64)
 
 
-# Rational approximations of M. J. Wichura, algorithm AS 241 (PPND16), Applied Statistics 37 (1988): numerator
-# and denominator, lowest power first, for centre, tails and far tails. Relative error about 1e-16.
+# Rational approximations of M. J. Wichura, algorithm AS 241 (PPND16), Applied Statistics 37 (1988):
+# numerator and denominator, lowest power first, for centre, tails and far tails. Relative error
+# about 1e-16.
 CENTRE = (
     (
         3.387132872796366608, 1.3314166789178437745e2, 1.9715909503065514427e3,
@@ -201,7 +232,9 @@ FAR_TAIL = (
 
 
 def inverse_normal(share: FloatArray) -> FloatArray:
-    """The deviate below which the given share (0 < share < 1) of a normal distribution lies; NaN stays."""
+    """The deviate below which the given share (0 < share < 1) of a normal distribution lies; NaN
+    stays.
+    """
     q = share - 0.5
     centre = q * _rational(0.180625 - q * q, CENTRE)
     r = np.sqrt(-np.log(np.minimum(share, 1 - share)))
@@ -209,12 +242,17 @@ def inverse_normal(share: FloatArray) -> FloatArray:
     return np.where(np.abs(q) <= 0.425, centre, np.copysign(tail, q))
 
 
-def _rational(x: FloatArray, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> FloatArray:
-    numerator, denominator = (np.polynomial.polynomial.polyval(x, powers) for powers in coefficients)
+def _rational(
+    x: FloatArray, coefficients: tuple[tuple[float, ...], tuple[float, ...]]
+) -> FloatArray:
+    numerator, denominator = (
+        np.polynomial.polynomial.polyval(x, powers) for powers in coefficients
+    )
     return np.asarray(numerator / denominator, np.float64)
 
 
-# --- the methods by name ---------------------------------------------------------------------------
+# --- the methods by name
+# ---------------------------------------------------------------------------
 
 SCALERS: dict[str, Method] = {
     "zscore": Method(fit_zscore, scale_linearly, "mean 0, standard deviation 1, clipped at ±10"),

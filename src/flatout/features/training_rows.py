@@ -29,10 +29,17 @@ class TrainingRows:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first < self.last or not 2 <= self.count <= self.last - self.first + 1:
-            raise RecipeError(f"{self.count} training rows from {self.first} to {self.last} cannot be")
-        if not is_time(self.first_time) or not is_time(self.last_time) or self.first_time >= self.last_time:
             raise RecipeError(
-                "training rows have times such as 2024-01-31T23:00:00Z, the first before the last, got "
+                f"{self.count} training rows from {self.first} to {self.last} cannot be"
+            )
+        if (
+            not is_time(self.first_time)
+            or not is_time(self.last_time)
+            or self.first_time >= self.last_time
+        ):
+            raise RecipeError(
+                "training rows have times such as 2024-01-31T23:00:00Z, the first before the "
+                "last, got "
                 f"{shortened(self.first_time)} and {shortened(self.last_time)}"
             )
 
@@ -49,10 +56,14 @@ def row_numbers(rows: Rows, n_bars: int) -> NDArray[np.int64]:
     """Sorted row numbers from a mask over all rows or from row numbers."""
     given = np.asarray(rows)
     if given.ndim != 1 or not given.size:
-        raise RecipeError(f"training rows must be a non-empty list of rows, got shape {given.shape}")
+        raise RecipeError(
+            f"training rows must be a non-empty list of rows, got shape {given.shape}"
+        )
     if given.dtype == np.bool_:
         if len(given) != n_bars:
-            raise RecipeError(f"the mask of training rows has {len(given)} entries, the panel {n_bars} bars")
+            raise RecipeError(
+                f"the mask of training rows has {len(given)} entries, the panel {n_bars} bars"
+            )
         given = np.flatnonzero(given)
     elif not np.issubdtype(given.dtype, np.integer):
         raise RecipeError(f"training rows must be a mask or row numbers, got {given.dtype}")

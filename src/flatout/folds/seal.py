@@ -1,4 +1,5 @@
-"""The sealed hold-out: whoever looks at it is written down first, and everybody can see how often it was opened.
+"""The sealed hold-out: whoever looks at it is written down first, and everybody can see how often
+it was opened.
 
 Does not know the bars: it keeps the log, and the caller reads the bars once it holds an `Opening`.
 """
@@ -33,11 +34,14 @@ def open_hold_out(folder: Path, what: str, fingerprint: str) -> Opening:
     try:
         with alone(folder):
             earlier = openings(folder)
-            opening = Opening(datetime.now(UTC).isoformat(timespec="seconds"), what, fingerprint, len(earlier) + 1)
+            opening = Opening(
+                datetime.now(UTC).isoformat(timespec="seconds"), what, fingerprint, len(earlier) + 1
+            )
             write_json(folder / LOG, [record._asdict() for record in (*earlier, opening)])
     except OSError as error:
         raise RunError(
-            f"{folder / LOG}: the opening cannot be written down ({error.strerror}), so the hold-out stays sealed; "
+            f"{folder / LOG}: the opening cannot be written down ({error.strerror}), so the "
+            f"hold-out stays sealed; "
             "make the folder writable"
         ) from None
     return opening
@@ -50,7 +54,9 @@ def openings(folder: Path) -> tuple[Opening, ...]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder for a moment: of two openings at once, neither may overwrite the other's line in the log."""
+    """Hold the folder for a moment: of two openings at once, neither may overwrite the other's line
+    in the log.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,9 +1,10 @@
 """Splits of the bars into those that teach and those that judge, by `[folds]` of the settings.
 
-A bar that teaches must know nothing of a bar that judges. Two things reach across a boundary: the reward of a
-decision lies up to fill delay + reward horizon bars after it (so as many bars before a test block are *purged*), and
-an observation looks back (so as many bars after a test block are under *embargo*). Both hold for each test block on
-its own; the bars between two test blocks teach. The hold-out at the end judges too: it is purged like a test block.
+A bar that teaches must know nothing of a bar that judges. Two things reach across a boundary: the
+reward of a decision lies up to fill delay + reward horizon bars after it (so as many bars before a
+test block are *purged*), and an observation looks back (so as many bars after a test block are
+under *embargo*). Both hold for each test block on its own; the bars between two test blocks teach.
+The hold-out at the end judges too: it is purged like a test block.
 
 Bars are numbers here: this module knows neither dates nor prices nor learners.
 """
@@ -33,7 +34,9 @@ class Split(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """All splits of a study. Bars before `first` only warm the features, bars from `cut` on are sealed."""
+    """All splits of a study. Bars before `first` only warm the features, bars from `cut` on are
+    sealed.
+    """
 
     first: int
     cut: int  # n_bars without a hold-out
@@ -56,15 +59,20 @@ class Folds(NamedTuple):
 
     @property
     def paths(self) -> tuple[FoldPath, ...]:
-        """Path j takes each judged group from the j-th split that tests it: all bars judged once, out of sample."""
+        """Path j takes each judged group from the j-th split that tests it: all bars judged once,
+        out of sample.
+        """
         testers = (
-            [(group, s) for s, split in enumerate(self.splits) if group in split.test_groups] for group in self.judged
+            [(group, s) for s, split in enumerate(self.splits) if group in split.test_groups]
+            for group in self.judged
         )
         return tuple(zip(*testers, strict=True))
 
 
 class Gap(NamedTuple):
-    """How far training stays away from one run of judged bars. None: no training block is the next one there."""
+    """How far training stays away from one run of judged bars. None: no training block is the next
+    one there.
+    """
 
     split: str
     test: Block  # neighbouring test groups as one block; or the hold-out
@@ -73,12 +81,18 @@ class Gap(NamedTuple):
 
 
 def make_folds(
-    settings: FoldSettings, n_bars: int, warm: int, fill_delay: int, reward_horizon: int, lookback: int
+    settings: FoldSettings,
+    n_bars: int,
+    warm: int,
+    fill_delay: int,
+    reward_horizon: int,
+    lookback: int,
 ) -> Folds:
     """The splits of `n_bars` bars whose features are warm from bar `warm` on.
 
-    An order decided at bar t fills at t + `fill_delay`, and its reward is known `reward_horizon` bars later. The
-    observation at t holds bars t - `lookback` to t: all that indicators and stacked bars reach back.
+    An order decided at bar t fills at t + `fill_delay`, and its reward is known `reward_horizon`
+    bars later. The observation at t holds bars t - `lookback` to t: all that indicators and stacked
+    bars reach back.
     """
     refuse_numbers(warm, fill_delay, reward_horizon, lookback)
     refuse_group_counts(settings)
@@ -93,24 +107,32 @@ def make_folds(
 
 
 def final_block(folds: Folds) -> Block:
-    """The bars on which finalists are trained again: all but the hold-out and the purge before it."""
+    """The bars on which finalists are trained again: all but the hold-out and the purge before
+    it.
+    """
     return Block(folds.first, folds.cut - (folds.purge if folds.hold_out.length else 0))
 
 
-def gap_sizes(settings: FoldSettings, fill_delay: int, reward_horizon: int, lookback: int) -> tuple[int, int]:
+def gap_sizes(
+    settings: FoldSettings, fill_delay: int, reward_horizon: int, lookback: int
+) -> tuple[int, int]:
     """Bars to purge and bars under embargo; what would leak is refused."""
     purge = fill_delay + reward_horizon if settings.purge_bars is None else settings.purge_bars
     embargo = lookback if settings.embargo_bars is None else settings.embargo_bars
     if purge < fill_delay + reward_horizon:
         raise SettingsError(
-            f"folds.purge_bars is {purge}, but orders fill {fill_delay} bars later and are rewarded over "
-            f"{reward_horizon} more: training before a test block would see the test; give at least "
+            f"folds.purge_bars is {purge}, but orders fill {fill_delay} bars later and are "
+            f"rewarded over "
+            f"{reward_horizon} more: training before a test block would see the test; give at "
+            f"least "
             f"{fill_delay + reward_horizon}, or leave it out"
         )
     if embargo < lookback:
         raise SettingsError(
-            f"folds.embargo_bars is {embargo}, but observations look back {lookback} bars: training after a test block "
-            f"would see the test; give at least {lookback}, leave it out, or use features that look back less"
+            f"folds.embargo_bars is {embargo}, but observations look back {lookback} bars: "
+            f"training after a test block "
+            f"would see the test; give at least {lookback}, leave it out, or use features that "
+            f"look back less"
         )
     return purge, embargo
 
@@ -120,7 +142,8 @@ def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
     bars = round(settings.hold_out * n_bars)
     if settings.hold_out > 0 and bars < SHORTEST:
         raise SettingsError(
-            f"folds.hold_out is {settings.hold_out}, which is {bars} of {n_bars} bars, but judging needs at least "
+            f"folds.hold_out is {settings.hold_out}, which is {bars} of {n_bars} bars, but "
+            f"judging needs at least "
             f"{SHORTEST}; give a larger share, more bars, or 0 for no hold-out"
         )
     return bars
@@ -131,8 +154,10 @@ def equal_groups(count: int, whole: Block) -> tuple[Block, ...]:
     size, longer = divmod(whole.length, count)
     if size < SHORTEST:
         raise SettingsError(
-            f"folds.groups is {count}, but only {max(whole.length, 0)} bars lie between bar {whole.first}, where the "
-            f"features are warm, and bar {whole.stop}, the end or the hold-out: each group needs at least {SHORTEST} "
+            f"folds.groups is {count}, but only {max(whole.length, 0)} bars lie between bar "
+            f"{whole.first}, where the "
+            f"features are warm, and bar {whole.stop}, the end or the hold-out: each group needs "
+            f"at least {SHORTEST} "
             "bars; give fewer groups, more bars, or a smaller folds.hold_out"
         )
     edges = [whole.first + g * size + min(g, longer) for g in range(count + 1)]
@@ -143,8 +168,10 @@ def refuse_numbers(warm: int, fill_delay: int, reward_horizon: int, lookback: in
     """Refuse numbers that no market has: they would make the gaps too small without a word."""
     if warm < 0 or fill_delay < 0 or reward_horizon < 1 or lookback < 0:
         raise SettingsError(
-            f"features warm from bar {warm}, fill delay {fill_delay}, reward horizon {reward_horizon} and lookback "
-            f"{lookback} bars make no folds: give a reward horizon of at least 1, and 0 or more for the others"
+            f"features warm from bar {warm}, fill delay {fill_delay}, reward horizon "
+            f"{reward_horizon} and lookback "
+            f"{lookback} bars make no folds: give a reward horizon of at least 1, and 0 or more "
+            f"for the others"
         )
 
 
@@ -153,23 +180,30 @@ def refuse_group_counts(settings: FoldSettings) -> None:
     groups, tests, trains = settings.groups, settings.test_groups, settings.train_groups
     if settings.kind == "cpcv" and tests >= groups:
         raise SettingsError(
-            f"folds.test_groups is {tests} of {groups} groups, which leaves none to train on; give at most "
+            f"folds.test_groups is {tests} of {groups} groups, which leaves none to train on; "
+            f"give at most "
             f"{groups - 1}, or more groups"
         )
     if settings.kind == "cpcv" and (groups > MOST_SPLITS or comb(groups, tests) > MOST_SPLITS):
-        made = f"{comb(groups, tests):,}" if groups <= 100 else "far too many"  # which take long to count
+        # which take long to count
+        made = f"{comb(groups, tests):,}" if groups <= 100 else "far too many"
         raise SettingsError(
-            f"folds.groups is {groups} and folds.test_groups {tests}, which makes {made} splits, each of them a "
-            f"training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or fewer test groups"
+            f"folds.groups is {groups} and folds.test_groups {tests}, which makes {made} splits, "
+            f"each of them a "
+            f"training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or fewer test "
+            f"groups"
         )
     if settings.kind in ("walk_forward", "anchored") and trains >= groups:
         raise SettingsError(
-            f"folds.train_groups is {trains} of {groups} groups, which leaves none to test; give at most "
+            f"folds.train_groups is {trains} of {groups} groups, which leaves none to test; give "
+            f"at most "
             f"{groups - 1}, or more groups"
         )
 
 
-def choices(settings: FoldSettings, groups: tuple[Block, ...]) -> Iterator[tuple[tuple[int, ...], Block]]:
+def choices(
+    settings: FoldSettings, groups: tuple[Block, ...]
+) -> Iterator[tuple[tuple[int, ...], Block]]:
     """Each split's test groups, and the bars among which it may look for training blocks."""
     whole = Block(groups[0].first, groups[-1].stop)
     if settings.kind in ("cpcv", "kfold"):
@@ -197,8 +231,10 @@ def make_split(
     train = tuple(block for block in subtract(window, away) if block.length >= SHORTEST)
     if not train:
         raise SettingsError(
-            f"split {name} has no {SHORTEST} neighbouring bars left to train on: of bars {window}, {purge} are purged "
-            f"before and {embargo} embargoed after each test block ({', '.join(map(str, merge(test)))}); give more "
+            f"split {name} has no {SHORTEST} neighbouring bars left to train on: of bars "
+            f"{window}, {purge} are purged "
+            f"before and {embargo} embargoed after each test block "
+            f"({', '.join(map(str, merge(test)))}); give more "
             "bars, fewer groups, fewer test groups, or features that look back less"
         )
     return Split(name, test_groups, train, test)
@@ -213,7 +249,9 @@ def gaps(folds: Folds) -> list[Gap]:
 
 
 def gap_lines(folds: Folds) -> list[str]:
-    """For people: a line per run of judged bars, in columns; `a..b` are the bars from a up to but without b."""
+    """For people: a line per run of judged bars, in columns; `a..b` are the bars from a up to but
+    without b.
+    """
     rows = [
         (
             split.name,
@@ -236,7 +274,9 @@ def dropped(left: Block | None, right: Block | None) -> int | None:
 
 
 def boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, Block | None]]:
-    """Each run of judged bars between the training blocks next to it; the hold-out where one lies before it."""
+    """Each run of judged bars between the training blocks next to it; the hold-out where one lies
+    before it.
+    """
     for split in folds.splits:
         tests = merge(split.test)
         order = sorted((*split.train, *tests, folds.hold_out))

@@ -1,4 +1,6 @@
-"""The agent as all engines compute it: networks, the distribution they describe, and the loss of a minibatch."""
+"""The agent as all engines compute it: networks, the distribution they describe, and the loss of a
+minibatch.
+"""
 
 from typing import Any
 
@@ -19,25 +21,38 @@ def distribution_of(program: Program, network: Network, head: Array) -> Distribu
     return kind(head, network.log_std)
 
 
-def actor_of(program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace) -> Distribution:
+def actor_of(
+    program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace
+) -> Distribution:
     """What the policy would do."""
     gates = rates.gates if program.gated else None
-    return distribution_of(program, network, actor(network, observation, program.activation, xp, gates))
+    return distribution_of(
+        program, network, actor(network, observation, program.activation, xp, gates)
+    )
 
 
-def critic_of(program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace) -> Array:
+def critic_of(
+    program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace
+) -> Array:
     """What the critic expects."""
-    return critic(network, observation, program.activation, xp, rates.gates if program.gated else None)
+    return critic(
+        network, observation, program.activation, xp, rates.gates if program.gated else None
+    )
 
 
 def bounded(program: Program, policy: Distribution, raw: Array, xp: Namespace) -> Array:
-    """What the environment gets for a drawn action. Bounds are filled in where the action is: nothing is uploaded."""
+    """What the environment gets for a drawn action. Bounds are filled in where the action is:
+    nothing is uploaded.
+    """
     actions = program.environment.actions
     if not isinstance(actions, Box):
         return raw
     first = raw[..., :1]
     low, high = (
-        xp.concat([xp.full_like(first, value) for value in (bound if len(set(bound)) > 1 else bound[:1])], axis=-1)
+        xp.concat(
+            [xp.full_like(first, value) for value in (bound if len(set(bound)) > 1 else bound[:1])],
+            axis=-1,
+        )
         for bound in (actions.low, actions.high)
     )
     return policy.bounded(raw, low, high, xp)
@@ -47,11 +62,17 @@ def loss_of(
     program: Program, data: Any, rates: Rates, network: Network, batch: Batch, xp: Namespace
 ) -> tuple[Array, list[Array]]:
     """PPO's loss of some transitions, and the first figures of `rates.METRICS`."""
-    observation = program.environment.observe(batch.seen, data) if program.index_only else batch.seen
+    observation = (
+        program.environment.observe(batch.seen, data) if program.index_only else batch.seen
+    )
     policy = actor_of(program, rates, network, observation, xp)
     value = critic_of(program, rates, network, observation, xp)
-    advantage = xp.where(rates.normalise_advantage, ppo_math.normalise(batch.advantage, xp), batch.advantage)
-    surrogate = ppo_math.policy_loss(policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp)
+    advantage = xp.where(
+        rates.normalise_advantage, ppo_math.normalise(batch.advantage, xp), batch.advantage
+    )
+    surrogate = ppo_math.policy_loss(
+        policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp
+    )
     error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, xp)
     entropy = xp.mean(policy.entropy(batch.raw, xp))
     loss = surrogate.loss + rates.value * error - rates.entropy * entropy

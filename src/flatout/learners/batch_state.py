@@ -1,4 +1,6 @@
-"""What a crew reports and keeps on disk, whichever engine runs it: arrays that all of them name alike."""
+"""What a crew reports and keeps on disk, whichever engine runs it: arrays that all of them name
+alike.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +26,9 @@ def empty_chunk(job: Job) -> Chunk:
         peak_bytes=0,
         job=0,
         turn=-1,
-        traces=np.zeros((count, terms, plan.n_envs, plan.n_steps) if plan and traced else (count, 0), np.float32),
+        traces=np.zeros(
+            (count, terms, plan.n_envs, plan.n_steps) if plan and traced else (count, 0), np.float32
+        ),
     )
 
 
@@ -36,11 +40,15 @@ def untimed(chunk: Chunk) -> Chunk:
 
 def save(job: Job, named: Sequence[tuple[str, Any]]) -> None:
     """Every array of the state to disk."""
-    write_checkpoint(job.checkpoint, {name: np.asarray(leaf) for name, leaf in named}, {"lanes": list(job.names)})
+    write_checkpoint(
+        job.checkpoint, {name: np.asarray(leaf) for name, leaf in named}, {"lanes": list(job.names)}
+    )
 
 
 def saved_arrays(job: Job, named: Sequence[tuple[str, Any]]) -> Arrays | None:
-    """The checkpoint's arrays, which must be like those of a fresh state; None where there is no checkpoint."""
+    """The checkpoint's arrays, which must be like those of a fresh state; None where there is no
+    checkpoint.
+    """
     if not job.checkpoint.exists():
         return None
     arrays, _ = read_checkpoint(job.checkpoint)

@@ -1,7 +1,8 @@
 """Checkpoints: every array of a training in one safetensors file, written whole or not at all.
 
-Arrays are named by their place in the state (`lanes/network/actor/hidden/0/weight`). Facts travel in the file's
-header. No pickle is read or written, and nothing here needs JAX: a driver without it can take networks out.
+Arrays are named by their place in the state (`lanes/network/actor/hidden/0/weight`). Facts travel
+in the file's header. No pickle is read or written, and nothing here needs JAX: a driver without it
+can take networks out.
 """
 
 import hashlib
@@ -39,19 +40,30 @@ def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> A
             raise RunError(f"the checkpoint lacks {prefix}; {CURE}")
         return arrays[prefix]
     fields = getattr(template, "_fields", range(len(template)))
-    values = [rebuilt(value, arrays, f"{prefix}/{field}") for field, value in zip(fields, template, strict=True)]
+    values = [
+        rebuilt(value, arrays, f"{prefix}/{field}")
+        for field, value in zip(fields, template, strict=True)
+    ]
     return type(template)(*values) if hasattr(template, "_fields") else tuple(values)
 
 
 def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Replace the checkpoint."""
-    content = {name: np.require(array, requirements="C") for name, array in arrays.items()}  # 0-d stays 0-d
-    about = json.dumps({"version": VERSION, "facts": facts, "sha256": arrays_hash(content)}, sort_keys=True)
-    write_bytes(path, safetensors.numpy.save(content, metadata={FORMAT: about}))  # one key: several have no order
+    content = {
+        name: np.require(array, requirements="C") for name, array in arrays.items()
+    }  # 0-d stays 0-d
+    about = json.dumps(
+        {"version": VERSION, "facts": facts, "sha256": arrays_hash(content)}, sort_keys=True
+    )
+    write_bytes(
+        path, safetensors.numpy.save(content, metadata={FORMAT: about})
+    )  # one key: several have no order
 
 
 def arrays_hash(arrays: Arrays) -> str:
-    """sha256 of names, kinds, shapes and numbers: a checkpoint that a bad disk changed is found out."""
+    """sha256 of names, kinds, shapes and numbers: a checkpoint that a bad disk changed is found
+    out.
+    """
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -64,7 +76,11 @@ def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and facts of a checkpoint."""
     arrays, notes = read_tensors(path, RunError, CURE)
     about = parse_json(
-        notes.get(FORMAT, "null"), CheckpointFacts, f"{path} is no checkpoint that this flatout reads", RunError, CURE
+        notes.get(FORMAT, "null"),
+        CheckpointFacts,
+        f"{path} is no checkpoint that this flatout reads",
+        RunError,
+        CURE,
     )
     if about.sha256 is not None and about.sha256 != arrays_hash(arrays):
         raise RunError(f"{path} is damaged: its arrays are not those that were written; {CURE}")
@@ -78,6 +94,7 @@ def check_arrays(path: Path, arrays: Arrays, expected: Mapping[str, tuple[int, .
     if different:
         name = different[0]
         raise RunError(
-            f"{path} belongs to another training: {name} is {found.get(name, 'missing')}, this one has "
+            f"{path} belongs to another training: {name} is {found.get(name, 'missing')}, this "
+            f"one has "
             f"{expected[name]}; resume with the settings it was started with, or start a new run"
         )

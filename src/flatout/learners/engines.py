@@ -1,4 +1,6 @@
-"""Which library computes: the fused JAX program, or PyTorch driven by Python. Nothing is loaded before it is chosen."""
+"""Which library computes: the fused JAX program, or PyTorch driven by Python. Nothing is loaded
+before it is chosen.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal, Protocol

@@ -1,8 +1,10 @@
-"""What the learner asks of an environment: pure functions over a batch, data and rates as arguments.
+"""What the learner asks of an environment: pure functions over a batch, data and rates as
+arguments.
 
-`data` is shared by all lanes (a market's tape), `rates` belong to a lane (its fees, its fold); a state is a pytree
-whose leaves are of the environment's own making. What the agent sees is made in two steps: `view`, small and private
-to a state, and `observe`, which joins a view with the data. A trajectory may then keep views and observe again later.
+`data` is shared by all lanes (a market's tape), `rates` belong to a lane (its fees, its fold); a
+state is a pytree whose leaves are of the environment's own making. What the agent sees is made in
+two steps: `view`, small and private to a state, and `observe`, which joins a view with the data. A
+trajectory may then keep views and observe again later.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -43,7 +45,9 @@ class Step(NamedTuple):
 
 
 class Environment(Protocol):
-    """A batch of environments that restart by themselves; hashable, and equal when the programs are."""
+    """A batch of environments that restart by themselves; hashable, and equal when the programs
+    are.
+    """
 
     @property
     def observation_size(self) -> int: ...
@@ -77,7 +81,9 @@ class Environment(Protocol):
         """(..., feature) observations of views."""
         ...
 
-    def step(self, state: Any, action: Array, noise: Any, data: Any, rates: Any) -> tuple[Any, Step]:
+    def step(
+        self, state: Any, action: Array, noise: Any, data: Any, rates: Any
+    ) -> tuple[Any, Step]:
         """One step of all; those that end restart at once."""
         ...
 
@@ -87,6 +93,11 @@ def actions_of(space: spaces.Space[Any]) -> Box | Discrete:
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Discrete(int(space.n))
     if isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all():
-        low, high = (tuple(bound.astype(float).reshape(-1).tolist()) for bound in (space.low, space.high))
+        low, high = (
+            tuple(bound.astype(float).reshape(-1).tolist()) for bound in (space.low, space.high)
+        )
         return Box(low, high)
-    raise SettingsError(f"the action space is {space}; give a Discrete that starts at 0, or a Box with finite bounds")
+    raise SettingsError(
+        f"the action space is {space}; give a Discrete that starts at 0, or a Box with finite "
+        f"bounds"
+    )

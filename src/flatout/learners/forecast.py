@@ -1,7 +1,9 @@
-"""How much memory a training will take, before it starts; and what to choose when the settings do not say.
+"""How much memory a training will take, before it starts; and what to choose when the settings do
+not say.
 
-The formula counts the arrays that live at the same time in the compiled program: a rollout, one minibatch with its
-activations and their gradients, the state twice (as input and as output), the shared data, and the process itself.
+The formula counts the arrays that live at the same time in the compiled program: a rollout, one
+minibatch with its activations and their gradients, the state twice (as input and as output), the
+shared data, and the process itself.
 """
 
 import os
@@ -12,11 +14,16 @@ from flatout.learners.engines import engine_of
 from flatout.learners.rates import Program
 
 FLOAT = 4
-# Python, the library and its compiler at work; measured: jax 680 to 930 (400 with a kept program), torch 340 to 480
+# Python, the library and its compiler at work; measured: jax 680 to 930 (400 with a kept program),
+# torch 340 to 480
 PROCESS = {"jax": 800 * 2**20, "torch": 480 * 2**20}
-BETWEEN = {"jax": 1.0, "torch": 1.4}  # PyTorch keeps results between operations that XLA never writes; measured
+BETWEEN = {
+    "jax": 1.0,
+    "torch": 1.4,
+}  # PyTorch keeps results between operations that XLA never writes; measured
 BESIDE_SEEN = 14  # numbers per transition beside what is seen and three times the action
-PER_UNIT = 1.6  # arrays per hidden unit of a minibatch: activations and gradients that live together; measured
+# arrays per hidden unit of a minibatch: activations and gradients that live together; measured
+PER_UNIT = 1.6
 BUDGET = 0.6  # share of the free memory that a training may take
 USUAL_ENVS = 64
 LEAST_ENVS = 4
@@ -38,17 +45,35 @@ class Forecast(NamedTuple):
 
 
 def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = True) -> Forecast:
-    """Peak memory of a worker with these lanes; lanes that run one after another share the working memory."""
+    """Peak memory of a worker with these lanes; lanes that run one after another share the working
+    memory.
+    """
     sizes, env = program.sizes, program.environment
     at_once = 1 if one_by_one else lanes
     seen = env.view_size if program.index_only else env.observation_size
     units = 2 * sum(sizes.hidden)
     engine = engine_of(env)
     between = BETWEEN[engine]
-    weights = sum(a * b + b for a, b in sizes.layers) * 2 + (sizes.hidden[-1] + 1) * (sizes.head + 1) + sizes.deviations
+    weights = (
+        sum(a * b + b for a, b in sizes.layers) * 2
+        + (sizes.hidden[-1] + 1) * (sizes.head + 1)
+        + sizes.deviations
+    )
     return Forecast(
-        rollout=int(between * at_once * program.rollout * FLOAT * (seen + 3 * env.actions.size + BESIDE_SEEN)),
-        minibatch=int(between * at_once * program.minibatch * FLOAT * (env.observation_size + PER_UNIT * units)),
+        rollout=int(
+            between
+            * at_once
+            * program.rollout
+            * FLOAT
+            * (seen + 3 * env.actions.size + BESIDE_SEEN)
+        ),
+        minibatch=int(
+            between
+            * at_once
+            * program.minibatch
+            * FLOAT
+            * (env.observation_size + PER_UNIT * units)
+        ),
         state=2 * lanes * FLOAT * (4 * weights + program.n_envs * 2 * env.view_size),
         data=data_bytes,
         process=PROCESS[engine],
@@ -65,27 +90,40 @@ def free_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def fits_into(program: Program, lanes: int, workers: int, data_bytes: int, free: int | None) -> bool:
-    """Whether a worker with these lanes has enough memory. JAX runs the lanes of a GPU at once; others take turns."""
+def fits_into(
+    program: Program, lanes: int, workers: int, data_bytes: int, free: int | None
+) -> bool:
+    """Whether a worker with these lanes has enough memory. JAX runs the lanes of a GPU at once;
+    others take turns.
+    """
     budget = BUDGET * (free_bytes() / workers if free is None else free)
     one_by_one = free is None or engine_of(program.environment) != "jax"
     return forecast(program, lanes, data_bytes, one_by_one).total <= budget
 
 
-def largest_envs(program: Program, lanes: int, workers: int, data_bytes: int, free: int | None = None) -> int:
+def largest_envs(
+    program: Program, lanes: int, workers: int, data_bytes: int, free: int | None = None
+) -> int:
     """The most accounts that fit, as a power of two."""
     envs = LEAST_ENVS
-    while fits_into(program._replace(n_envs=2 * envs), -(-lanes // workers), workers, data_bytes, free):
+    while fits_into(
+        program._replace(n_envs=2 * envs), -(-lanes // workers), workers, data_bytes, free
+    ):
         envs *= 2
     return envs
 
 
 def choose(
-    program: Program, n_envs: int | None, lanes: int, workers: int, data_bytes: int, free: int | None = None
+    program: Program,
+    n_envs: int | None,
+    lanes: int,
+    workers: int,
+    data_bytes: int,
+    free: int | None = None,
 ) -> Program:
-    """The program with what was not given: as many environments as is usual and fits; views instead of observations
-    when whole trajectories would not fit. `free` is the memory of a GPU that one worker has; else the workers share
-    the machine's.
+    """The program with what was not given: as many environments as is usual and fits; views instead
+    of observations when whole trajectories would not fit. `free` is the memory of a GPU that one
+    worker has; else the workers share the machine's.
     """
     per_worker = -(-lanes // workers)
 

@@ -13,7 +13,9 @@ from flatout.learners.rates import Program, Rates
 class EvaluationPlan:
     """How lanes are judged after each chunk: the mode of their policies, without noise."""
 
-    environment: Any  # the environment's rates for the bars that judge; leaves have the lane axis first
+    environment: (
+        Any  # the environment's rates for the bars that judge; leaves have the lane axis first
+    )
     n_envs: int
     n_steps: int
     seed: int = 0
@@ -62,7 +64,9 @@ class Chunk(NamedTuple):
 
     updates: Array  # (lane,) made so far
     metrics: Array  # (lane, metric), see jax_population.metric_names
-    scores: Array  # (lane, figure): reward and length of the evaluation, then its terms; no figure without evaluation
+    # (lane, figure): reward and length of the evaluation, then its terms; no figure without
+    # evaluation
+    scores: Array
     steps: Any  # transitions of this chunk, all lanes
     busy: Any  # seconds of training
     seconds: Any  # seconds in all: training, evaluation

@@ -1,4 +1,6 @@
-"""The market as an environment of a learner: data = tape, rates = rules; engines add their arrays and their noise."""
+"""The market as an environment of a learner: data = tape, rates = rules; engines add their arrays
+and their noise.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -49,13 +51,21 @@ class MarketEnvironment:
         return episode.reset(noise, self.shape, rates, self.xp)
 
     def view(self, state: Episode, data: Tape, rates: Rules) -> View:
-        return View(state.t, first_axis_last(episode.private_features(state, rates, self.xp), self.xp))
+        return View(
+            state.t, first_axis_last(episode.private_features(state, rates, self.xp), self.xp)
+        )
 
     def observe(self, view: View, data: Tape) -> Array:
         return episode.join(view.t, view.private, data, self.shape, self.xp)
 
-    def step(self, state: Episode, action: Array, noise: Array, data: Tape, rates: Rules) -> tuple[Episode, Step]:
-        arrived, outcome = episode.step(state, last_axis_first(action, self.xp), data, self.shape, rates, self.xp)
+    def step(
+        self, state: Episode, action: Array, noise: Array, data: Tape, rates: Rules
+    ) -> tuple[Episode, Step]:
+        arrived, outcome = episode.step(
+            state, last_axis_first(action, self.xp), data, self.shape, rates, self.xp
+        )
         ended = outcome.terminated | outcome.truncated
         after = episode.restart(arrived, ended, noise, rates, self.xp)
-        return after, Step(outcome.reward, outcome.terminated, outcome.truncated, outcome.terms, arrived)
+        return after, Step(
+            outcome.reward, outcome.terminated, outcome.truncated, outcome.terms, arrived
+        )

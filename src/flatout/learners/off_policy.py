@@ -1,9 +1,10 @@
 """Learning from what an older policy did, written once for NumPy, PyTorch and JAX.
 
-Two policies stand behind every step: the one that acted (*behaviour*) and the one that learns. V-trace (Espeholt et
-al., 2018) corrects values for the difference; decoupled PPO (Hilton et al., 2021) keeps the step small against the
-policy at the start of the update (*proximal*) and weighs each transition by how likely that one was to act so.
-Trajectories are (time, env) of rows as `slow_envs/tape.py` has them: a row that does not act ends what is before it.
+Two policies stand behind every step: the one that acted (*behaviour*) and the one that learns.
+V-trace (Espeholt et al., 2018) corrects values for the difference; decoupled PPO (Hilton et al.,
+2021) keeps the step small against the policy at the start of the update (*proximal*) and weighs
+each transition by how likely that one was to act so. Trajectories are (time, env) of rows as
+`slow_envs/tape.py` has them: a row that does not act ends what is before it.
 """
 
 from typing import NamedTuple
@@ -39,8 +40,9 @@ def vtrace(
 ) -> Corrected:
     """V-trace targets, and advantages that use them one step ahead.
 
-    `value` is (time + 1, env): the last row is of what came after. `ratio` is how much likelier the learning policy is
-    to act so than the one that did. With a ratio of 1 everywhere and `decay` lambda, targets are those of GAE.
+    `value` is (time + 1, env): the last row is of what came after. `ratio` is how much likelier the
+    learning policy is to act so than the one that did. With a ratio of 1 everywhere and `decay`
+    lambda, targets are those of GAE.
     """
     acts = xp.astype(acting, reward.dtype)
     going = gamma * acts * (1 - xp.astype(terminated, reward.dtype))
@@ -57,7 +59,9 @@ def vtrace(
 def vtrace_loss(
     log_prob: Array, proximal: Array, behaviour: Array, advantage: Array, rho: float, xp: Namespace
 ) -> PolicyLoss:
-    """V-trace's policy gradient at the proximal policy: each transition weighs by its ratio, at most `rho`."""
+    """V-trace's policy gradient at the proximal policy: each transition weighs by its ratio, at
+    most `rho`.
+    """
     log_ratio = log_prob - proximal
     weight = xp.exp(proximal - behaviour)
     loss = -xp.mean(xp.clip(weight, None, rho) * log_prob * advantage)
@@ -66,9 +70,16 @@ def vtrace_loss(
 
 
 def decoupled_loss(
-    log_prob: Array, proximal: Array, behaviour: Array, advantage: Array, clip: float, cap: float, xp: Namespace
+    log_prob: Array,
+    proximal: Array,
+    behaviour: Array,
+    advantage: Array,
+    clip: float,
+    cap: float,
+    xp: Namespace,
 ) -> PolicyLoss:
-    """PPO's clipped surrogate against the proximal policy, weighted by how likely that was to act so (at most `cap`).
+    """PPO's clipped surrogate against the proximal policy, weighted by how likely that was to act
+    so (at most `cap`).
 
     Where the proximal policy is the behaviour it is PPO's own.
     """
@@ -82,6 +93,8 @@ def decoupled_loss(
 
 
 def effective_share(ratio: Array, xp: Namespace) -> Array:
-    """The effective sample size over the size: 1 where all weigh alike, 1/n where one outweighs the rest."""
+    """The effective sample size over the size: 1 where all weigh alike, 1/n where one outweighs the
+    rest.
+    """
     total = xp.sum(ratio)
     return total * total / (ratio.shape[0] * xp.sum(ratio * ratio))

@@ -1,7 +1,8 @@
 """What PPO computes, written once for NumPy, PyTorch and JAX; definitions follow Stable-Baselines3.
 
-Trajectories are (time, env). A *terminated* episode is worth nothing more; a *truncated* one is worth what the critic
-says of its last observation; neither lets an advantage flow into the episode that follows.
+Trajectories are (time, env). A *terminated* episode is worth nothing more; a *truncated* one is
+worth what the critic says of its last observation; neither lets an advantage flow into the episode
+that follows.
 """
 
 from typing import NamedTuple
@@ -32,8 +33,8 @@ def gae(
 ) -> tuple[Array, Array]:
     """Generalised advantage estimates and returns: (time, env) each.
 
-    `after` is the value of the state that each step led to: 0 where it terminated, the critic's view of the last
-    observation where it was truncated. `ended` marks both.
+    `after` is the value of the state that each step led to: 0 where it terminated, the critic's
+    view of the last observation where it was truncated. `ended` marks both.
     """
     delta = reward + gamma * after - value
     going = 1 - xp.astype(ended, reward.dtype)
@@ -54,7 +55,9 @@ def following_values(
 
 
 def decayed_sums(x: Array, decay: Array, xp: Namespace) -> Array:
-    """y with y[t] = x[t] + decay[t] * y[t + 1] along the first axis, in log2(time) passes that all devices like."""
+    """y with y[t] = x[t] + decay[t] * y[t + 1] along the first axis, in log2(time) passes that all
+    devices like.
+    """
     span, steps = 1, x.shape[0]
     while span < steps:
         rest = xp.zeros_like(x[:span, ...])
@@ -76,7 +79,9 @@ def normalise(advantage: Array, xp: Namespace) -> Array:
     return centred / (deviation + 1e-8)
 
 
-def policy_loss(log_prob: Array, old_log_prob: Array, advantage: Array, clip: Array, xp: Namespace) -> PolicyLoss:
+def policy_loss(
+    log_prob: Array, old_log_prob: Array, advantage: Array, clip: Array, xp: Namespace
+) -> PolicyLoss:
     """Minus the clipped surrogate objective; the KL estimate is mean(ratio - 1 - log ratio)."""
     log_ratio = log_prob - old_log_prob
     ratio = xp.exp(log_ratio)
@@ -95,7 +100,9 @@ def value_loss(value: Array, old_value: Array, returns: Array, clip: Array, xp: 
 
 
 def explained_variance(value: Array, returns: Array, xp: Namespace) -> Array:
-    """1 for a perfect critic, 0 for one that knows the mean only; 0 where the returns do not vary."""
+    """1 for a perfect critic, 0 for one that knows the mean only; 0 where the returns do not
+    vary.
+    """
     spread = xp.var(returns)
     varies = spread > ROUNDING * xp.mean(returns * returns)
     known = 1 - xp.var(returns - value) / xp.where(varies, spread, xp.ones_like(spread))
@@ -107,7 +114,11 @@ def merge_moments(moments: Moments, batch: Array, xp: Namespace) -> Moments:
     size = batch.shape[0]
     gap = xp.mean(batch) - moments.mean
     count = moments.count + size
-    squares = moments.variance * moments.count + xp.var(batch) * size + gap * gap * moments.count * size / count
+    squares = (
+        moments.variance * moments.count
+        + xp.var(batch) * size
+        + gap * gap * moments.count * size / count
+    )
     return Moments(moments.mean + gap * size / count, squares / count, count)
 
 

@@ -1,6 +1,8 @@
-"""`Program`: what fixes a learner's compiled program. `Rates`: every number of it that is data, one row per lane.
+"""`Program`: what fixes a learner's compiled program. `Rates`: every number of it that is data, one
+row per lane.
 
-Lanes with equal `Program` share one executable, whatever their rates; other shapes go into other buckets.
+Lanes with equal `Program` share one executable, whatever their rates; other shapes go into other
+buckets.
 """
 
 from typing import Any, NamedTuple
@@ -16,11 +18,13 @@ from flatout.settings.fields import MOST_COUNTED
 from flatout.settings.tables import Activation, DistributionName, TrainSettings
 
 METRICS = (
-    "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm", "explained_variance",
+    "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm",
+    "explained_variance",
     "learning_rate", "std", "epochs", "reward", "episodes", "episode_return", "episode_length",
 )  # fmt: skip
 UPDATE_METRICS = 7  # the first ones are means over minibatches
-KL_TOLERANCE = 1.5  # learning from a rollout stops when the policy has moved this many times target_kl
+# learning from a rollout stops when the policy has moved this many times target_kl
+KL_TOLERANCE = 1.5
 ADAM_EPSILON = 1e-5
 EPISODES = METRICS.index("episodes")  # a total; what follows it are means over those episodes
 
@@ -36,7 +40,8 @@ class Program(NamedTuple):
     activation: Activation
     distribution: DistributionName  # of continuous actions; discrete ones are categorical
     gated: bool = False  # lanes differ in depth
-    index_only: bool = False  # trajectories keep views and observe again, which saves memory and costs time
+    # trajectories keep views and observe again, which saves memory and costs time
+    index_only: bool = False
 
     @property
     def rollout(self) -> int:
@@ -78,32 +83,41 @@ class Rates(NamedTuple):
     environment: Any  # the environment's own
 
 
-def program_of(settings: TrainSettings, environment: Environment, n_envs: int, **others: bool) -> Program:
+def program_of(
+    settings: TrainSettings, environment: Environment, n_envs: int, **others: bool
+) -> Program:
     """The program that settings ask for."""
     rollout = n_envs * settings.n_steps
     if rollout > MOST_COUNTED:
         raise SettingsError(
-            f"a rollout of n_envs {n_envs:,} x n_steps {settings.n_steps:,} = {rollout:,} transitions is more than a "
+            f"a rollout of n_envs {n_envs:,} x n_steps {settings.n_steps:,} = {rollout:,} "
+            f"transitions is more than a "
             f"program can count ({MOST_COUNTED:,}): lower train.n_envs or train.n_steps"
         )
     if rollout % settings.minibatches:
         raise SettingsError(
-            f"a rollout of n_envs {n_envs} x n_steps {settings.n_steps} = {rollout} transitions cannot be split into "
+            f"a rollout of n_envs {n_envs} x n_steps {settings.n_steps} = {rollout} transitions "
+            f"cannot be split into "
             f"{settings.minibatches} equal minibatches: let train.minibatches divide it"
         )
     return Program(
-        environment, n_envs, settings.n_steps, settings.minibatches, settings.hidden, settings.activation,
+        environment, n_envs, settings.n_steps, settings.minibatches, settings.hidden,
+        settings.activation,
         settings.distribution, **others,
     )  # fmt: skip
 
 
-def rates_of(settings: TrainSettings, updates: int, environment: Any, gates: Array | None = None) -> Rates:
+def rates_of(
+    settings: TrainSettings, updates: int, environment: Any, gates: Array | None = None
+) -> Rates:
     """One lane's rates, as NumPy scalars."""
     descents = updates * settings.epochs * settings.minibatches
     if descents > MOST_COUNTED:
         raise SettingsError(
-            f"{updates:,} updates of {settings.epochs:,} epochs x {settings.minibatches:,} minibatches are more steps "
-            f"of the optimiser than a program can count ({MOST_COUNTED:,}): lower the timesteps or train.epochs"
+            f"{updates:,} updates of {settings.epochs:,} epochs x {settings.minibatches:,} "
+            f"minibatches are more steps "
+            f"of the optimiser than a program can count ({MOST_COUNTED:,}): lower the timesteps "
+            f"or train.epochs"
         )
 
     def number(value: float | None) -> Array:
@@ -136,8 +150,8 @@ def metric_names(program: Program) -> tuple[str, ...]:
 
 
 def mean_metrics(total: Array, updates: Array, xp: Namespace) -> Array:
-    """A chunk's metrics from their sums over so many updates: means, 0 where none was made; episodes are counted, and
-    their returns and lengths are means over those that ended.
+    """A chunk's metrics from their sums over so many updates: means, 0 where none was made;
+    episodes are counted, and their returns and lengths are means over those that ended.
     """
     means, episodes = total / xp.clip(updates, 1, None), total[EPISODES]
     per_episode = total[EPISODES + 1 : EPISODES + 3] / xp.clip(episodes, 1, None)

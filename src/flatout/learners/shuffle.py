@@ -1,9 +1,11 @@
-"""Permutations by arithmetic: every engine shuffles minibatches alike, from given noise and without sorting.
+"""Permutations by arithmetic: every engine shuffles minibatches alike, from given noise and without
+sorting.
 
-Rows are laid out as an a x b table. A round shifts every column by a random amount, then every row by another: a
-Feistel network over mixed radices, which is a bijection for any a and b. Its round functions are small tables of
-random numbers, so a few rounds give a permutation that is as good as random where a and b are of similar size. A number
-of rows without such factors (a prime) is hardly shuffled; rollouts of n_envs x n_steps have them.
+Rows are laid out as an a x b table. A round shifts every column by a random amount, then every row
+by another: a Feistel network over mixed radices, which is a bijection for any a and b. Its round
+functions are small tables of random numbers, so a few rounds give a permutation that is as good as
+random where a and b are of similar size. A number of rows without such factors (a prime) is hardly
+shuffled; rollouts of n_envs x n_steps have them.
 """
 
 import math

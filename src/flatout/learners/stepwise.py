@@ -1,7 +1,8 @@
-"""What policies earn without noise, one bar after another in Python: see jax_evaluate.py, whose figures these are.
+"""What policies earn without noise, one bar after another in Python: see jax_evaluate.py, whose
+figures these are.
 
-Written for any array library: NumPy is three times as fast as PyTorch with the few accounts that an evaluation has, so
-PyTorch does it only where the arrays are on a GPU.
+Written for any array library: NumPy is three times as fast as PyTorch with the few accounts that an
+evaluation has, so PyTorch does it only where the arrays are on a GPU.
 """
 
 from typing import Any, ClassVar
@@ -26,9 +27,16 @@ class NumpyMarketEnvironment(MarketEnvironment):
 
 
 def evaluate(
-    program: Program, size: tuple[int, int], data: Any, rates: Rates, network: Network, key: Any, xp: Namespace
+    program: Program,
+    size: tuple[int, int],
+    data: Any,
+    rates: Rates,
+    network: Network,
+    key: Any,
+    xp: Namespace,
 ) -> Array:
-    """(figure,): reward, length and terms of the first episode, summed over it; means over the environments.
+    """(figure,): reward, length and terms of the first episode, summed over it; means over the
+    environments.
 
     `size` is (environments, steps); `key` is what the environment draws from.
     """
@@ -46,13 +54,15 @@ def evaluate(
 
 
 def trace(
-    program: Program, size: tuple[int, int], data: Any, rates: Rates, network: Network, which: Array, delay: int,
+    program: Program, size: tuple[int, int], data: Any, rates: Rates, network: Network,
+    which: Array, delay: int,
     xp: Namespace,
 ) -> Array:  # fmt: skip
-    """(term, segment, bar): every unweighted term of every bar of each segment; bars after its end are 0.
+    """(term, segment, bar): every unweighted term of every bar of each segment; bars after its end
+    are 0.
 
-    `which` (segment,) is the noise that starts an account in each. Orders are carried out `delay` bars after they were
-    decided, the first one until there is an old one.
+    `which` (segment,) is the noise that starts an account in each. Orders are carried out `delay`
+    bars after they were decided, the first one until there is an old one.
     """
     env, (_, n_steps) = program.environment, size
     state = env.reset(which, data, rates.environment)
@@ -68,7 +78,13 @@ def trace(
 
 
 def decide(
-    program: Program, data: Any, rates: Rates, network: Network, env: Environment, state: Any, xp: Namespace
+    program: Program,
+    data: Any,
+    rates: Rates,
+    network: Network,
+    env: Environment,
+    state: Any,
+    xp: Namespace,
 ) -> Array:
     """The mode of the policy in the environment's bounds."""
     seen = env.observe(env.view(state, data, rates.environment), data)

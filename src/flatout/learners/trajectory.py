@@ -1,4 +1,6 @@
-"""What a learner carries from update to update, what a rollout leaves behind, and what is made of it to learn from."""
+"""What a learner carries from update to update, what a rollout leaves behind, and what is made of
+it to learn from.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +12,9 @@ from flatout.policies.network import Network
 
 
 class Episodes(NamedTuple):
-    """What the running episodes have earned so far, and those that ended in this rollout: (env,) each."""
+    """What the running episodes have earned so far, and those that ended in this rollout: (env,)
+    each.
+    """
 
     earned: Array
     length: Array
@@ -69,7 +73,9 @@ def count(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Epi
     )
 
 
-def scaled_step(rates: Rates, carry: Any, reward: Array, ended: Array, xp: Namespace) -> tuple[Any, Array]:
+def scaled_step(
+    rates: Rates, carry: Any, reward: Array, ended: Array, xp: Namespace
+) -> tuple[Any, Array]:
     """One step's rewards in units of the running deviation of discounted returns."""
     discounted, moments = carry
     discounted = discounted * rates.gamma + reward
@@ -78,9 +84,15 @@ def scaled_step(rates: Rates, carry: Any, reward: Array, ended: Array, xp: Names
     return (going, moments), ppo_math.scaled_reward(reward, moments, xp)
 
 
-def advantages(rates: Rates, steps: Transition, value: Array, last: Array, reward: Array, xp: Namespace) -> Any:
-    """Advantages and returns of a rollout: (step, env) each; `last` is the value of what comes after it."""
-    after = ppo_math.following_values(value, last, steps.final, steps.terminated, steps.truncated, xp)
+def advantages(
+    rates: Rates, steps: Transition, value: Array, last: Array, reward: Array, xp: Namespace
+) -> Any:
+    """Advantages and returns of a rollout: (step, env) each; `last` is the value of what comes
+    after it.
+    """
+    after = ppo_math.following_values(
+        value, last, steps.final, steps.terminated, steps.truncated, xp
+    )
     ended = steps.terminated | steps.truncated
     return ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, xp)
 
@@ -103,8 +115,12 @@ def update_metrics(
     terms: Array,
     xp: Namespace,
 ) -> Array:
-    """The columns of `rates.METRICS` and the reward's terms, from what an update learned and what it rolled out."""
-    deviation = xp.mean(xp.exp(network.log_std)) if network.log_std.shape[0] else xp.zeros_like(rate)
+    """The columns of `rates.METRICS` and the reward's terms, from what an update learned and what
+    it rolled out.
+    """
+    deviation = (
+        xp.mean(xp.exp(network.log_std)) if network.log_std.shape[0] else xp.zeros_like(rate)
+    )
     rest = [
         ppo_math.explained_variance(batch.value, batch.returns, xp),
         rate,

@@ -1,8 +1,10 @@
-"""`Account`: what a trader owns, relative to the starting capital, and what the rules need to remember about it.
+"""`Account`: what a trader owns, relative to the starting capital, and what the rules need to
+remember about it.
 
-The asset axis comes first and the axes behind it are free: one account, a batch, a population. So accounts lie side
-by side in memory and sums over the few assets run over long vectors; with the asset axis last they are several times
-slower on a CPU, in NumPy as in XLA. Equity starts at 1, so float32 is enough.
+The asset axis comes first and the axes behind it are free: one account, a batch, a population. So
+accounts lie side by side in memory and sums over the few assets run over long vectors; with the
+asset axis last they are several times slower on a CPU, in NumPy as in XLA. Equity starts at 1, so
+float32 is enough.
 """
 
 from typing import NamedTuple
@@ -15,10 +17,12 @@ class Account(NamedTuple):
 
     cash: Array  # (...)
     units: Array  # (asset, ...) signed; units of the asset per unit of starting capital
-    best: Array  # (asset, ...) best price since entry: the trailing stop hangs on it; no meaning when flat
+    # (asset, ...) best price since entry: the trailing stop hangs on it; no meaning when flat
+    best: Array
     held: Array  # (asset, ...) bars since entry or since the last forced reduction
     cooldown: Array  # (asset, ...) bars left in which the position may not grow
-    volume: Array  # (...) traded notional of the last 30 days, exponentially forgotten: decides the fee tier
+    # (...) traded notional of the last 30 days, exponentially forgotten: decides the fee tier
+    volume: Array
 
 
 def open_account(prices: Array, xp: Namespace) -> Account:

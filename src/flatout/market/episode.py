@@ -1,8 +1,9 @@
-"""An episode: one account on one stretch of the tape, from a random bar to the end of its segment or to ruin.
+"""An episode: one account on one stretch of the tape, from a random bar to the end of its segment
+or to ruin.
 
-Pure functions of (state, action, tape, rules, xp); noise is an argument. The end of a stretch is *truncated* (the
-tape knows the next bar, so the value may be bootstrapped); ruin is *terminated*. Drivers decide when to restart; none
-of them holds market logic.
+Pure functions of (state, action, tape, rules, xp); noise is an argument. The end of a stretch is
+*truncated* (the tape knows the next bar, so the value may be bootstrapped); ruin is *terminated*.
+Drivers decide when to restart; none of them holds market logic.
 """
 
 from typing import NamedTuple
@@ -23,12 +24,26 @@ from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Meeting, Tape, meet
 from flatout.settings.tables import ActionKind, Fill
 
-# What the agent sees of its own account: all that the rules and rewards depend on, so that the state is Markov. Equity
-# and volume appear as shares that stay below 1 however long an account trades: a policy that learned in short episodes
-# would otherwise meet numbers it has never seen.
-ACCOUNT_FEATURES = ("cash", "ruin_share", "drawdown", "mean_return", "rms_return", "fee", "volume_share")
-POSITION_FEATURES = ("weight", "from_best", "held", "cooldown")  # per asset; the last two as shares of their limits
-OBSERVATION_LIMIT = 10.0  # no component is larger: scalers clip features there, `observe` clips the rest
+# What the agent sees of its own account: all that the rules and rewards depend on, so that the
+# state is Markov. Equity and volume appear as shares that stay below 1 however long an account
+# trades: a policy that learned in short episodes would otherwise meet numbers it has never seen.
+ACCOUNT_FEATURES = (
+    "cash",
+    "ruin_share",
+    "drawdown",
+    "mean_return",
+    "rms_return",
+    "fee",
+    "volume_share",
+)
+POSITION_FEATURES = (
+    "weight",
+    "from_best",
+    "held",
+    "cooldown",
+)  # per asset; the last two as shares of their limits
+# no component is larger: scalers clip features there, `observe` clips the rest
+OBSERVATION_LIMIT = 10.0
 
 
 class Shape(NamedTuple):
@@ -68,10 +83,16 @@ class Outcome(NamedTuple):
 
 
 def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array, Array]:
-    """First and last bar of an episode from uniform noise in [0, 1): every possible start is equally likely."""
+    """First and last bar of an episode from uniform noise in [0, 1): every possible start is
+    equally likely.
+    """
     first, stop = segments.first, segments.stop
-    possible = xp.clip(stop - segments.length - first, 1, None)  # a segment shorter than the episode is used whole
-    possible = xp.where(stop > first, possible, xp.zeros_like(possible))  # an empty one, which must not be first, never
+    possible = xp.clip(
+        stop - segments.length - first, 1, None
+    )  # a segment shorter than the episode is used whole
+    possible = xp.where(
+        stop > first, possible, xp.zeros_like(possible)
+    )  # an empty one, which must not be first, never
     total = xp.sum(possible)
     draw = xp.astype(xp.floor(noise * xp.astype(total, noise.dtype)), total.dtype)
     draw = xp.minimum(draw, total - 1)
@@ -94,8 +115,8 @@ def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
 def restart(state: Episode, ended: Array, noise: Array, rules: Rules, xp: Namespace) -> Episode:
     """The same episodes, but fresh where they have ended.
 
-    A flat account's best prices and last closes have no meaning, so they may stay: entry sets the one, the next bar
-    the other.
+    A flat account's best prices and last closes have no meaning, so they may stay: entry sets the
+    one, the next bar the other.
     """
     start, last = choose_start(noise, rules.segments, xp)
     account, marks = state.account, state.marks
@@ -124,9 +145,13 @@ def restart(state: Episode, ended: Array, noise: Array, rules: Rules, xp: Namesp
 def step(
     state: Episode, action: Array, tape: Tape, shape: Shape, rules: Rules, xp: Namespace
 ) -> tuple[Episode, Outcome]:
-    """One bar: the (action, ...) order made at the close of bar t meets bar t + 1. No restart happens here."""
+    """One bar: the (action, ...) order made at the close of bar t meets bar t + 1. No restart
+    happens here.
+    """
     met = meet(tape, state.t, xp)
-    order = order_from(shape.action, action, state.account, state.marks.equity, met.mark, rules.limits, xp)
+    order = order_from(
+        shape.action, action, state.account, state.marks.equity, met.mark, rules.limits, xp
+    )
     return trade(state, order, met, shape.fill, rules, xp)
 
 
@@ -135,9 +160,13 @@ def trade(
 ) -> tuple[Episode, Outcome]:
     """The same bar for an (asset, ...) order in money, whatever it was made from."""
     mark, bar, benchmark = met
-    account, executed = execute(state.account, order, mark, bar, rules.costs, rules.limits, fill, xp)
+    account, executed = execute(
+        state.account, order, mark, bar, rules.costs, rules.limits, fill, xp
+    )
     worth, values = equity(account, bar.close, xp), account.units * bar.close
-    marks, terms = reward_terms(state.marks, worth, values, executed.notional, benchmark, rules.reward, xp)
+    marks, terms = reward_terms(
+        state.marks, worth, values, executed.notional, benchmark, rules.reward, xp
+    )
     arrived = Episode(account, marks, bar.close, state.t + 1, state.last)
     terminated = worth <= rules.limits.ruin
     truncated = (arrived.t >= state.last) & ~terminated
@@ -145,13 +174,19 @@ def trade(
 
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
-    """What the agent sees, (..., feature): the market of the last `lookback` bars, newest first, then itself."""
+    """What the agent sees, (..., feature): the market of the last `lookback` bars, newest first,
+    then itself.
+    """
     return join(state.t, first_axis_last(private_features(state, rules, xp), xp), tape, shape, xp)
 
 
 def join(t: Array, private: Array, tape: Tape, shape: Shape, xp: Namespace) -> Array:
-    """The observation at bars t of accounts whose (..., feature) private features are known already."""
-    market = [take_rows(tape.features, xp.clip(t - lag, 0, None), xp) for lag in range(shape.lookback)]
+    """The observation at bars t of accounts whose (..., feature) private features are known
+    already.
+    """
+    market = [
+        take_rows(tape.features, xp.clip(t - lag, 0, None), xp) for lag in range(shape.lookback)
+    ]
     return xp.concat([*market, private], axis=-1)
 
 

@@ -1,15 +1,16 @@
 """What happens to an account when an order meets a bar: the one market of flatout.
 
-Pure functions of (account, order, bar, costs, limits, xp), written against the array API standard: NumPy, PyTorch and
-JAX run this text. It knows nothing of agents, features, rewards or episodes.
+Pure functions of (account, order, bar, costs, limits, xp), written against the array API standard:
+NumPy, PyTorch and JAX run this text. It knows nothing of agents, features, rewards or episodes.
 
-Within a bar: at the fill price, forced reductions and closing orders, then opening orders
-under one joint budget, scaled pro rata; during the bar, trailing stops against the worst case; at the close, borrow
-costs and the mark.
+Within a bar: at the fill price, forced reductions and closing orders, then opening orders under one
+joint budget, scaled pro rata; during the bar, trailing stops against the worst case; at the close,
+borrow costs and the mark.
 
-Invariants, each a property test: cash never falls below zero without shorts; the change of equity is the profit of
-the positions minus the costs; a zero order changes nothing; permuting assets permutes the result; a round trip at a
-constant price loses exactly the costs; costs are never negative.
+Invariants, each a property test: cash never falls below zero without shorts; the change of equity
+is the profit of the positions minus the costs; a zero order changes nothing; permuting assets
+permutes the result; a round trip at a constant price loses exactly the costs; costs are never
+negative.
 """
 
 from typing import NamedTuple
@@ -19,7 +20,8 @@ from flatout.market.account import Account
 from flatout.market.rules import Costs, Limits
 from flatout.settings.tables import Fill
 
-LOT_SLACK = 1e-3  # lots that may be missing: a tenth of ten lots is one lot, although floats may say 0.99999
+# lots that may be missing: a tenth of ten lots is one lot, although floats may say 0.99999
+LOT_SLACK = 1e-3
 DUST = 1e-6  # of the capital: what rounding leaves of an exhausted budget is no order
 MOST_SLIPPAGE = 0.5  # keeps prices positive whatever the impact coefficient
 
@@ -61,7 +63,9 @@ class Executed(NamedTuple):
 
 
 def gate(values: Array, allowed: Array, xp: Namespace) -> Array:
-    """The values where allowed, else zero; a product, because NumPy's `where` is several times slower."""
+    """The values where allowed, else zero; a product, because NumPy's `where` is several times
+    slower.
+    """
     return values * xp.astype(allowed, values.dtype)
 
 
@@ -91,16 +95,24 @@ def fee_rate(account: Account, costs: Costs, xp: Namespace) -> Array:
 
 def rates_of(account: Account, bar: Bar, costs: Costs, xp: Namespace) -> Rates:
     """What trading costs this account in this bar."""
-    return Rates(fee_rate(account, costs, xp)[None], costs.half_spread, costs.impact * bar.impact_rate)
+    return Rates(
+        fee_rate(account, costs, xp)[None], costs.half_spread, costs.impact * bar.impact_rate
+    )
 
 
 def cost_rate(size: Array, rates: Rates, xp: Namespace) -> Array:
-    """Fee, half spread and impact for an order of this size (units), as a fraction of its notional."""
-    return xp.clip(rates.half_spread + rates.impact * xp.sqrt(size), None, MOST_SLIPPAGE) + rates.fee
+    """Fee, half spread and impact for an order of this size (units), as a fraction of its
+    notional.
+    """
+    return (
+        xp.clip(rates.half_spread + rates.impact * xp.sqrt(size), None, MOST_SLIPPAGE) + rates.fee
+    )
 
 
 def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
-    """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum notional."""
+    """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum
+    notional.
+    """
     stepped = limits.lot_step > 0
     step = limits.lot_step + xp.astype(~stepped, size.dtype)
     lots = xp.floor(size / step + LOT_SLACK)
@@ -109,7 +121,9 @@ def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
 
 
 def reduction(size: Array, wanted: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
-    """How much of a position of this size is closed; all of it may always be closed, whatever lots and minimum say."""
+    """How much of a position of this size is closed; all of it may always be closed, whatever lots
+    and minimum say.
+    """
     closing = xp.minimum(wanted, size)
     return xp.where(closing >= size, closing, feasible(closing, price, limits, xp))
 
@@ -135,7 +149,8 @@ def affordable(
     limits: Limits,
     xp: Namespace,
 ) -> Array:
-    """Cut opening sizes to the weight limits and, all by one factor, to the free cash and the gross limit.
+    """Cut opening sizes to the weight limits and, all by one factor, to the free cash and the gross
+    limit.
 
     Judged at the fill price, after the reductions and before the costs of the openings.
     """
@@ -147,10 +162,13 @@ def affordable(
     notional = gate(above_zero(notional, xp), account.cooldown <= 0, xp)
 
     opening = notional / price
-    # A buy needs its price and its costs; a short sale brings cash, which stays locked, and needs its costs only.
+    # A buy needs its price and its costs; a short sale brings cash, which stays locked, and needs
+    # its costs only.
     needed = notional * ((1 + heading) / 2 + cost_rate(closed + opening, rates, xp))
     locked = xp.sum(sizes - values, axis=0) / 2
-    cash_share = share_of(account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=0), xp)
+    cash_share = share_of(
+        account.cash - locked - limits.reserve * worth, xp.sum(needed, axis=0), xp
+    )
     gross_room = limits.gross_limit * worth - xp.sum(sizes, axis=0)
     gross_share = share_of(gross_room, xp.sum(notional, axis=0), xp)
     # Impact falls with size, so the cut order never costs more than its share of `needed`.
@@ -160,7 +178,9 @@ def affordable(
 def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
     """Which share of `needed` is `available`, between 0 and 1, a few roundings on the safe side."""
     number = xp.finfo(needed.dtype)
-    available = xp.clip(available * (1 - 4 * float(number.eps)), float(number.smallest_normal), None)
+    available = xp.clip(
+        available * (1 - 4 * float(number.eps)), float(number.smallest_normal), None
+    )
     return available / xp.maximum(available, needed)
 
 
@@ -174,7 +194,8 @@ def grow(
     limits: Limits,
     xp: Namespace,
 ) -> tuple[Account, Trade]:
-    """Open or enlarge positions by `opening` units in the direction `heading`, as far as the limits allow.
+    """Open or enlarge positions by `opening` units in the direction `heading`, as far as the limits
+    allow.
 
     `closed` units of the same order were filled before and have moved the price already.
     """
@@ -187,9 +208,16 @@ def grow(
 
 
 def fill_order(
-    account: Account, wanted: Array, price: Array, room: Array, rates: Rates, limits: Limits, xp: Namespace
+    account: Account,
+    wanted: Array,
+    price: Array,
+    room: Array,
+    rates: Rates,
+    limits: Limits,
+    xp: Namespace,
 ) -> tuple[Account, Trade]:
-    """Fill an order of `wanted` units at `price`, at most `room` units: reductions first, then what opens or grows.
+    """Fill an order of `wanted` units at `price`, at most `room` units: reductions first, then what
+    opens or grows.
 
     An order larger than the position against it closes it and opens the other side with the rest.
     """
@@ -210,17 +238,23 @@ def fill_order(
     heading = side * sides(along, xp)
     opening = xp.maximum(along, -along - size)  # at most one of the two is positive
     after, opened = grow(after, opening, heading, closing, price, rates, limits, xp)
-    both = Trade(closed.units + opened.units, price, closed.notional + opened.notional, closed.cash + opened.cash)
+    both = Trade(
+        closed.units + opened.units,
+        price,
+        closed.notional + opened.notional,
+        closed.cash + opened.cash,
+    )
     return after, both
 
 
 def stop_out(
     account: Account, room: Array, bar: Bar, rates: Rates, limits: Limits, xp: Namespace
 ) -> tuple[Account, Trade]:
-    """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens beyond it.
+    """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens
+    beyond it.
 
-    Which of high and low came first is unknown, so the worse is assumed: the adverse extreme is met before the
-    favourable one can move the stop.
+    Which of high and low came first is unknown, so the worse is assumed: the adverse extreme is met
+    before the favourable one can move the stop.
     """
     size = xp.abs(account.units)
     side = sides(account.units, xp)
@@ -241,7 +275,9 @@ def stop_out(
 def pay_borrow(account: Account, prices: Array, costs: Costs, xp: Namespace) -> Account:
     """Charge short positions and negative cash for the bar."""
     shorts = xp.sum(above_zero(-account.units * prices, xp), axis=0)
-    return account._replace(cash=account.cash - costs.borrow * (shorts + above_zero(-account.cash, xp)))
+    return account._replace(
+        cash=account.cash - costs.borrow * (shorts + above_zero(-account.cash, xp))
+    )
 
 
 def execute(
@@ -254,7 +290,8 @@ def execute(
     fill: Fill,
     xp: Namespace,
 ) -> tuple[Account, Executed]:
-    """Carry an order (money per asset, at the `mark` prices known when it was made) through one bar.
+    """Carry an order (money per asset, at the `mark` prices known when it was made) through one
+    bar.
 
     Returns the account at the bar's close and what was traded. `fill` is shape, not data.
     """

@@ -27,11 +27,18 @@ from flatout.settings.tables import Settings
 Bars = Market | Panel | str | Path | None
 
 
-def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: FittedRecipe | None) -> Market:
-    """The market of whatever names one: itself, a panel, a path to bars, or nothing for the built-in random walk."""
+def market_of(
+    bars: Bars, settings: Settings | Path | str | None, fitted: FittedRecipe | None
+) -> Market:
+    """The market of whatever names one: itself, a panel, a path to bars, or nothing for the
+    built-in random walk.
+    """
     if isinstance(bars, Market):
         if settings is not None or fitted is not None:
-            raise RulesError("a Market is complete: give settings and fitted recipe to build_market, not beside it")
+            raise RulesError(
+                "a Market is complete: give settings and fitted recipe to build_market, not "
+                "beside it"
+            )
         return bars
     if bars is None:
         bars = RandomWalk().panel()
@@ -44,7 +51,9 @@ def market_of(bars: Bars, settings: Settings | Path | str | None, fitted: Fitted
 
 def spaces(market: Market) -> tuple[Any, Any]:
     """Observation and action space of one account."""
-    observation = gym.spaces.Box(-OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32)
+    observation = gym.spaces.Box(
+        -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32
+    )
     return observation, gym.spaces.Box(-1.0, 1.0, (market.action_size,), np.float32)
 
 
@@ -70,8 +79,8 @@ def info_of(state: Episode, outcome: Outcome) -> dict[str, Any]:
 
 
 class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
-    """`num_envs` accounts stepped together; an account that ends restarts within the same step (`final_obs` in the
-    info).
+    """`num_envs` accounts stepped together; an account that ends restarts within the same step
+    (`final_obs` in the info).
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's own spelling)
@@ -96,7 +105,9 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         return episode.reset(noise, self.market.shape, self.rules, np)
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
-        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
+        observation: NDArray[np.float32] = episode.observe(
+            state, self.tape, self.market.shape, self.rules, np
+        )
         return observation
 
     def reset(
@@ -113,7 +124,9 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
 
     def step(
         self, actions: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    ) -> tuple[
+        NDArray[np.float32], NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
         """One bar for all accounts."""
         if self.state is None:
             raise RulesError("call reset() before step()")
@@ -133,7 +146,9 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         observation: NDArray[np.float32],
         info: dict[str, Any],
     ) -> Episode:
-        """Restart the accounts that ended, writing their first observation over the last, which moves into the info."""
+        """Restart the accounts that ended, writing their first observation over the last, which
+        moves into the info.
+        """
         final_obs = np.empty(self.num_envs, dtype=object)
         for i in np.flatnonzero(ended):
             final_obs[i] = observation[i].copy()
@@ -143,7 +158,12 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         state = episode.restart(arrived, ended, noise, self.rules, np)
         observation[ended] = self._observe(map_leaves(lambda leaf: leaf[..., ended], state))
         info |= start_info(state)
-        info |= {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended}
+        info |= {
+            "final_obs": final_obs,
+            "_final_obs": ended,
+            "final_info": final_info,
+            "_final_info": ended,
+        }
         return state
 
 
@@ -160,7 +180,9 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None:
-            raise RulesError(f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity")
+            raise RulesError(
+                f"render_mode {render_mode!r} is not offered: `flatout backtest` draws the equity"
+            )
         self.render_mode = render_mode
         self.market = market_of(bars, settings, fitted)
         self.tape, self.rules = self.market.arrays(np.float32)
@@ -168,7 +190,9 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.state: Episode | None = None
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
-        observation: NDArray[np.float32] = episode.observe(state, self.tape, self.market.shape, self.rules, np)
+        observation: NDArray[np.float32] = episode.observe(
+            state, self.tape, self.market.shape, self.rules, np
+        )
         return observation[0]
 
     def reset(
@@ -180,12 +204,16 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.state = episode.reset(noise, self.market.shape, self.rules, np)
         return self._observe(self.state), {"equity": 1.0, "bar": int(self.state.t[0])}
 
-    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """One bar."""
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(action, self.action_space.shape or ())
-        arrived, outcome = episode.step(self.state, action[:, None], self.tape, self.market.shape, self.rules, np)
+        arrived, outcome = episode.step(
+            self.state, action[:, None], self.tape, self.market.shape, self.rules, np
+        )
         self.state = arrived
         info = {name: value[0].item() for name, value in info_of(arrived, outcome).items()}
         return (

@@ -1,7 +1,9 @@
-"""The market for JAX: pure `reset`, `step` and `observe` over a batch of accounts; tape and rules are arguments.
+"""The market for JAX: pure `reset`, `step` and `observe` over a batch of accounts; tape and rules
+are arguments.
 
-Never close over the tape: it would be baked into the program. `shape` is static. State arrays are (asset, account);
-actions and observations have the account axis first, as policies want it. No market logic stands here.
+Never close over the tape: it would be baked into the program. `shape` is static. State arrays are
+(asset, account); actions and observations have the account axis first, as policies want it. No
+market logic stands here.
 """
 
 from collections.abc import Callable
@@ -22,8 +24,8 @@ from flatout.market.tape import Tape
 class KernelNamespace:
     """`jax.numpy`, but on a CPU sums over the assets of few accounts are products with ones.
 
-    XLA for CPUs fuses a small sum into all that reads it and computes it again for each: the step takes twice as long.
-    It does not fuse a product.
+    XLA for CPUs fuses a small sum into all that reads it and computes it again for each: the step
+    takes twice as long. It does not fuse a product.
     """
 
     FEW = 1024
@@ -33,7 +35,13 @@ class KernelNamespace:
 
     def sum(self, x: Array, axis: int | None = None, **options: Any) -> Array:
         """`jax.numpy.sum`."""
-        if axis != 0 or x.ndim != 2 or x.shape[1] >= self.FEW or options or jax.default_backend() != "cpu":
+        if (
+            axis != 0
+            or x.ndim != 2
+            or x.shape[1] >= self.FEW
+            or options
+            or jax.default_backend() != "cpu"
+        ):
             return jnp.sum(x, axis=axis, **options)
         return jnp.dot(jnp.ones((1, x.shape[0]), x.dtype), x, precision="highest")[0]
 
@@ -56,12 +64,18 @@ def upload(market: Market) -> tuple[Tape, Rules]:
 
 def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
     """Fresh episodes, one for each element of the (account,) uniform noise."""
-    noise = jnp.asarray(noise, dtype=noise.dtype)  # a weakly typed state would be compiled a second time
+    noise = jnp.asarray(
+        noise, dtype=noise.dtype
+    )  # a weakly typed state would be compiled a second time
     return episode.reset(noise, shape, rules, xp)
 
 
-def step(state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape) -> tuple[Episode, Step]:
-    """One bar for all accounts; those that end restart at once at a bar drawn from the (account,) noise."""
+def step(
+    state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape
+) -> tuple[Episode, Step]:
+    """One bar for all accounts; those that end restart at once at a bar drawn from the (account,)
+    noise.
+    """
     arrived, outcome = episode.step(state, action.T, tape, shape, rules, xp)
     ended = outcome.terminated | outcome.truncated
     return episode.restart(arrived, ended, noise, rules, xp), Step(outcome, arrived)
@@ -73,11 +87,12 @@ def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
-    """A function that runs (step, account, action) actions in one scan, waits, and says how many steps that was.
+    """A function that runs (step, account, action) actions in one scan, waits, and says how many
+    steps that was.
 
-    Every observation is written, as for a policy that reads it. Its private part is computed at the end of the step
-    before: XLA for CPUs would otherwise fuse its transposition with all that leads to it, and compute that element by
-    element, down the columns.
+    Every observation is written, as for a policy that reads it. Its private part is computed at the
+    end of the step before: XLA for CPUs would otherwise fuse its transposition with all that leads
+    to it, and compute that element by element, down the columns.
     """
     tape, rules = upload(market)
     shape, (n_steps, n_envs) = market.shape, actions.shape[:2]
@@ -112,7 +127,9 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
 
 
 def product(a: Any, b: Any) -> Callable[[], Any]:
-    """A function that multiplies two NumPy matrices with XLA on the CPU: what the machine's peak is asked of."""
+    """A function that multiplies two NumPy matrices with XLA on the CPU: what the machine's peak is
+    asked of.
+    """
     left, right = (jax.device_put(x, jax.devices("cpu")[0]) for x in (a, b))
     multiply = jax.jit(jnp.matmul)
     multiply(left, right).block_until_ready()  # compiled apart

@@ -1,7 +1,8 @@
-"""`Market`: a tape, its rules and its shape in one immutable value, from which every driver is made.
+"""`Market`: a tape, its rules and its shape in one immutable value, from which every driver is
+made.
 
-This is where settings (basis points, quote currency, `not given`) become the kernel's numbers (fractions, shares of
-the capital, `OFF`). It computes nothing about trading.
+This is where settings (basis points, quote currency, `not given`) become the kernel's numbers
+(fractions, shares of the capital, `OFF`). It computes nothing about trading.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +35,9 @@ MOST_BARS = 2**30  # an episode length that no tape reaches, and int32 holds
 
 @dataclass(frozen=True)
 class Market:
-    """Everything that a driver needs; arrays are NumPy, in double precision until a driver casts them."""
+    """Everything that a driver needs; arrays are NumPy, in double precision until a driver casts
+    them.
+    """
 
     panel: Panel
     fitted: FittedRecipe
@@ -57,16 +60,22 @@ class Market:
         return cast(self.tape, dtype), cast(self.rules, dtype)
 
     def between(self, first: int, stop: int, episode_bars: int | None = None) -> "Market":
-        """The same market with episodes inside bars first..stop-1 only; features stay warm from the bars before."""
+        """The same market with episodes inside bars first..stop-1 only; features stay warm from the
+        bars before.
+        """
         return replace(
             self,
-            rules=self.rules._replace(segments=segments([(first, stop)], episode_bars, self.panel.n_bars)),
+            rules=self.rules._replace(
+                segments=segments([(first, stop)], episode_bars, self.panel.n_bars)
+            ),
         )
 
 
-def build_market(panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None) -> Market:
-    """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must then be training
-    bars.
+def build_market(
+    panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None
+) -> Market:
+    """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must
+    then be training bars.
     """
     settings = settings or Settings()
     if fitted is None:
@@ -75,11 +84,18 @@ def build_market(panel: Panel, settings: Settings | None = None, fitted: FittedR
     first = recipe.warmup
     if panel.n_bars < first + 2:
         raise RulesError(
-            f"{panel.n_bars} bars are too few: the features need {first} bars to warm up and an episode at least "
+            f"{panel.n_bars} bars are too few: the features need {first} bars to warm up and an "
+            f"episode at least "
             "2 more; give more bars or a recipe with shorter indicators"
         )
     features = fitted.transform(panel)
-    shape = Shape(panel.n_assets, features.shape[-1], recipe.lookback, settings.market.action, settings.market.fill)
+    shape = Shape(
+        panel.n_assets,
+        features.shape[-1],
+        recipe.lookback,
+        settings.market.action,
+        settings.market.fill,
+    )
     tape = make_tape(panel, features, settings.market.capital)
     return Market(panel, fitted, tape, make_rules(settings.market, panel, first), shape)
 
@@ -135,14 +151,16 @@ def make_limits(settings: LimitSettings, capital: float, symbols: tuple[str, ...
 
 
 def lot_steps(given: float | dict[str, float], symbols: tuple[str, ...]) -> NDArray[np.float64]:
-    """One step per symbol; a name that is not in the market is an error, a symbol without a step may trade any
-    amount.
+    """One step per symbol; a name that is not in the market is an error, a symbol without a step
+    may trade any amount.
     """
     if not isinstance(given, dict):
         return np.full((len(symbols), 1), float(given))
     unknown = sorted(set(given) - set(symbols))
     if unknown:
-        raise RulesError(f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}")
+        raise RulesError(
+            f"market.limits.lot_step names {', '.join(unknown)}; the bars hold {', '.join(symbols)}"
+        )
     return np.array([[given.get(symbol, 0.0)] for symbol in symbols])
 
 
@@ -151,7 +169,8 @@ def make_reward(settings: RewardSettings) -> RewardWeights:
     values = settings.model_dump()
     memory = 1 - 1 / values.pop("sharpe_bars")
     return RewardWeights(
-        **{name: np.asarray(float(value)) for name, value in values.items()}, sharpe_memory=np.asarray(memory)
+        **{name: np.asarray(float(value)) for name, value in values.items()},
+        sharpe_memory=np.asarray(memory),
     )
 
 

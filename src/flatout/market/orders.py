@@ -1,13 +1,17 @@
 """From an action to one order vector in money, for the three kinds of action.
 
-Every action component lies in [-1, 1], as learners with Gaussian policies want it. `kind` is shape: it fixes the
-action's width.
+Every action component lies in [-1, 1], as learners with Gaussian policies want it. `kind` is shape:
+it fixes the action's width.
 
-trade             one number per asset: a signed share of the equity to buy or sell (times `trade_size`)
-weights           one number per asset, then one for cash: target weights. Long-only, (a + 1) / 2 are shares that are
-                  divided by their sum; with shorts an asset's share is a itself, and the divisor is the sum of
+trade             one number per asset: a signed share of the equity to buy or sell (times
+                  `trade_size`)
+weights           one number per asset, then one for cash: target weights. Long-only, (a + 1) / 2
+                  are shares that are
+                  divided by their sum; with shorts an asset's share is a itself, and the divisor is
+                  the sum of
                   absolute shares
-direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and amount, (a + 1) / 2
+direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and
+                  amount, (a + 1) / 2
                   of the cash or of the position (with shorts, of position plus largest short)
 """
 
@@ -33,7 +37,9 @@ def order_from(
     limits: Limits,
     xp: Namespace,
 ) -> Array:
-    """The (asset, ...) order in money at the `mark` prices that an (action, ...) action asks of an account."""
+    """The (asset, ...) order in money at the `mark` prices that an (action, ...) action asks of an
+    account.
+    """
     action = xp.clip(action, -1.0, 1.0)
     if kind == "trade":
         return action * (limits.trade_size * worth)[None]
@@ -52,7 +58,9 @@ def target_weights(action: Array, limits: Limits, xp: Namespace) -> Array:
 
 
 def weights_action(weights: Array, xp: Namespace) -> Array:
-    """The `weights` action, long-only, that asks for these weights of the assets (not negative, sum at most 1)."""
+    """The `weights` action, long-only, that asks for these weights of the assets (not negative, sum
+    at most 1).
+    """
     cash = 1 - xp.sum(weights, axis=0, keepdims=True)
     return 2 * xp.concat([weights, cash], axis=0) - 1
 

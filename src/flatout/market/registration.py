@@ -1,4 +1,6 @@
-"""Tells Gymnasium about `flatout/Market-v0`. The classes are named by text and loaded when an environment is made."""
+"""Tells Gymnasium about `flatout/Market-v0`. The classes are named by text and loaded when an
+environment is made.
+"""
 
 import gymnasium
 

@@ -1,8 +1,10 @@
 """Named reward terms, all per bar and of the size of a return; their weights are data.
 
 log_return           log of the equity's change
-excess               log_return minus that of holding all assets equally, rebalanced each bar, free of costs
-differential_sharpe  the bar's contribution to an exponentially averaged Sharpe ratio (Moody and Saffell, 1998)
+excess               log_return minus that of holding all assets equally, rebalanced each bar, free
+                     of costs
+differential_sharpe  the bar's contribution to an exponentially averaged Sharpe ratio (Moody and
+                     Saffell, 1998)
 drawdown             minus the share of the equity's peak that is lost at the bar's close
 turnover             minus the traded notional per equity
 concentration        minus the sum of squared weights
@@ -39,7 +41,9 @@ class RewardTerms(NamedTuple):
 
 def first_marks(worth: Array, xp: Namespace) -> Marks:
     """The marks of an account that starts with this equity."""
-    return Marks(equity=worth, peak=worth, mean=xp.zeros_like(worth), mean_square=xp.zeros_like(worth))
+    return Marks(
+        equity=worth, peak=worth, mean=xp.zeros_like(worth), mean_square=xp.zeros_like(worth)
+    )
 
 
 def reward_terms(
@@ -51,8 +55,8 @@ def reward_terms(
     weights: RewardWeights,
     xp: Namespace,
 ) -> tuple[Marks, RewardTerms]:
-    """Terms of a bar that ends with equity `worth` in positions `values` (asset, ...) after trading `traded`
-    notional.
+    """Terms of a bar that ends with equity `worth` in positions `values` (asset, ...) after trading
+    `traded` notional.
     """
     before, after = xp.clip(marks.equity, LEAST_EQUITY, None), xp.clip(worth, LEAST_EQUITY, None)
     log_return = xp.log(after / before)
@@ -60,7 +64,9 @@ def reward_terms(
     gain = log_return - marks.mean
     gain_square = log_return * log_return - marks.mean_square
     variance = xp.clip(marks.mean_square - marks.mean * marks.mean, LEAST_VARIANCE, None)
-    sharpe = (marks.mean_square * gain - marks.mean * gain_square / 2) / (variance * xp.sqrt(variance))
+    sharpe = (marks.mean_square * gain - marks.mean * gain_square / 2) / (
+        variance * xp.sqrt(variance)
+    )
     pace = 1 - weights.sharpe_memory
     terms = RewardTerms(
         log_return=log_return,
@@ -70,10 +76,15 @@ def reward_terms(
         turnover=-traded / before,
         concentration=-xp.sum(values * values, axis=0) / (after * after),
     )
-    return Marks(worth, peak, marks.mean + pace * gain, marks.mean_square + pace * gain_square), terms
+    return Marks(
+        worth, peak, marks.mean + pace * gain, marks.mean_square + pace * gain_square
+    ), terms
 
 
 def weighted(terms: RewardTerms, weights: RewardWeights) -> Array:
     """The reward: the scaled, weighted sum of the terms."""
-    total = sum((getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)), start=0.0)
+    total = sum(
+        (getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)),
+        start=0.0,
+    )
     return total * weights.scale

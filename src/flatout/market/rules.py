@@ -1,22 +1,26 @@
 """The rules of a market as data: `Costs`, `Limits`, `RewardWeights`, `Segments`.
 
-Every field is an array, so lanes may live under different rules without another program. Fields marked "asset" meet
-(asset, ...) arrays and have as many axes, of size 1 where nothing varies; fields marked "account" meet (...) arrays
-and may be scalars; tiers are the first axis of what is marked "tier". Money and units are relative to the starting
-capital (equity starts at 1). `OFF` switches a rule off. How users spell rules (basis points, quote currency) is
-`settings/tables.py`'s business.
+Every field is an array, so lanes may live under different rules without another program. Fields
+marked "asset" meet (asset, ...) arrays and have as many axes, of size 1 where nothing varies;
+fields marked "account" meet (...) arrays and may be scalars; tiers are the first axis of what is
+marked "tier". Money and units are relative to the starting capital (equity starts at 1). `OFF`
+switches a rule off. How users spell rules (basis points, quote currency) is `settings/tables.py`'s
+business.
 """
 
 from typing import NamedTuple
 
 from flatout.arrays import Array
 
-OFF = 1e9  # larger than any bar count, weight or participation, yet finite: inf would make 0 * inf = NaN
+# larger than any bar count, weight or participation, yet finite: inf would make 0 * inf = NaN
+OFF = 1e9
 MONTH_SECONDS = 30 * 86_400
 
 
 class Costs(NamedTuple):
-    """What trading costs; always adverse. Rates are fractions of the notional at the price before costs, and add up."""
+    """What trading costs; always adverse. Rates are fractions of the notional at the price before
+    costs, and add up.
+    """
 
     tier_volume: Array  # tier; 30-day volume from which the tier applies, ascending, first 0
     maker_fee: Array  # tier
@@ -37,7 +41,9 @@ class Limits(NamedTuple):
     max_short_weight: Array  # asset; largest short weight, 0 = no shorts
     gross_limit: Array  # account; largest sum of absolute weights that an order may reach
     reserve: Array  # account; share of equity that buying must leave in cash
-    participation: Array  # asset; largest share of a bar's volume, the rest of the order is cancelled
+    participation: (
+        Array  # asset; largest share of a bar's volume, the rest of the order is cancelled
+    )
     trailing_stop: Array  # asset; distance from the best price since entry, as a fraction
     cooldown_bars: Array  # asset; bars after a stop in which the position may not grow
     max_held_bars: Array  # asset; bars after which a position is reduced by force
@@ -60,11 +66,15 @@ class RewardWeights(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """Which bars an episode may use: it starts at a random bar of one segment and never leaves it."""
+    """Which bars an episode may use: it starts at a random bar of one segment and never leaves
+    it.
+    """
 
     first: Array  # (segment,) first bar at whose close the agent may decide
     stop: Array  # (segment,) one past the last bar that may be reached
-    length: Array  # () longest episode in bars; OFF or more than the segment = from first to stop - 1
+    length: (
+        Array  # () longest episode in bars; OFF or more than the segment = from first to stop - 1
+    )
 
 
 class Rules(NamedTuple):

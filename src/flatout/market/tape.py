@@ -1,8 +1,9 @@
 """`Tape`: bars and features as the arrays that the kernel reads, one entry per decision.
 
-Entry t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order made then will
-meet. The last one has no next bar and is never traded. Prices before a symbol's first bar do not exist; the tape
-writes 1 there, and zero volume keeps the account from ever owning such an asset.
+Entry t holds what is known at the close of bar t (`mark`, features) and the bar t + 1 that an order
+made then will meet. The last one has no next bar and is never traded. Prices before a symbol's
+first bar do not exist; the tape writes 1 there, and zero volume keeps the account from ever owning
+such an asset.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,9 @@ VOLATILITY_BARS = 48
 class Tape(NamedTuple):
     """The market's arrays; nothing in it depends on an account."""
 
-    columns: Array  # (7 * asset + 1, time): mark; open high low close volume impact_rate of the next bar; its benchmark
+    # (7 * asset + 1, time): mark; open high low close volume impact_rate of the next bar; its
+    # benchmark
+    columns: Array
     features: Array  # (time, asset * feature) of bar t
 
 
@@ -35,38 +38,48 @@ class Meeting(NamedTuple):
 
 
 def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Tape:
-    """The tape of a panel and its (time, asset, feature) features, for accounts that start with this capital (quote
-    currency).
+    """The tape of a panel and its (time, asset, feature) features, for accounts that start with
+    this capital (quote currency).
     """
     if features.shape[:2] != panel.close.shape:
         raise RulesError(
-            f"features are for {features.shape[0]} bars x {features.shape[1]} assets, the panel has "
+            f"features are for {features.shape[0]} bars x {features.shape[1]} assets, the panel "
+            f"has "
             f"{panel.n_bars} x {panel.n_assets}: transform this panel with the recipe"
         )
     if not np.isfinite(features).all():
         raise RulesError(
-            "features hold NaN or infinite values: transform them with a fitted recipe, which fills its warm-up"
+            "features hold NaN or infinite values: transform them with a fitted recipe, which "
+            "fills its warm-up"
         )
     volume = np.where(panel.tradable, panel.volume, 0.0) / capital
     volatility = trailing_volatility(panel.close)
-    prices = [np.where(np.isfinite(p), p, 1.0) for p in (panel.open, panel.high, panel.low, panel.close)]
+    prices = [
+        np.where(np.isfinite(p), p, 1.0) for p in (panel.open, panel.high, panel.low, panel.close)
+    ]
     following = [shift_back(column) for column in (*prices, volume)]
     # The impact of bar t + 1 is priced with the volatility known at the close of t.
     later_volume = following[-1]
-    impact = np.where(later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0)
+    impact = np.where(
+        later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0
+    )
     benchmark = shift_back(equal_weight_log_return(panel))[:, None]
-    columns = np.ascontiguousarray(np.concatenate([prices[3], *following, impact, benchmark], axis=1).T)
+    columns = np.ascontiguousarray(
+        np.concatenate([prices[3], *following, impact, benchmark], axis=1).T
+    )
     return Tape(columns, features.reshape(panel.n_bars, -1))
 
 
 def join_tapes(tapes: Sequence[Tape]) -> tuple[Tape, list[int]]:
-    """Tapes one after another as one, and the bar at which each begins: accounts on different tapes share an array.
+    """Tapes one after another as one, and the bar at which each begins: accounts on different tapes
+    share an array.
 
     Segments keep episodes on their own tape.
     """
     lengths = [len(tape.features) for tape in tapes]
     columns, features = (
-        np.concatenate(parts, axis=axis) for parts, axis in zip(zip(*tapes, strict=True), (1, 0), strict=True)
+        np.concatenate(parts, axis=axis)
+        for parts, axis in zip(zip(*tapes, strict=True), (1, 0), strict=True)
     )
     return Tape(columns, features), [sum(lengths[:k]) for k in range(len(tapes))]
 
@@ -82,7 +95,9 @@ def log_returns(close: FloatArray) -> FloatArray:
 
 
 def trailing_volatility(close: FloatArray) -> FloatArray:
-    """Root mean square of the log returns that the last 48 bars hold, known at the close of each bar: (time, asset)."""
+    """Root mean square of the log returns that the last 48 bars hold, known at the close of each
+    bar: (time, asset).
+    """
     moves = log_returns(close)
     squares = trailing_sum(np.where(np.isfinite(moves), moves, 0.0) ** 2)
     return np.sqrt(np.maximum(squares, 0.0) / np.maximum(trailing_sum(np.isfinite(moves)), 1))

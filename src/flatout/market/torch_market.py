@@ -1,6 +1,7 @@
 """`TorchMarket`: tensors in and out on any device, the tape uploaded once, no host sync in `step`.
 
-Accounts that end restart within the same step; `final_obs` holds what they saw last. No market logic stands here.
+Accounts that end restart within the same step; `final_obs` holds what they saw last. No market
+logic stands here.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,16 @@ from flatout.market.rules import Rules
 from flatout.market.tape import Tape
 
 READS = frozenset(
-    {"_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select", "equal", "unique_dim", "_unique2"}
+    {
+        "_local_scalar_dense",
+        "nonzero",
+        "is_nonzero",
+        "item",
+        "masked_select",
+        "equal",
+        "unique_dim",
+        "_unique2",
+    }
 )
 UPLOADS = frozenset({"lift_fresh", "lift_fresh_copy"})
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -41,14 +51,18 @@ class TorchStep:
 
     @cached_property
     def final_obs(self) -> Tensor:
-        """(account, feature) before restarts: equals `obs` where nothing ended. Computed when asked for."""
+        """(account, feature) before restarts: equals `obs` where nothing ended. Computed when asked
+        for.
+        """
         return self.observe(self.arrived)
 
 
 def advance(
     state: Episode, action: Tensor, noise: Tensor, tape: Tape, rules: Rules, shape: Shape
 ) -> tuple[Episode, Episode, Outcome, Tensor]:
-    """One bar and the restarts after it: the states before and after them, what happened, and the observation."""
+    """One bar and the restarts after it: the states before and after them, what happened, and the
+    observation.
+    """
     arrived, outcome = episode.step(state, action.T.contiguous(), tape, shape, rules, xp)
     ended = outcome.terminated | outcome.truncated
     after = episode.restart(arrived, ended, noise, rules, xp)
@@ -58,8 +72,8 @@ def advance(
 class TorchMarket:
     """`n_envs` accounts in one market on one device.
 
-    With `compile` the step is fused by `torch.compile` at its first call: a minute of waiting, then several times the
-    speed. On a CPU that needs a C++ compiler.
+    With `compile` the step is fused by `torch.compile` at its first call: a minute of waiting, then
+    several times the speed. On a CPU that needs a C++ compiler.
     """
 
     def __init__(
@@ -76,7 +90,9 @@ class TorchMarket:
         tape, rules = market.arrays(DTYPES[dtype])
         self.tape, self.rules = map_leaves(self.upload, tape), map_leaves(self.upload, rules)
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self._advance = torch.compile(advance, fullgraph=True, dynamic=False) if compile else advance
+        self._advance = (
+            torch.compile(advance, fullgraph=True, dynamic=False) if compile else advance
+        )
         self.state = episode.reset(self._noise(), market.shape, self.rules, xp)
 
     def upload(self, array: Any) -> Tensor:
@@ -84,7 +100,9 @@ class TorchMarket:
         return torch.as_tensor(array, device=self.device)
 
     def _noise(self) -> Tensor:
-        return torch.rand(self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype)
+        return torch.rand(
+            self.n_envs, generator=self.generator, device=self.device, dtype=self.dtype
+        )
 
     def _observe(self, state: Episode) -> Tensor:
         return episode.observe(state, self.tape, self.market.shape, self.rules, xp)
@@ -102,14 +120,23 @@ class TorchMarket:
         arrived, self.state, outcome, obs = self._advance(
             self.state, action, self._noise(), self.tape, self.rules, self.market.shape
         )
-        return TorchStep(obs, outcome.reward, outcome.terminated, outcome.truncated, outcome, arrived, self._observe)
+        return TorchStep(
+            obs,
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            outcome,
+            arrived,
+            self._observe,
+        )
 
 
 class HostSyncs(TorchDispatchMode):  # type: ignore[misc]
     """Notes what reads a tensor's values on the host, and what copies between host and device.
 
-    It sees every operation on any device, so that a CPU can tell whether a GPU would have to wait. A Boolean mask as
-    index counts too: its size must be known. Python numbers in arithmetic travel as arguments.
+    It sees every operation on any device, so that a CPU can tell whether a GPU would have to wait.
+    A Boolean mask as index counts too: its size must be known. Python numbers in arithmetic travel
+    as arguments.
     """
 
     def __init__(self, watched: frozenset[str] = READS | UPLOADS) -> None:
@@ -117,10 +144,16 @@ class HostSyncs(TorchDispatchMode):  # type: ignore[misc]
         self.watched = watched
         self.found: list[str] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
-        masks = [x for x in args[1] if x is not None and x.dtype == torch.bool] if name == "index" else []
+        masks = (
+            [x for x in args[1] if x is not None and x.dtype == torch.bool]
+            if name == "index"
+            else []
+        )
         moved = name == "_to_copy" and kwargs.get("device") is not None
         if name in self.watched or moved or masks:
             self.found.append(str(function))
@@ -129,10 +162,18 @@ class HostSyncs(TorchDispatchMode):  # type: ignore[misc]
 
 def best_device() -> str:
     """The first GPU if there is one, else the CPU."""
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    return (
+        "cuda"
+        if torch.cuda.is_available()
+        else "mps"
+        if torch.backends.mps.is_available()
+        else "cpu"
+    )
 
 
 def product(a: Any, b: Any, c: Any) -> Callable[[], Any]:
-    """A function that multiplies two NumPy matrices with PyTorch, into a third: what the machine's peak is asked of."""
+    """A function that multiplies two NumPy matrices with PyTorch, into a third: what the machine's
+    peak is asked of.
+    """
     left, right, out = (torch.from_numpy(x) for x in (a, b, c))
     return lambda: torch.mm(left, right, out=out)

@@ -1,7 +1,8 @@
-"""What the charts of all pages share: a plotly figure with a key to its colours, and how it comes into the page.
+"""What the charts of all pages share: a plotly figure with a key to its colours, and how it comes
+into the page.
 
-Colours are of middle brightness, so that they can be read on light and on dark paper; text and rules are coloured by
-the page.
+Colours are of middle brightness, so that they can be read on light and on dark paper; text and
+rules are coloured by the page.
 """
 
 from collections.abc import Sequence
@@ -32,9 +33,18 @@ def thin_values(values: Sequence[Any] | FloatArray) -> list[Any]:
 
 
 def style_figure(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
-    """Take frame, toolbar and legend off a figure and leave thin rules: the data are the picture."""
-    axis = {"gridcolor": "rgba(128,128,128,0.16)", "zeroline": False, "fixedrange": True, "title_font_size": 12}
-    figure.update_xaxes(axis, title_standoff=8).update_yaxes(axis, title_standoff=8, automargin=True)
+    """Take frame, toolbar and legend off a figure and leave thin rules: the data are the
+    picture.
+    """
+    axis = {
+        "gridcolor": "rgba(128,128,128,0.16)",
+        "zeroline": False,
+        "fixedrange": True,
+        "title_font_size": 12,
+    }
+    figure.update_xaxes(axis, title_standoff=8).update_yaxes(
+        axis, title_standoff=8, automargin=True
+    )
     return figure.update_layout(
         height=height,
         template=None,
@@ -44,7 +54,11 @@ def style_figure(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": FONT, "size": 12, "color": "#77746d"},
-        hoverlabel={"bgcolor": "#2b2d31", "bordercolor": "#2b2d31", "font": {"color": "#f4f2ee", "size": 12}},
+        hoverlabel={
+            "bgcolor": "#2b2d31",
+            "bordercolor": "#2b2d31",
+            "font": {"color": "#f4f2ee", "size": 12},
+        },
         **layout,
     )
 

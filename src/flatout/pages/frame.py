@@ -1,4 +1,6 @@
-"""The frame of every page: sections with their headings, links to them, and one HTML document that opens offline."""
+"""The frame of every page: sections with their headings, links to them, and one HTML document that
+opens offline.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,7 +23,9 @@ class Section(NamedTuple):
 
 
 def render_section(section: Section, report: Report, empty: str) -> Html:
-    """A section with its heading, or with the sentence that says why it is empty, which begins with `empty`."""
+    """A section with its heading, or with the sentence that says why it is empty, which begins with
+    `empty`.
+    """
     body = section.body(report) or paragraph(f"{empty}: {section.without}", "missing")
     template = '<section id="{anchor}"><h2>{title}</h2>\n{body}</section>'
     return say(template, anchor=section.anchor, title=section.title, body=body)
@@ -30,7 +34,10 @@ def render_section(section: Section, report: Report, empty: str) -> Html:
 def link_sections(sections: Sequence[Section]) -> Html:
     """Links to the sections, for the head of the page."""
     link = '<a href="#{anchor}">{title}</a> '
-    return say("<nav>{links}</nav>", links=join(say(link, anchor=s.anchor, title=s.title) for s in sections))
+    return say(
+        "<nav>{links}</nav>",
+        links=join(say(link, anchor=s.anchor, title=s.title) for s in sections),
+    )
 
 
 def render_page(title: str, body: Iterable[Html], more_style: str = "", more_head: str = "") -> str:
@@ -38,7 +45,8 @@ def render_page(title: str, body: Iterable[Html], more_style: str = "", more_hea
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"{more_head}{say('<title>{title}</title>', title=title)}<style>{STYLE}{more_style}</style></head>\n"
+        f"{more_head}{say('<title>{title}</title>', title=title)}"
+        f"<style>{STYLE}{more_style}</style></head>\n"
         f"<body><main>\n{join(body, chr(10))}\n"
         "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript></main>\n"
         f"<script>{get_plotlyjs()}</script>\n<script>{SCRIPT}</script></body></html>\n"

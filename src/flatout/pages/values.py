@@ -1,6 +1,8 @@
-"""Values of a report that may not exist: read without failing, written as HTML. All text but `Html` is escaped here.
+"""Values of a report that may not exist: read without failing, written as HTML. All text but `Html`
+is escaped here.
 
-A number that is None does not exist; it is written as a dash. This file does not know what the values mean.
+A number that is None does not exist; it is written as a dash. This file does not know what the
+values mean.
 """
 
 import math
@@ -39,7 +41,11 @@ def mapping(report: object, *keys: str) -> Mapping[str, Any]:
 def listed(report: object, *keys: str) -> list[Any]:
     """The list under the keys; empty if there is none."""
     found = look(report, *keys)
-    return list(found) if isinstance(found, Sequence | np.ndarray) and not isinstance(found, str) else []
+    return (
+        list(found)
+        if isinstance(found, Sequence | np.ndarray) and not isinstance(found, str)
+        else []
+    )
 
 
 def records(report: object, *keys: str) -> list[Mapping[str, Any]]:
@@ -69,7 +75,8 @@ def finite(values: Iterable[object]) -> FloatArray:
 def decimal(value: object, digits: int = 2, unit: str = "") -> Html:
     """A number with so many digits behind the point."""
     found = number(value)
-    rounded = 0.0 if found is None else round(found, digits) + 0.0  # a small loss is 0.00, not -0.00
+    # a small loss is 0.00, not -0.00
+    rounded = 0.0 if found is None else round(found, digits) + 0.0
     return Html(DASH if found is None else f"{rounded:,.{digits}f}{unit}".replace("-", MINUS))
 
 
@@ -97,7 +104,9 @@ def write(value: object) -> Html:
         whole = math.isfinite(value) and value == int(value) and abs(value) < 1e15
         return Html((f"{int(value):,}" if whole else f"{value:.5g}").replace("-", MINUS))
     if isinstance(value, Mapping):
-        return Html(" · ".join(f"{worded(key)} {write(part)}" for key, part in value.items()) or DASH)
+        return Html(
+            " · ".join(f"{worded(key)} {write(part)}" for key, part in value.items()) or DASH
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         lines = any(isinstance(part, Mapping) for part in value)
         return Html(("<br>" if lines else ", ").join(map(write, value)) or DASH)
@@ -121,7 +130,9 @@ def join(parts: Iterable[Html], between: str = "") -> Html:
 
 def paragraph(content: object, kind: str = "") -> Html:
     """A paragraph; nothing if there is nothing to say."""
-    return say('<p class="{kind}">{content}</p>', kind=kind, content=content) if content else Html("")
+    return (
+        say('<p class="{kind}">{content}</p>', kind=kind, content=content) if content else Html("")
+    )
 
 
 def tick(passed: object) -> Html:
@@ -130,18 +141,29 @@ def tick(passed: object) -> Html:
     if not isinstance(passed, bool):
         sign, word, kind = DASH, "not computed", "none"
     return say(
-        '<span class="sign {kind}" role="img" aria-label="{word}">{sign}</span>', sign=sign, word=word, kind=kind
+        '<span class="sign {kind}" role="img" aria-label="{word}">{sign}</span>',
+        sign=sign,
+        word=word,
+        kind=kind,
     )
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], words: Collection[int] = (0,), kind: str = ""
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    words: Collection[int] = (0,),
+    kind: str = "",
 ) -> Html:
-    """A table that scrolls in its own box; `words` are the columns that hold text, all others hold numbers."""
+    """A table that scrolls in its own box; `words` are the columns that hold text, all others hold
+    numbers.
+    """
 
     def cells(tag: str, row: Sequence[object]) -> Html:
         sides = ("" if column in words else ' class="n"' for column in range(len(row)))
-        return join(Html(f"<{tag}{side}>{write(cell)}</{tag}>") for side, cell in zip(sides, row, strict=True))
+        return join(
+            Html(f"<{tag}{side}>{write(cell)}</{tag}>")
+            for side, cell in zip(sides, row, strict=True)
+        )
 
     body = join(Html(f"<tr>{cells('td', row)}</tr>") for row in rows)
     if not body:
@@ -152,18 +174,26 @@ def table(
 
 
 def pairs(title: str, values: Mapping[str, Any], exact: bool = False) -> Html:
-    """Settings and their values under a small heading; `exact` keeps their names as they are written in files."""
+    """Settings and their values under a small heading; `exact` keeps their names as they are
+    written in files.
+    """
     if not values:
         return Html("")
     line = "<dt>{key}</dt><dd>{value}</dd>"
-    lines = (say(line, key=key if exact else worded(key), value=value) for key, value in values.items())
-    return say('<div class="pairs"><h3>{title}</h3><dl>{lines}</dl></div>', title=title, lines=join(lines))
+    lines = (
+        say(line, key=key if exact else worded(key), value=value) for key, value in values.items()
+    )
+    return say(
+        '<div class="pairs"><h3>{title}</h3><dl>{lines}</dl></div>', title=title, lines=join(lines)
+    )
 
 
 def facts(*triples: tuple[str, object, object], kind: str = "") -> Html:
     """A strip of label, value and note; facts whose value does not exist keep their place."""
     template = "<div><dt>{label}</dt><dd><strong>{value}</strong><small>{note}</small></dd></div>"
-    every = (say(template, label=label, value=value, note=note or "") for label, value, note in triples)
+    every = (
+        say(template, label=label, value=value, note=note or "") for label, value, note in triples
+    )
     return say('<dl class="facts {kind}">{every}</dl>', kind=kind, every=join(every))
 
 
@@ -176,7 +206,9 @@ def bar(value: object, largest: float) -> Html:
 
 
 def bars(headings: Sequence[str], rows: Iterable[tuple[object, object, Sequence[Html]]]) -> Html:
-    """Rows of label, number, and what is written of it before its bar; empty if there is no number."""
+    """Rows of label, number, and what is written of it before its bar; empty if there is no
+    number.
+    """
     every = list(rows)
     sizes = np.abs(finite(value for _, value, _ in every))
     if not len(sizes):
@@ -186,9 +218,13 @@ def bars(headings: Sequence[str], rows: Iterable[tuple[object, object, Sequence[
 
 
 def place_chart(title: str, key: Iterable[tuple[str, str, str]], data: str) -> Html:
-    """The place of a chart: above it (kind of mark, colour, words), beside it the data that the page's script draws."""
+    """The place of a chart: above it (kind of mark, colour, words), beside it the data that the
+    page's script draws.
+    """
     swatch = '<span><i class="{kind}" style="color:{colour}"></i>{words}</span>'
-    swatches = join(say(swatch, kind=kind, colour=colour, words=words) for kind, colour, words in key)
+    swatches = join(
+        say(swatch, kind=kind, colour=colour, words=words) for kind, colour, words in key
+    )
     harmless = Html(data.replace("<", "\\u003c"))  # no text in it can end the script element
     return say(
         '<p class="key">{swatches}</p><div class="chart" role="img" aria-label="{title}"></div>'
@@ -200,8 +236,11 @@ def place_chart(title: str, key: Iterable[tuple[str, str, str]], data: str) -> H
 
 
 def noted(content: Html, how: str, bad: str) -> Html:
-    """A chart or a table with a note in the margin: how to read it, and what would be a bad sign."""
+    """A chart or a table with a note in the margin: how to read it, and what would be a bad
+    sign.
+    """
     template = (
-        "<figure><div>{content}</div><figcaption>{how} <span><em>Bad sign:</em> {bad}</span></figcaption></figure>"
+        "<figure><div>{content}</div><figcaption>{how} <span><em>Bad sign:</em> "
+        "{bad}</span></figcaption></figure>"
     )
     return say(template, content=content, how=how, bad=bad) if content else content

@@ -1,1 +1,3 @@
-"""From observation to order: networks, action distributions, and the bundle that holds all a policy needs."""
+"""From observation to order: networks, action distributions, and the bundle that holds all a policy
+needs.
+"""

@@ -1,8 +1,8 @@
 """Distributions over actions: sample from given noise, log-probability, entropy, mode.
 
-An action here is what the distribution drew (`raw`), before it is brought into the environment's bounds: PPO needs the
-probability of what was drawn. `bounded` turns it into what the environment gets. Noise is an argument: standard normal
-for Gaussians, uniform in (0, 1) for categoricals.
+An action here is what the distribution drew (`raw`), before it is brought into the environment's
+bounds: PPO needs the probability of what was drawn. `bounded` turns it into what the environment
+gets. Noise is an argument: standard normal for Gaussians, uniform in (0, 1) for categoricals.
 """
 
 import math
@@ -50,7 +50,9 @@ class SquashedGaussian(NamedTuple):
         return Gaussian(*self).sample(noise, xp)
 
     def log_prob(self, raw: Array, xp: Namespace) -> Array:
-        """Of tanh(raw); its derivative is 1 - tanh^2 = 4 / (e^x + e^-x)^2, here without overflow."""
+        """Of tanh(raw); its derivative is 1 - tanh^2 = 4 / (e^x + e^-x)^2, here without
+        overflow.
+        """
         size = xp.abs(raw)
         log_slope = 2 * (math.log(2) - size - xp.log1p(xp.exp(-2 * size)))
         return Gaussian(*self).log_prob(raw, xp) - xp.sum(log_slope, axis=-1)

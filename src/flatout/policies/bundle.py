@@ -1,8 +1,9 @@
 """`Bundle`: a policy with all it needs to trade: network, fitted recipe, market settings, notes.
 
-It acts on NumPy alone: whoever backtests or trades a policy needs neither JAX nor PyTorch. It refuses to act in a
-market that means something else than the one it learnt in: other symbols, features, actions or fills. Other costs are
-an experiment, and allowed. How it lies on disk is `bundle_files.py`'s business.
+It acts on NumPy alone: whoever backtests or trades a policy needs neither JAX nor PyTorch. It
+refuses to act in a market that means something else than the one it learnt in: other symbols,
+features, actions or fills. Other costs are an experiment, and allowed. How it lies on disk is
+`bundle_files.py`'s business.
 """
 
 import hashlib
@@ -53,16 +54,22 @@ class Bundle:
     recipe: FittedRecipe
     settings: MarketSettings  # the market it was trained in
     gates: Floats | None = None  # (hidden layer,) of a network that skips some of its layers
-    notes: Mapping[str, Any] = field(default_factory=dict)  # seed, timesteps, figures, versions: plain JSON values
+    notes: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # seed, timesteps, figures, versions: plain JSON values
 
     def __post_init__(self) -> None:
         _check_name("activation", self.activation, get_args(Activation))
         _check_name("distribution", self.distribution, tuple(DISTRIBUTIONS))
-        tensors = {name: own_copy(array) for name, array in bundle_files.flatten(self.network).items()}
+        tensors = {
+            name: own_copy(array) for name, array in bundle_files.flatten(self.network).items()
+        }
         object.__setattr__(self, "network", bundle_files.assemble(tensors))
         if self.gates is not None:
             gates = own_copy(self.gates)
-            object.__setattr__(self, "gates", None if (gates == 1).all() else gates)  # ones skip nothing
+            object.__setattr__(
+                self, "gates", None if (gates == 1).all() else gates
+            )  # ones skip nothing
         object.__setattr__(self, "notes", plain_notes(self.notes))
         self._check_network(tensors)
 
@@ -70,7 +77,13 @@ class Bundle:
     def shape(self) -> Shape:
         """What fixes its observations and actions."""
         recipe, n_assets = self.recipe.recipe, len(self.recipe.symbols)
-        return Shape(n_assets, len(self.recipe.names), recipe.lookback, self.settings.action, self.settings.fill)
+        return Shape(
+            n_assets,
+            len(self.recipe.names),
+            recipe.lookback,
+            self.settings.action,
+            self.settings.fill,
+        )
 
     @property
     def observation_size(self) -> int:
@@ -89,7 +102,9 @@ class Bundle:
 
     @cached_property
     def schema_hash(self) -> str:
-        """sha256 of what goes in and what comes out, and in which order; two trainings of one kind share it."""
+        """sha256 of what goes in and what comes out, and in which order; two trainings of one kind
+        share it.
+        """
         meaning = {
             "recipe": self.recipe.schema_hash,
             "account": ACCOUNT_FEATURES,
@@ -102,38 +117,60 @@ class Bundle:
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
     def act(self, observation: Array) -> Floats:
-        """The action, (..., action) in [-1, 1], for (..., observation): the mode of the policy, without noise."""
+        """The action, (..., action) in [-1, 1], for (..., observation): the mode of the policy,
+        without noise.
+        """
         seen = np.asarray(observation, np.float32)
         if seen.ndim == 0 or seen.shape[-1] != self.observation_size:
             raise BundleError(
-                f"the observation has shape {seen.shape}, this policy reads (..., {self.observation_size}): "
+                f"the observation has shape {seen.shape}, this policy reads (..., "
+                f"{self.observation_size}): "
                 "make it with the market of `Bundle.market`"
             )
         if not finite(seen):
-            raise BundleError("the observation holds NaN or infinite values: check the bars it was made from")
+            raise BundleError(
+                "the observation holds NaN or infinite values: check the bars it was made from"
+            )
         kind = DISTRIBUTIONS[self.distribution]
         with np.errstate(over="ignore", invalid="ignore"):
-            policy = kind(actor(self.network, seen, self.activation, np, self.gates), self.network.log_std)
+            policy = kind(
+                actor(self.network, seen, self.activation, np, self.gates), self.network.log_std
+            )
             action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
         if not finite(action):
-            raise BundleError("the action is not a number: the policy's weights are far too large; train it anew")
+            raise BundleError(
+                "the action is not a number: the policy's weights are far too large; train it anew"
+            )
         return action
 
     def market(
-        self, panel: Panel, settings: MarketSettings | None = None, features: FeatureSettings | None = None
+        self,
+        panel: Panel,
+        settings: MarketSettings | None = None,
+        features: FeatureSettings | None = None,
     ) -> Market:
-        """The market of a panel as this policy knows it, with its own rules or with others that it may meet."""
+        """The market of a panel as this policy knows it, with its own rules or with others that it
+        may meet.
+        """
         self.check(panel, settings, features)
         return build_market(panel, Settings(market=settings or self.settings), self.recipe)
 
     def as_settings(self) -> dict[str, Any]:
         """What it brings along, as `load_settings` takes it: other sources may stand over it."""
-        return {"market": self.settings.model_dump(mode="json"), "features": asdict(self.recipe.recipe)}
+        return {
+            "market": self.settings.model_dump(mode="json"),
+            "features": asdict(self.recipe.recipe),
+        }
 
     def check(
-        self, panel: Panel, settings: MarketSettings | None = None, features: FeatureSettings | None = None
+        self,
+        panel: Panel,
+        settings: MarketSettings | None = None,
+        features: FeatureSettings | None = None,
     ) -> None:
-        """Refuse bars and settings in which observations or actions would mean something else, by name."""
+        """Refuse bars and settings in which observations or actions would mean something else, by
+        name.
+        """
         self.recipe.check(panel)
         if features is not None:
             asked, own = recipe_of(features), self.recipe.recipe
@@ -145,14 +182,16 @@ class Bundle:
         _check_setting("market.fill", settings.fill, self.settings.fill)
         shorts, own_shorts = (s.limits.max_short_weight for s in (settings, self.settings))
         if self.settings.action != "trade" and (shorts > 0) != (own_shorts > 0):
-            # shares become (a + 1) / 2 of the long side without shorts, a with them: market/orders.py
+            # shares become (a + 1) / 2 of the long side without shorts, a with them:
+            # market/orders.py
             _check_setting("market.limits.max_short_weight", shorts, own_shorts)
 
     def check_shown(self, fitted: FittedRecipe, shape: Shape) -> None:
         """Refuse the observations and actions of a market that was built otherwise, by name."""
         if fitted is not self.recipe and not same_recipe(fitted, self.recipe):
             raise BundleError(
-                "the market's features are not this policy's: another recipe, or one fitted on other rows; "
+                "the market's features are not this policy's: another recipe, or one fitted on "
+                "other rows; "
                 "build the market with `Bundle.market`"
             )
         for name, given, own in zip(Shape._fields, shape, self.shape, strict=True):
@@ -167,9 +206,12 @@ class Bundle:
         check_widths("critic", self.network.critic, self.observation_size, 1)
         if widths_of(self.network.critic) != self.hidden:
             raise BundleError(
-                f"the critic's layers are {widths_of(self.network.critic)} wide, the actor's {self.hidden}"
+                f"the critic's layers are {widths_of(self.network.critic)} wide, the actor's "
+                f"{self.hidden}"
             )
-        bundle_files.check_size(Sizes(self.observation_size, self.hidden, self.action_size, self.action_size))
+        bundle_files.check_size(
+            Sizes(self.observation_size, self.hidden, self.action_size, self.action_size)
+        )
         _check_array("log_std", self.network.log_std, (self.action_size,))
         if self.gates is not None:
             _check_array("gates", self.gates, (len(self.hidden),))
@@ -177,11 +219,13 @@ class Bundle:
                 raise BundleError(f"gates are shares from 0 to 1, got {self.gates}")
             if len(set(self.hidden)) > 1:
                 widths = ", ".join(map(str, self.hidden))
-                raise BundleError(f"gates skip layers of one width; the actor's are {widths} wide: leave them out")
+                raise BundleError(
+                    f"gates skip layers of one width; the actor's are {widths} wide: leave them out"
+                )
 
     def save(self, folder: Path | str) -> None:
-        """Write the policy into a folder, in place of the one it may hold; killed at any moment, the folder holds the
-        old policy or the new one.
+        """Write the policy into a folder, in place of the one it may hold; killed at any moment,
+        the folder holds the old policy or the new one.
         """
         facts = {
             "activation": self.activation,
@@ -194,22 +238,29 @@ class Bundle:
             "schema_hash": self.schema_hash,
         }
         gates = {} if self.gates is None else {"gates": self.gates}
-        bundle_files.write(Path(folder), facts, bundle_files.flatten(self.network) | gates, self.recipe)
+        bundle_files.write(
+            Path(folder), facts, bundle_files.flatten(self.network) | gates, self.recipe
+        )
 
     @classmethod
     def load(cls, folder: Path | str) -> "Bundle":
-        """Read what `save` wrote; refuses what is missing, damaged, mixed up or of another version."""
+        """Read what `save` wrote; refuses what is missing, damaged, mixed up or of another
+        version.
+        """
         path = Path(folder) / bundle_files.JSON_FILE
         facts, tensors, recipe = bundle_files.read(Path(folder))
         market = bundle_files.market_settings(facts.market, path)
         gates, network = tensors.pop("gates", None), bundle_files.assemble(tensors)
         try:
-            bundle = cls(network, facts.activation, facts.distribution, recipe, market, gates, facts.notes)
+            bundle = cls(
+                network, facts.activation, facts.distribution, recipe, market, gates, facts.notes
+            )
         except BundleError as error:
             raise BundleError(f"{path}: {error}") from None
         if bundle.schema_hash != facts.schema_hash:
             raise BundleError(
-                f"{path} was saved by a flatout whose observations or actions mean something else; train it anew"
+                f"{path} was saved by a flatout whose observations or actions mean something "
+                f"else; train it anew"
             )
         return bundle
 
@@ -227,7 +278,9 @@ def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise BundleError(f"the notes cannot be written: {error}; {cure}") from None
     if len(text) > MOST_NOTES:
-        raise BundleError(f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere")
+        raise BundleError(
+            f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere"
+        )
     return parse_json(text, dict[str, Any], "the notes", BundleError, cure)
 
 
@@ -260,9 +313,12 @@ def check_widths(name: str, perceptron: Perceptron, inputs: int, outputs: int) -
 
 def _check_array(name: str, array: Floats, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
-        lanes = "; give the network of one lane, not of a population" if array.ndim > len(shape) else ""
+        lanes = (
+            "; give the network of one lane, not of a population" if array.ndim > len(shape) else ""
+        )
         raise BundleError(
-            f"{name} has shape {array.shape}, the recipe, the symbols and the action kind ask for {shape}{lanes}"
+            f"{name} has shape {array.shape}, the recipe, the symbols and the action kind ask "
+            f"for {shape}{lanes}"
         )
 
 
@@ -274,5 +330,6 @@ def _check_name(what: str, given: str, allowed: tuple[str, ...]) -> None:
 def _check_setting(name: str, given: object, own: object) -> None:
     if given != own:
         raise BundleError(
-            f"{name} is {given!r}, this policy was trained with {own!r}: leave it so, or train a policy for the other"
+            f"{name} is {given!r}, this policy was trained with {own!r}: leave it so, or "
+            f"train a policy for the other"
         )

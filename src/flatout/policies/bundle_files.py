@@ -1,10 +1,12 @@
-"""A policy on disk: `policy.json`, `policy-<hash>.safetensors`, and the recipe in the folder `recipe-<hash>`.
+"""A policy on disk: `policy.json`, `policy-<hash>.safetensors`, and the recipe in the folder
+`recipe-<hash>`.
 
-Why a kill loses nothing: tensors and recipe lie under names made of their content, so a new policy never writes over
-files that the old `policy.json` names (a recipe that both share is written again with the same bytes). Writing
-`policy.json`, one atomic move, is the moment at which the new policy takes the old one's place. Only then the files
-that it does not name are removed; a kill before or amid that leaves files that nobody reads, for the next save to
-remove. No pickle is read or written. This file knows nothing about what a policy does.
+Why a kill loses nothing: tensors and recipe lie under names made of their content, so a new policy
+never writes over files that the old `policy.json` names (a recipe that both share is written again
+with the same bytes). Writing `policy.json`, one atomic move, is the moment at which the new policy
+takes the old one's place. Only then the files that it does not name are removed; a kill before or
+amid that leaves files that nobody reads, for the next save to remove. No pickle is read or written.
+This file knows nothing about what a policy does.
 """
 
 import hashlib
@@ -35,7 +37,8 @@ VERSION = 1
 JSON_FILE = "policy.json"
 JSON_BYTES = 8 << 20
 MOST_WEIGHTS = 100_000_000  # 400 MB
-NAME_BYTES = 512  # of an array's name, kind, shape and place in the header of a safetensors file, at most
+# of an array's name, kind, shape and place in the header of a safetensors file, at most
+NAME_BYTES = 512
 TENSOR_FILE = "policy-{}.safetensors"
 RECIPE_FOLDER = "recipe-{}"
 SHOWN = 400  # letters of what is wrong with the market's settings
@@ -68,7 +71,8 @@ class PolicyFacts(Model):
         return Sizes(self.observation_size, tuple(self.hidden), self.action_size, self.action_size)
 
 
-# --- networks as named arrays ----------------------------------------------------------------------
+# --- networks as named arrays
+# ----------------------------------------------------------------------
 
 
 def flatten(network: Network) -> dict[str, Array]:
@@ -76,7 +80,9 @@ def flatten(network: Network) -> dict[str, Array]:
     arrays = {"log_std": network.log_std}
     for part in ("actor", "critic"):
         perceptron: Perceptron = getattr(network, part)
-        layers = {f"hidden.{k}": layer for k, layer in enumerate(perceptron.hidden)} | {"head": perceptron.head}
+        layers = {f"hidden.{k}": layer for k, layer in enumerate(perceptron.hidden)} | {
+            "head": perceptron.head
+        }
         for place, layer in layers.items():
             arrays |= {f"{part}.{place}.{name}": array for name, array in layer._asdict().items()}
     return arrays
@@ -89,8 +95,12 @@ def assemble(arrays: Mapping[str, Array]) -> Network:
         return Layer(arrays[f"{place}.weight"], arrays[f"{place}.bias"])
 
     def perceptron(part: str) -> Perceptron:
-        count = sum(name.startswith(f"{part}.hidden.") and name.endswith(".weight") for name in arrays)
-        return Perceptron(tuple(layer(f"{part}.hidden.{k}") for k in range(count)), layer(f"{part}.head"))
+        count = sum(
+            name.startswith(f"{part}.hidden.") and name.endswith(".weight") for name in arrays
+        )
+        return Perceptron(
+            tuple(layer(f"{part}.hidden.{k}") for k in range(count)), layer(f"{part}.head")
+        )
 
     return Network(perceptron("actor"), perceptron("critic"), arrays["log_std"])
 
@@ -100,27 +110,40 @@ def array_shapes(sizes: Sizes) -> Shapes:
     shapes: Shapes = {"log_std": (sizes.deviations,)}
     for part, outputs in (("actor", sizes.head), ("critic", 1)):
         for k, (inputs, width) in enumerate(sizes.layers):
-            shapes |= {f"{part}.hidden.{k}.weight": (inputs, width), f"{part}.hidden.{k}.bias": (width,)}
-        shapes |= {f"{part}.head.weight": (outputs, sizes.hidden[-1]), f"{part}.head.bias": (outputs,)}
+            shapes |= {
+                f"{part}.hidden.{k}.weight": (inputs, width),
+                f"{part}.hidden.{k}.bias": (width,),
+            }
+        shapes |= {
+            f"{part}.head.weight": (outputs, sizes.hidden[-1]),
+            f"{part}.head.bias": (outputs,),
+        }
     return shapes
 
 
 def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str) -> None:
-    """Refuse all but arrays of exactly these names and shapes, of finite single-precision numbers."""
+    """Refuse all but arrays of exactly these names and shapes, of finite single-precision
+    numbers.
+    """
     for name in sorted(arrays):
         if name not in shapes:
-            raise BundleError(f"{where} holds {shortened(name)}, which is no part of this network; {CURE}")
+            raise BundleError(
+                f"{where} holds {shortened(name)}, which is no part of this network; {CURE}"
+            )
     for name, shape in shapes.items():
         if name not in arrays:
             raise BundleError(f"{where} lacks {name!r}, which is {shape}; {CURE}")
         found = arrays[name]
         if found.shape != shape or found.dtype != np.float32:
-            raise BundleError(f"{where}: {name} is {found.dtype} {found.shape}, not float32 {shape}; {CURE}")
+            raise BundleError(
+                f"{where}: {name} is {found.dtype} {found.shape}, not float32 {shape}; {CURE}"
+            )
         if not finite(found):
             raise BundleError(f"{where}: {name} holds NaN or infinite values; {CURE}")
 
 
-# --- writing ---------------------------------------------------------------------------------------
+# --- writing
+# ---------------------------------------------------------------------------------------
 
 
 def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: FittedRecipe) -> None:
@@ -142,7 +165,9 @@ def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: Fitte
         write_json(folder / JSON_FILE, written.model_dump())
         remove_others(folder, written)
     except OSError as error:
-        raise BundleError(f"cannot save a policy in {folder}: {error.strerror}; give a folder to write in") from error
+        raise BundleError(
+            f"cannot save a policy in {folder}: {error.strerror}; give a folder to write in"
+        ) from error
 
 
 def check_link(path: Path) -> None:
@@ -152,7 +177,9 @@ def check_link(path: Path) -> None:
 
 
 def remove_others(folder: Path, facts: PolicyFacts) -> None:
-    """Remove what earlier saves left behind: only files that a save makes, and folders that are empty then."""
+    """Remove what earlier saves left behind: only files that a save makes, and folders that are
+    empty then.
+    """
     for path in set(folder.glob(TENSOR_FILE.format(HASH))) - {tensor_path(folder, facts)}:
         if path.is_file() and not path.is_symlink():
             path.unlink()
@@ -176,24 +203,33 @@ def recipe_folder(folder: Path, facts: PolicyFacts) -> Path:
 
 def recipe_hash(recipe: FittedRecipe) -> str:
     """sha256 of all that a fitted recipe holds."""
-    digest = hashlib.sha256(json.dumps([recipe.schema_hash, asdict(recipe.training)], sort_keys=True).encode())
+    digest = hashlib.sha256(
+        json.dumps([recipe.schema_hash, asdict(recipe.training)], sort_keys=True).encode()
+    )
     digest.update(np.ascontiguousarray(recipe.scaler.statistics).tobytes())
     return digest.hexdigest()
 
 
 def content_hash(facts: Mapping[str, Any]) -> str:
-    """sha256 of all facts but itself: a description that was changed by hand or by a bad disk is found out."""
+    """sha256 of all facts but itself: a description that was changed by hand or by a bad disk is
+    found out.
+    """
     others = {name: value for name, value in facts.items() if name != "content_sha256"}
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
-# --- reading ---------------------------------------------------------------------------------------
+# --- reading
+# ---------------------------------------------------------------------------------------
 
 
 def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
     """Facts, tensors and recipe of a policy, each of them whole."""
     facts = read_facts(folder / JSON_FILE)
-    return facts, read_tensors(tensor_path(folder, facts), facts), read_recipe(recipe_folder(folder, facts), facts)
+    return (
+        facts,
+        read_tensors(tensor_path(folder, facts), facts),
+        read_recipe(recipe_folder(folder, facts), facts),
+    )
 
 
 def read_facts(path: Path) -> PolicyFacts:
@@ -202,7 +238,9 @@ def read_facts(path: Path) -> PolicyFacts:
     given = parse_json(content, dict[str, Any], str(path), BundleError, CURE)
     facts = shaped(given, PolicyFacts, str(path), BundleError, CURE)
     if content_hash(given) != facts.content_sha256:
-        raise BundleError(f"{path} is damaged or was changed: its content_sha256 does not fit; {CURE}")
+        raise BundleError(
+            f"{path} is damaged or was changed: its content_sha256 does not fit; {CURE}"
+        )
     return facts
 
 
@@ -210,7 +248,9 @@ def read_tensors(path: Path, facts: PolicyFacts) -> Tensors:
     """The arrays that the facts name, all of them and no others."""
     shapes = array_shapes(facts.sizes) | {"gates": (len(facts.hidden),)}
     weights = check_size(facts.sizes)
-    content = read_file(path, 4 * (weights + len(facts.hidden)) + NAME_BYTES * len(shapes), BundleError, CURE)
+    content = read_file(
+        path, 4 * (weights + len(facts.hidden)) + NAME_BYTES * len(shapes), BundleError, CURE
+    )
     if hashlib.sha256(content).hexdigest() != facts.tensors_sha256:
         raise BundleError(f"{path} is damaged or belongs to another {JSON_FILE}; {CURE}")
     arrays = parse_tensors(content, str(path), BundleError, CURE).arrays
@@ -226,8 +266,10 @@ def check_size(sizes: Sizes) -> int:
     weights = 2 * layers + (sizes.hidden[-1] + 1) * (sizes.head + 1) + sizes.deviations
     if weights > MOST_WEIGHTS:
         raise BundleError(
-            f"a network for {sizes.observation:,} numbers with layers of {shortened(list(sizes.hidden))} has "
-            f"{weights:,} weights; {MOST_WEIGHTS:,} are allowed: take fewer indicators, bars, symbols or units"
+            f"a network for {sizes.observation:,} numbers with layers of "
+            f"{shortened(list(sizes.hidden))} has "
+            f"{weights:,} weights; {MOST_WEIGHTS:,} are allowed: take fewer indicators, bars, "
+            f"symbols or units"
         )
     return weights
 
@@ -248,4 +290,6 @@ def market_settings(values: Any, path: Path) -> MarketSettings:
     try:
         return validate({"market": values}, {"market": str(path)}).market
     except SettingsError as error:
-        raise BundleError(f"the policy's market settings cannot be used: {str(error)[:SHOWN]}; {CURE}") from None
+        raise BundleError(
+            f"the policy's market settings cannot be used: {str(error)[:SHOWN]}; {CURE}"
+        ) from None

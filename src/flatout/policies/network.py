@@ -1,9 +1,10 @@
 """Actor and critic: two multilayer perceptrons, run by NumPy, PyTorch and JAX alike.
 
-Networks of several sizes share one shape. A narrower network is the wider one with zeros: a unit without weights on
-either side outputs 0 (every activation here maps 0 to 0) and gets no gradient, so it is exactly the small network
-through any number of updates, and costs no mask. A shallower one skips its last hidden layers through `gates`. This
-file knows nothing about actions; the actor's last layer gives the distribution's parameters.
+Networks of several sizes share one shape. A narrower network is the wider one with zeros: a unit
+without weights on either side outputs 0 (every activation here maps 0 to 0) and gets no gradient,
+so it is exactly the small network through any number of updates, and costs no mask. A shallower one
+skips its last hidden layers through `gates`. This file knows nothing about actions; the actor's
+last layer gives the distribution's parameters.
 """
 
 from collections.abc import Sequence
@@ -30,8 +31,8 @@ class Layer(NamedTuple):
 
 
 class Perceptron(NamedTuple):
-    """Hidden layers, and a linear head. The head lies the other way round: it is narrow, and so its gradient becomes a
-    product of long rows (twice as fast on a CPU).
+    """Hidden layers, and a linear head. The head lies the other way round: it is narrow, and so its
+    gradient becomes a product of long rows (twice as fast on a CPU).
     """
 
     hidden: tuple[Layer, ...]
@@ -60,16 +61,24 @@ class Sizes(NamedTuple):
         return list(pairwise((self.observation, *self.hidden)))
 
 
-def orthogonal(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> NDArray[np.float32]:
-    """A random (inputs, outputs) matrix with orthonormal rows or columns, whichever are fewer, times the gain."""
+def orthogonal(
+    rng: np.random.Generator, inputs: int, outputs: int, gain: float
+) -> NDArray[np.float32]:
+    """A random (inputs, outputs) matrix with orthonormal rows or columns, whichever are fewer,
+    times the gain.
+    """
     tall = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
     q, r = np.linalg.qr(tall)
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # uniform over all such matrices
     return (gain * (q if inputs >= outputs else q.T)).astype(np.float32)
 
 
-def new_network(sizes: Sizes, seed: int, log_std: float = 0.0, hidden: Sequence[int] | None = None) -> Network:
-    """A fresh network; with `hidden` narrower or shallower than the sizes it is that smaller one, padded with zeros."""
+def new_network(
+    sizes: Sizes, seed: int, log_std: float = 0.0, hidden: Sequence[int] | None = None
+) -> Network:
+    """A fresh network; with `hidden` narrower or shallower than the sizes it is that smaller one,
+    padded with zeros.
+    """
     rng = np.random.default_rng(seed)
     own = sizes if hidden is None else sizes._replace(hidden=tuple(hidden))
 
@@ -97,21 +106,29 @@ def pad(weight: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float3
 def gates_of(sizes: Sizes, hidden: Sequence[int]) -> NDArray[np.float32]:
     """1 for the hidden layers that a network of these widths has, 0 for those it skips."""
     if len(set(sizes.hidden)) > 1:
-        raise SettingsError(f"layers can be skipped only where all are equally wide; these are {sizes.hidden}")
+        raise SettingsError(
+            f"layers can be skipped only where all are equally wide; these are {sizes.hidden}"
+        )
     return (np.arange(len(sizes.hidden)) < len(hidden)).astype(np.float32)
 
 
-def actor(network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None) -> Array:
+def actor(
+    network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None
+) -> Array:
     """The distribution's parameters: (..., head)."""
     return _run(network.actor, observation, activation, xp, gates)
 
 
-def critic(network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None) -> Array:
+def critic(
+    network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None
+) -> Array:
     """What the rewards to come are worth: (...)."""
     return _run(network.critic, observation, activation, xp, gates)[..., 0]
 
 
-def _run(perceptron: Perceptron, x: Array, activation: Activation, xp: Namespace, gates: Array) -> Array:
+def _run(
+    perceptron: Perceptron, x: Array, activation: Activation, xp: Namespace, gates: Array
+) -> Array:
     for k, layer in enumerate(perceptron.hidden):
         new = activate(activation, x @ layer.weight + layer.bias, xp)
         x = new if gates is None or k == 0 else gates[k] * new + (1 - gates[k]) * x
@@ -135,7 +152,9 @@ def relu(x: Array, xp: Namespace) -> Array:
 
 
 def multiplications(sizes: Sizes) -> tuple[int, int]:
-    """Multiply-adds per observation of one forward pass, and of one backward pass (which stops at the inputs)."""
+    """Multiply-adds per observation of one forward pass, and of one backward pass (which stops at
+    the inputs).
+    """
     hidden = sum(a * b for a, b in sizes.layers)
     forward = 2 * hidden + sizes.hidden[-1] * (sizes.head + 1)
     return forward, 2 * forward - 2 * sizes.observation * sizes.hidden[0]

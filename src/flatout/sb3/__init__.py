@@ -1,1 +1,3 @@
-"""Stable-Baselines3's door: `PPO` with its arguments, callbacks and files, and flatout's engines behind it."""
+"""Stable-Baselines3's door: `PPO` with its arguments, callbacks and files, and flatout's engines
+behind it.
+"""

@@ -1,6 +1,8 @@
-"""Stable-Baselines3's arguments as flatout's: which are allowed, and what the learner makes of them.
+"""Stable-Baselines3's arguments as flatout's: which are allowed, and what the learner makes of
+them.
 
-What cannot be honoured is refused by name: a script that asked for something else must not seem to get it.
+What cannot be honoured is refused by name: a script that asked for something else must not seem to
+get it.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +33,9 @@ def check_policy_name(policy: Any) -> None:
     """Only MlpPolicy, by its name or as Stable-Baselines3's class."""
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", repr(policy))
     module = "" if isinstance(policy, str) else getattr(policy, "__module__", "")
-    if name == "MlpPolicy" or (name == "ActorCriticPolicy" and module.startswith("stable_baselines3.")):
+    if name == "MlpPolicy" or (
+        name == "ActorCriticPolicy" and module.startswith("stable_baselines3.")
+    ):
         return
     raise SettingsError(f'policy is {name!r}; flatout.PPO has "MlpPolicy": give that, {ELSEWHERE}')
 
@@ -42,13 +46,18 @@ def policy_of(kwargs: Mapping[str, Any] | None) -> Policy:
     unknown = [name for name in given if name not in POLICY_KWARGS]
     if unknown:
         raise SettingsError(
-            f"policy_kwargs has {', '.join(map(repr, unknown))}; flatout.PPO knows {', '.join(POLICY_KWARGS)}: "
+            f"policy_kwargs has {', '.join(map(repr, unknown))}; flatout.PPO knows "
+            f"{', '.join(POLICY_KWARGS)}: "
             f"leave it out, {ELSEWHERE}"
         )
     if given.get("ortho_init", True) is not True:
-        raise SettingsError("policy_kwargs['ortho_init'] is not True; weights start orthogonal: leave it out")
+        raise SettingsError(
+            "policy_kwargs['ortho_init'] is not True; weights start orthogonal: leave it out"
+        )
     log_std = number("policy_kwargs['log_std_init']", given.get("log_std_init", 0.0))
-    return Policy(hidden_of(given.get("net_arch")), activation_of(given.get("activation_fn")), log_std)
+    return Policy(
+        hidden_of(given.get("net_arch")), activation_of(given.get("activation_fn")), log_std
+    )
 
 
 def hidden_of(net_arch: Any) -> tuple[int, ...]:
@@ -58,25 +67,34 @@ def hidden_of(net_arch: Any) -> tuple[int, ...]:
     if isinstance(net_arch, Mapping):
         if set(net_arch) != {"pi", "vf"} or list(net_arch["pi"]) != list(net_arch["vf"]):
             raise SettingsError(
-                f"policy_kwargs['net_arch'] is {dict(net_arch)}; actor and critic have equal layers here: "
+                f"policy_kwargs['net_arch'] is {dict(net_arch)}; actor and critic have equal "
+                f"layers here: "
                 "give dict(pi=[64, 64], vf=[64, 64]) or [64, 64]"
             )
         net_arch = net_arch["pi"]
     widths = list(net_arch) if isinstance(net_arch, list | tuple) else [net_arch]
     if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
         raise SettingsError(
-            f"policy_kwargs['net_arch'] is {net_arch!r}; it is a list of one or more widths, such as [64, 64]"
+            f"policy_kwargs['net_arch'] is {net_arch!r}; it is a list of one or more widths, "
+            f"such as [64, 64]"
         )
     return tuple(map(int, widths))
 
 
 def activation_of(given: Any) -> Activation:
     """The activation of a class of torch.nn, known by its name: PyTorch need not be loaded."""
-    name = "Tanh" if given is None else given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+    name = (
+        "Tanh"
+        if given is None
+        else given
+        if isinstance(given, str)
+        else getattr(given, "__name__", repr(given))
+    )
     known = {known.lower(): activation for known, activation in ACTIVATIONS.items()}
     if name.lower() not in known:
         raise SettingsError(
-            f"policy_kwargs['activation_fn'] is {name}; there are torch.nn.{', torch.nn.'.join(ACTIVATIONS)}"
+            f"policy_kwargs['activation_fn'] is {name}; there are "
+            f"torch.nn.{', torch.nn.'.join(ACTIVATIONS)}"
         )
     return known[name.lower()]
 
@@ -91,7 +109,9 @@ def check_unsupported(given: Mapping[str, Any]) -> None:
         ("_init_setup_model", True, "a model is always whole; `PPO.load` makes one from a file"),
     ):
         if given[name] != neutral and not (name == "rollout_buffer_kwargs" and given[name] == {}):
-            raise SettingsError(f"{name} is {given[name]!r}; {why} in flatout.PPO: leave it out, {ELSEWHERE}")
+            raise SettingsError(
+                f"{name} is {given[name]!r}; {why} in flatout.PPO: leave it out, {ELSEWHERE}"
+            )
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
@@ -105,17 +125,31 @@ def check_numbers(given: Mapping[str, Any]) -> None:
     number("max_grad_norm", given["max_grad_norm"], 0.0)
     for name in ("learning_rate", "clip_range", "clip_range_vf", "target_kl"):
         optional = name in ("clip_range_vf", "target_kl")
-        if not (given[name] is None and optional) and not (callable(given[name]) and name != "target_kl"):
+        if not (given[name] is None and optional) and not (
+            callable(given[name]) and name != "target_kl"
+        ):
             number(name, given[name], 0.0)
     if given["normalize_advantage"] and given["batch_size"] < 2:
-        raise SettingsError("batch_size is 1; advantages are normalised over a minibatch: give 2 or more")
+        raise SettingsError(
+            "batch_size is 1; advantages are normalised over a minibatch: give 2 or more"
+        )
 
 
 def number(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
     """A finite number in bounds."""
-    fits = isinstance(value, int | float | np.number) and not isinstance(value, bool) and low <= value <= high
+    fits = (
+        isinstance(value, int | float | np.number)
+        and not isinstance(value, bool)
+        and low <= value <= high
+    )
     if not fits or not np.isfinite(float(value)):
-        bounds = f" from {low:g} to {high:g}" if np.isfinite(high) else f" of {low:g} or more" if low > -np.inf else ""
+        bounds = (
+            f" from {low:g} to {high:g}"
+            if np.isfinite(high)
+            else f" of {low:g} or more"
+            if low > -np.inf
+            else ""
+        )
         raise SettingsError(f"{name} is {value!r}; it must be a number{bounds}")
     return float(value)
 
@@ -139,7 +173,8 @@ def minibatches_of(rollout: int, batch_size: int) -> int:
     fitting = [size for size in range(1, rollout + 1) if rollout % size == 0]
     near = sorted(sorted(fitting, key=lambda size: abs(size - batch_size))[:5])
     raise SettingsError(
-        f"batch_size is {batch_size}, which does not divide n_steps x n_envs = {rollout}: on this engine all "
+        f"batch_size is {batch_size}, which does not divide n_steps x n_envs = {rollout}: on this "
+        f"engine all "
         f"minibatches are equal; sizes that work are {', '.join(map(str, near))}"
     )
 
@@ -156,11 +191,15 @@ def scheduled_now(model: Any) -> Scheduled:
     """What the model's schedules say at its progress."""
     progress = model._current_progress_remaining
     value_clip = None if model.clip_range_vf is None else schedule_of(model.clip_range_vf)(progress)
-    return Scheduled(model.lr_schedule(progress), schedule_of(model.clip_range)(progress), value_clip)
+    return Scheduled(
+        model.lr_schedule(progress), schedule_of(model.clip_range)(progress), value_clip
+    )
 
 
 def rates_of_model(model: Any, environment: Any, scheduled: Scheduled) -> Rates:
-    """The rates of an update, from the model's attributes as they are now: callbacks may change them."""
+    """The rates of an update, from the model's attributes as they are now: callbacks may change
+    them.
+    """
 
     def real(value: float | None) -> Any:
         return np.asarray(OFF if value is None else value, np.float32)

@@ -1,6 +1,8 @@
-"""Callbacks: Stable-Baselines3's objects, plain functions, and lists of both, called where its PPO calls them.
+"""Callbacks: Stable-Baselines3's objects, plain functions, and lists of both, called where its PPO
+calls them.
 
-They are known by their methods (`init_callback`, `on_step`), so that Stable-Baselines3 need not be installed.
+They are known by their methods (`init_callback`, `on_step`), so that Stable-Baselines3 need not be
+installed.
 """
 
 from typing import Any
@@ -41,9 +43,17 @@ class Progress:
     """A bar on the screen, as a callback: it follows the model's steps."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        self.bar = Progress(BarColumn(None), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.bar = Progress(
+            BarColumn(None), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+        )
 
     def init_callback(self, model: Any) -> None:
         """Remember whom to follow."""
@@ -77,7 +87,13 @@ class Calls:
     """All callbacks of one training."""
 
     def __init__(self, callback: Any, progress_bar: bool, model: Any) -> None:
-        given = list(callback) if isinstance(callback, list | tuple) else [] if callback is None else [callback]
+        given = (
+            list(callback)
+            if isinstance(callback, list | tuple)
+            else []
+            if callback is None
+            else [callback]
+        )
         self.each = [called(one) for one in given] + ([Progress()] if progress_bar else [])
         for one in self.each:
             one.init_callback(model)
@@ -112,10 +128,14 @@ class Calls:
 
 def called(callback: Any) -> Any:
     """The callback as an object with Stable-Baselines3's methods."""
-    if all(hasattr(callback, name) for name in ("init_callback", "on_training_start", "on_step", "update_locals")):
+    if all(
+        hasattr(callback, name)
+        for name in ("init_callback", "on_training_start", "on_step", "update_locals")
+    ):
         return callback
     if callable(callback):
         return FunctionCall(callback)
     raise SettingsError(
-        f"callback is {callback!r}; give a callback of Stable-Baselines3, a function of (locals, globals), or a list"
+        f"callback is {callback!r}; give a callback of Stable-Baselines3, a function of "
+        f"(locals, globals), or a list"
     )

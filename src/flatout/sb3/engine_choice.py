@@ -21,7 +21,9 @@ def source_of(env: Any, overlap: Any = None) -> Any:
     if waiting is not None:
         return waiting
     if overlap is not None:
-        raise SettingsError(f"overlap is for a list of environments that wait, and env is {env!r}: leave overlap out")
+        raise SettingsError(
+            f"overlap is for a list of environments that wait, and env is {env!r}: leave it out"
+        )
     env = made(env) if isinstance(env, str) else env
     arrays = array_envs(env)
     if arrays is not None:
@@ -33,8 +35,10 @@ def source_of(env: Any, overlap: Any = None) -> Any:
     if all(hasattr(env, name) for name in VEC_ENV):
         return env
     raise SettingsError(
-        f"env is {env!r}; give the name of a Gymnasium environment, a gymnasium.Env, a gymnasium.vector.VectorEnv, a "
-        "VecEnv of Stable-Baselines3, a flatout.Market, an environment in gymnax's convention, or a list of "
+        f"env is {env!r}; give the name of a Gymnasium environment, a gymnasium.Env, a "
+        f"gymnasium.vector.VectorEnv, a "
+        "VecEnv of Stable-Baselines3, a flatout.Market, an environment in gymnax's convention, or "
+        "a list of "
         "environments whose steps are coroutines (or of functions that make environments)"
     )
 

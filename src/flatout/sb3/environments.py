@@ -1,8 +1,9 @@
-"""Environments as Stable-Baselines3's scripts step them: `reset()` gives observations, `step()` four things.
+"""Environments as Stable-Baselines3's scripts step them: `reset()` gives observations, `step()`
+four things.
 
-`EnvFace` gives one Gymnasium environment that face, `VectorFace` a vector of them, whichever way it restarts. Both
-count episodes as a Monitor does. Stable-Baselines3 need not be installed; where it is loaded, its `isinstance` checks
-know these classes for what they stand in for.
+`EnvFace` gives one Gymnasium environment that face, `VectorFace` a vector of them, whichever way it
+restarts. Both count episodes as a Monitor does. Stable-Baselines3 need not be installed; where it
+is loaded, its `isinstance` checks know these classes for what they stand in for.
 """
 
 import sys
@@ -56,12 +57,17 @@ class Face:
         return self.step_wait()
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Seeds for the next reset: that of each environment is one more than that of the one before."""
-        self.next_seed = int(np.random.SeedSequence().entropy % 2**31) if seed is None else int(seed)  # type: ignore[operator]
+        """Seeds for the next reset: that of each environment is one more than that of the one
+        before.
+        """
+        drawn = np.random.SeedSequence().generate_state(1)[0] if seed is None else seed
+        self.next_seed = int(drawn) % 2**31 if seed is None else int(drawn)
         return [self.next_seed + k for k in range(self.num_envs)]
 
     def count(self, rewards: NDArray[Any], dones: NDArray[np.bool_], infos: Infos) -> None:
-        """Add up what episodes earn; say so in the info of their last step, unless the environment did."""
+        """Add up what episodes earn; say so in the info of their last step, unless the environment
+        did.
+        """
         self.earned += rewards
         self.length += ~self.void
         for k in np.flatnonzero(dones):
@@ -145,7 +151,10 @@ class EnvFace(Face):
         """One step; an episode that ended begins anew within it."""
         observation, reward, terminated, truncated, info = self.env.step(self.actions[0])
         rewards, ended = np.array([reward], np.float32), bool(terminated or truncated)
-        infos, dones = [{**info, "TimeLimit.truncated": bool(truncated and not terminated)}], np.array([ended])
+        infos, dones = (
+            [{**info, "TimeLimit.truncated": bool(truncated and not terminated)}],
+            np.array([ended]),
+        )
         self.count(np.array([float(reward)]), dones, infos)
         if ended:
             infos[0]["terminal_observation"] = observation
@@ -185,12 +194,16 @@ class EnvFace(Face):
 class VectorFace(Face):
     """Gymnasium's vector environments.
 
-    Where they restart one step late (NEXT_STEP), that step takes no action: `void` marks it, and nobody learns from it.
+    Where they restart one step late (NEXT_STEP), that step takes no action: `void` marks it, and
+    nobody learns from it.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         self.env, self.metadata, self.render_mode = env, env.metadata, env.render_mode
-        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self.observation_space, self.action_space = (
+            env.single_observation_space,
+            env.single_action_space,
+        )
         self.mode = autoreset_mode(env)
         super().__init__(env.num_envs)
         self.ended = np.zeros(env.num_envs, np.bool_)
@@ -208,7 +221,9 @@ class VectorFace(Face):
         self.void = self.ended if self.mode == AutoresetMode.NEXT_STEP else self.void
         dones = np.asarray(terminated | truncated, np.bool_)
         infos, rewards = unpacked(info, self.num_envs), np.asarray(reward, np.float32)
-        finals: Any = info.get("final_obs") if self.mode == AutoresetMode.SAME_STEP else np.array(observation)
+        finals: Any = (
+            info.get("final_obs") if self.mode == AutoresetMode.SAME_STEP else np.array(observation)
+        )
         for k in np.flatnonzero(dones):
             if self.mode == AutoresetMode.SAME_STEP:
                 infos[k] = one_of(info["final_info"], int(k))
@@ -222,14 +237,20 @@ class VectorFace(Face):
 
     def get_attr(self, name: str, indices: Any = None) -> list[Any]:
         """An attribute of the environments, or of the vector itself."""
-        own = getattr(self.env.unwrapped, name, None) if not hasattr(self.env.unwrapped, "get_attr") else None
+        own = (
+            getattr(self.env.unwrapped, name, None)
+            if not hasattr(self.env.unwrapped, "get_attr")
+            else None
+        )
         values = [own] * self.num_envs if own is not None else self.env.unwrapped.get_attr(name)
         return [values[k] for k in self.chosen(indices)]
 
     def set_attr(self, name: str, value: Any, indices: Any = None) -> None:
         """Set it in all environments."""
         if indices is not None:
-            raise SettingsError("a vector environment of Gymnasium sets attributes of all environments: no indices")
+            raise SettingsError(
+                "a vector environment of Gymnasium sets attributes of all environments: no indices"
+            )
         self.env.unwrapped.set_attr(name, value)
 
     def env_method(self, name: str, *inputs: Any, indices: Any = None, **named: Any) -> list[Any]:
@@ -264,16 +285,22 @@ def unpacked(info: dict[str, Any], n: int) -> Infos:
 
 
 def one_of(info: dict[str, Any], k: int) -> dict[str, Any]:
-    """What a dict of arrays says of one environment; names that begin with _ mark whom a value belongs to."""
+    """What a dict of arrays says of one environment; names that begin with _ mark whom a value
+    belongs to.
+    """
     told = {}
     for name, value in info.items():
-        if not name.startswith("_") and bool(np.all(info.get(f"_{name}", True)[k] if f"_{name}" in info else True)):
+        if not name.startswith("_") and bool(
+            np.all(info.get(f"_{name}", True)[k] if f"_{name}" in info else True)
+        ):
             told[name] = one_of(value, k) if isinstance(value, dict) else value[k]
     return told
 
 
 def known_to_sb3() -> None:
-    """Where Stable-Baselines3 is loaded, let its checks take a face for a DummyVecEnv, whose methods it has."""
+    """Where Stable-Baselines3 is loaded, let its checks take a face for a DummyVecEnv, whose
+    methods it has.
+    """
     module = sys.modules.get("stable_baselines3.common.vec_env")
     if module is not None:
         module.DummyVecEnv.register(Face)

@@ -1,6 +1,8 @@
-"""Gymnasium's spaces as a policy of vectors knows them: what goes in as numbers, what comes out as actions.
+"""Gymnasium's spaces as a policy of vectors knows them: what goes in as numbers, what comes out as
+actions.
 
-As Stable-Baselines3 has it: boxes are flattened, choices become ones among zeros. This file knows nothing of learning.
+As Stable-Baselines3 has it: boxes are flattened, choices become ones among zeros. This file knows
+nothing of learning.
 """
 
 import math
@@ -26,16 +28,24 @@ def check_spaces(observation: Any, action: Any) -> None:
     known = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
     if not isinstance(observation, known):
         raise SettingsError(
-            f"the observation space {observation} is not one that MlpPolicy reads: Box, Discrete, MultiBinary or "
+            f"the observation space {observation} is not one that MlpPolicy reads: Box, Discrete, "
+            f"MultiBinary or "
             "MultiDiscrete; flatten it with gymnasium.wrappers.FlattenObservation"
         )
-    if isinstance(observation, spaces.Box) and observation.dtype == np.uint8 and len(observation.shape) == 3:
+    if (
+        isinstance(observation, spaces.Box)
+        and observation.dtype == np.uint8
+        and len(observation.shape) == 3
+    ):
         raise SettingsError(
-            f"the observation space {observation} holds images, for which flatout.PPO has no CnnPolicy: "
+            f"the observation space {observation} holds images, for which flatout.PPO has no "
+            f"CnnPolicy: "
             "turn them into features, or use stable_baselines3.PPO"
         )
     if np.any(np.asarray(getattr(observation, "start", 0)) != 0):
-        raise SettingsError(f"the observation space {observation} does not start at 0: shift it so that it does")
+        raise SettingsError(
+            f"the observation space {observation} does not start at 0: shift it so that it does"
+        )
     check_actions(action)
 
 
@@ -43,18 +53,23 @@ def check_actions(action: Any) -> None:
     """Refuse actions that are neither a finite box nor a choice."""
     if not isinstance(action, spaces.Box | spaces.Discrete):
         raise SettingsError(
-            f"the action space {action} is neither Box nor Discrete, which are what flatout.PPO acts in: "
+            f"the action space {action} is neither Box nor Discrete, which are what flatout.PPO "
+            f"acts in: "
             "turn it into one of them with a wrapper, or use stable_baselines3.PPO"
         )
     if isinstance(action, spaces.Discrete) and action.start != 0:
-        raise SettingsError(f"the action space {action} does not start at 0: shift it so that it does")
+        raise SettingsError(
+            f"the action space {action} does not start at 0: shift it so that it does"
+        )
     if isinstance(action, spaces.Box) and not np.isfinite([action.low, action.high]).all():
         raise SettingsError(
             f"the action space {action} has no finite bounds: wrap the environment in "
             "gymnasium.wrappers.RescaleAction or give the space bounds"
         )
     if isinstance(action, spaces.Box) and not np.issubdtype(action.dtype or float, np.floating):
-        raise SettingsError(f"the action space {action} holds {action.dtype}, not floats: give it dtype=np.float32")
+        raise SettingsError(
+            f"the action space {action} holds {action.dtype}, not floats: give it dtype=np.float32"
+        )
 
 
 def observation_size(space: Any) -> int:
@@ -69,7 +84,9 @@ def observation_size(space: Any) -> int:
 def sizes_of(observation: Any, action: Any, hidden: tuple[int, ...]) -> Sizes:
     """What fixes the arrays of a network for these spaces."""
     actions = actions_of(action).size
-    return Sizes(observation_size(observation), hidden, actions, 0 if hasattr(action, "n") else actions)
+    return Sizes(
+        observation_size(observation), hidden, actions, 0 if hasattr(action, "n") else actions
+    )
 
 
 def features(space: Any, observation: Any) -> NDArray[np.float32]:
@@ -100,7 +117,9 @@ def bounded(space: Any, raw: NDArray[Any]) -> NDArray[Any]:
 
 def distribution(space: Any, network: Network, head: NDArray[Any]) -> Categorical | Gaussian:
     """What the actor's output describes."""
-    return Categorical(head) if isinstance(space, spaces.Discrete) else Gaussian(head, network.log_std)
+    return (
+        Categorical(head) if isinstance(space, spaces.Discrete) else Gaussian(head, network.log_std)
+    )
 
 
 def is_batch(space: Any, observation: NDArray[Any]) -> bool:
@@ -111,7 +130,8 @@ def is_batch(space: Any, observation: NDArray[Any]) -> bool:
     if observation.shape[1:] == shape and observation.ndim == len(shape) + 1:
         return True
     raise SettingsError(
-        f"the observation has shape {observation.shape}, this policy reads {shape}, or (n, *{shape}) for several"
+        f"the observation has shape {observation.shape}, this policy reads {shape}, or (n, "
+        f"*{shape}) for several"
     )
 
 
@@ -120,7 +140,8 @@ def same_space(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-# --- on disk -----------------------------------------------------------------------------------------
+# --- on disk
+# -----------------------------------------------------------------------------------------
 
 
 def space_facts(space: Any) -> dict[str, Any]:
@@ -146,8 +167,14 @@ def space_of(facts: SpaceFacts, arrays: Mapping[str, NDArray[Any]]) -> Any:
         raise SettingsError(f"a {facts.kind} has bounds if it is a Box, and no other arrays")
     if isinstance(facts, BoxFacts):
         low, high = arrays["low"], arrays["high"]
-        if low.shape != high.shape or not low.dtype == high.dtype == facts.dtype or not (low <= high).all():
-            raise SettingsError(f"its bounds are no two arrays of {facts.dtype}, of which one lies below the other")
+        if (
+            low.shape != high.shape
+            or not low.dtype == high.dtype == facts.dtype
+            or not (low <= high).all()
+        ):
+            raise SettingsError(
+                f"its bounds are no two arrays of {facts.dtype}, of which one lies below the other"
+            )
         return spaces.Box(low, high, dtype=low.dtype.type)
     if isinstance(facts, DiscreteFacts):
         return spaces.Discrete(facts.n)
@@ -162,6 +189,11 @@ def choices_of(nvec: list[Any]) -> NDArray[np.int64]:
         choices = np.array(nvec)
     except ValueError:  # rows of unequal length
         choices = np.zeros(1)
-    if choices.dtype != np.int64 or not choices.size or choices.min() < 1 or choices.max() > MOST_CHOICES:
+    if (
+        choices.dtype != np.int64
+        or not choices.size
+        or choices.min() < 1
+        or choices.max() > MOST_CHOICES
+    ):
         raise SettingsError(f"its choices are no array of whole numbers from 1 to {MOST_CHOICES:,}")
     return choices

@@ -1,4 +1,5 @@
-"""PPO over environments that are arrays (flatout's market, gymnax's convention): all of an update is one JAX program.
+"""PPO over environments that are arrays (flatout's market, gymnax's convention): all of an update
+is one JAX program.
 
 Nothing leaves the device within an update, so callbacks are called once after each.
 """
@@ -39,7 +40,9 @@ class ArrayEnvs(NamedTuple):
 def array_envs(env: Any) -> ArrayEnvs | None:
     """The environments of whatever the fused engine can run; None for all else."""
     plain = env
-    while isinstance(plain, OrderEnforcing | PassiveEnvChecker):  # what gymnasium.make adds; neither changes a step
+    while isinstance(
+        plain, OrderEnforcing | PassiveEnvChecker
+    ):  # what gymnasium.make adds; neither changes a step
         plain = plain.env
     if isinstance(plain, Market):
         return of_market(plain, USUAL_ENVS)
@@ -48,18 +51,24 @@ def array_envs(env: Any) -> ArrayEnvs | None:
     if type(plain) is MarketVectorEnv:
         return of_market(plain.market, plain.num_envs)
     pair = env if isinstance(env, tuple) and len(env) == 2 else (env, None)
-    if not isinstance(env, gym.Env) and all(hasattr(pair[0], name) for name in ("reset_env", "step_env")):
+    if not isinstance(env, gym.Env) and all(
+        hasattr(pair[0], name) for name in ("reset_env", "step_env")
+    ):
         return of_gymnax(*pair)
     return None
 
 
 def of_market(market: Market, n_envs: int) -> ArrayEnvs:
     """Accounts in one market."""
-    from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment  # late: JAX takes seconds to load
+    from flatout.learners.jax_engine.market_environment import (
+        JaxMarketEnvironment,
+    )  # late: JAX takes seconds to load
 
     tape, rules = market.arrays(np.float32)
     rules = map_leaves(np.asarray, rules)
-    return ArrayEnvs(JaxMarketEnvironment(market.shape), tape, rules, n_envs, *market_spaces(market), market)
+    return ArrayEnvs(
+        JaxMarketEnvironment(market.shape), tape, rules, n_envs, *market_spaces(market), market
+    )
 
 
 def of_gymnax(env: Any, params: Any) -> ArrayEnvs:
@@ -78,12 +87,16 @@ def of_gymnax(env: Any, params: Any) -> ArrayEnvs:
     params = env.default_params if params is None else params
     seen, acted = env.observation_space(params), env.action_space(params)
     if hasattr(seen, "n"):
-        raise SettingsError(f"the observation space {seen} of {env} is a choice; the fused engine reads vectors")
+        raise SettingsError(
+            f"the observation space {seen} of {env} is a choice; the fused engine reads vectors"
+        )
     observation = spaces.Box(-np.inf, np.inf, tuple(seen.shape), np.float32)
     if hasattr(acted, "n"):
         action: Any = spaces.Discrete(int(acted.n))
     else:
-        low, high = (np.broadcast_to(np.asarray(x, np.float32), acted.shape) for x in (acted.low, acted.high))
+        low, high = (
+            np.broadcast_to(np.asarray(x, np.float32), acted.shape) for x in (acted.low, acted.high)
+        )
         action = spaces.Box(low, high, dtype=np.float32)
     return ArrayEnvs(Fixed(env, params), None, (), USUAL_ENVS, observation, action)
 
@@ -97,7 +110,8 @@ def runner(program: Program) -> Any:
 
 
 WHY_CLOSED = (
-    "these environments live inside the compiled program and cannot be stepped from outside: make one with gymnax, and "
+    "these environments live inside the compiled program and cannot be stepped from outside: make "
+    "one with gymnax, and "
     "use `predict` on what it shows"
 )
 
@@ -113,7 +127,13 @@ class FusedEngine:
         minibatches = minibatches_of(model.n_steps * self.n_envs, model.batch_size)
         policy = model.architecture
         program = Program(
-            envs.environment, self.n_envs, model.n_steps, minibatches, policy.hidden, policy.activation, "gaussian"
+            envs.environment,
+            self.n_envs,
+            model.n_steps,
+            minibatches,
+            policy.hidden,
+            policy.activation,
+            "gaussian",
         )
         data_bytes = sum(array.nbytes for array in envs.data or ())
         self.program = choose(program, self.n_envs, 1, 1, data_bytes)
@@ -124,10 +144,13 @@ class FusedEngine:
     def checked_device(self, asked: Any) -> str:
         """The device that JAX chose, if it is the one that was asked for."""
         found = next(iter(self.state.discounted.devices())).platform
-        wanted = {"auto": found, "cuda": "gpu"}.get(str(asked).split(":")[0], str(asked).split(":")[0])
+        wanted = {"auto": found, "cuda": "gpu"}.get(
+            str(asked).split(":")[0], str(asked).split(":")[0]
+        )
         if wanted != found:
             raise SettingsError(
-                f"device is {str(asked)!r}, JAX runs on {found!r} here: leave device at 'auto', or set JAX_PLATFORMS "
+                f"device is {str(asked)!r}, JAX runs on {found!r} here: leave device at 'auto', "
+                f"or set JAX_PLATFORMS "
                 "before Python starts"
             )
         return found
@@ -160,19 +183,28 @@ class FusedEngine:
         state = self.state
         first, second = (np.array(x[0]) for x in (state.optimiser.mu, state.optimiser.nu))
         return Knowledge(
-            self.network, first, second, int(state.optimiser.count[0]), int(state.updates[0]), int(state.seed[0])
+            self.network,
+            first,
+            second,
+            int(state.optimiser.count[0]),
+            int(state.updates[0]),
+            int(state.seed[0]),
         )
 
     @property
     def network(self) -> Any:
         """The weights as NumPy has them, fetched once after each update."""
         if self.fetched is None:
-            self.fetched = map_leaves(lambda leaf: np.array(np.asarray(leaf)[0]), self.state.network)
+            self.fetched = map_leaves(
+                lambda leaf: np.array(np.asarray(leaf)[0]), self.state.network
+            )
         return self.fetched
 
     @cached_property
     def venv(self) -> Any:
-        """Environments of the same kind on the host, for scripts and callbacks that want to step some."""
+        """Environments of the same kind on the host, for scripts and callbacks that want to step
+        some.
+        """
         if self.envs.market is None:
             return ClosedFace(self.observation_space, self.action_space, self.n_envs, WHY_CLOSED)
         return VectorFace(MarketVectorEnv(self.envs.market, self.n_envs))
@@ -185,7 +217,9 @@ class FusedEngine:
     @property
     def ran(self) -> bool:
         """Whether any step was made since the episodes began."""
-        return bool(np.any(np.asarray(self.state.episodes.length) + np.asarray(self.state.episodes.ended)))
+        return bool(
+            np.any(np.asarray(self.state.episodes.length) + np.asarray(self.state.episodes.ended))
+        )
 
     def reseed(self, seed: int) -> None:
         """Other noise from now on."""
@@ -203,9 +237,18 @@ class FusedEngine:
         self.state, row = runner(self.program)(self.envs.data, self.rates, self.state)
         self.fetched = None
         metrics = dict(zip(metric_names(self.program), np.asarray(row)[0].tolist(), strict=True))
-        metrics = metrics if self.program.sizes.deviations else {k: v for k, v in metrics.items() if k != "std"}
+        metrics = (
+            metrics
+            if self.program.sizes.deviations
+            else {k: v for k, v in metrics.items() if k != "std"}
+        )
         dones, infos = self.ends()
-        shown = {"env": self.venv, "n_rollout_steps": model.n_steps, "n_steps": model.n_steps, "rollout_buffer": None}
+        shown = {
+            "env": self.venv,
+            "n_rollout_steps": model.n_steps,
+            "n_steps": model.n_steps,
+            "rollout_buffer": None,
+        }
         going = calls.step({**shown, "dones": dones, "infos": infos})
         model.note_episodes(infos, dones > 0)
         calls.rollout_end()
@@ -215,12 +258,20 @@ class FusedEngine:
         """Nothing runs between updates."""
 
     def ends(self) -> tuple[Any, list[dict[str, Any]]]:
-        """How many episodes of each environment ended in the rollout, and their mean return and length."""
+        """How many episodes of each environment ended in the rollout, and their mean return and
+        length.
+        """
         ended, earned, length = (
             np.asarray(x[0]) for x in (self.state.episodes.ended, self.state.episodes.ended_earned,
                                        self.state.episodes.ended_length)
         )  # fmt: skip
         infos: list[dict[str, Any]] = [{} for _ in range(self.n_envs)]
         for k in np.flatnonzero(ended):
-            infos[k] = {"episode": {"r": float(earned[k] / ended[k]), "l": float(length[k] / ended[k]), "t": 0.0}}
+            infos[k] = {
+                "episode": {
+                    "r": float(earned[k] / ended[k]),
+                    "l": float(length[k] / ended[k]),
+                    "t": 0.0,
+                }
+            }
         return ended.astype(np.int64), infos

@@ -1,4 +1,6 @@
-"""PPO over environments on the host: steps them, calls back after each step, and lets PyTorch learn."""
+"""PPO over environments on the host: steps them, calls back after each step, and lets PyTorch
+learn.
+"""
 
 from typing import Any
 
@@ -32,11 +34,18 @@ class HostEngine:
         size = flat_spaces.observation_size(self.observation_space)
         environment = HostEnvironment(size, actions_of(self.action_space))
         policy = model.architecture
-        program = Program(environment, self.n_envs, model.n_steps, 1, policy.hidden, policy.activation, "gaussian")
+        program = Program(
+            environment, self.n_envs, model.n_steps, 1, policy.hidden, policy.activation, "gaussian"
+        )
         check_length(venv, model.n_steps)
         self.device = torch_device(model.asked_device)
         self.learner = HostLearner(
-            program, model.batch_size, rates_of_model(model, (), Scheduled()), known.network, known.seed, self.device
+            program,
+            model.batch_size,
+            rates_of_model(model, (), Scheduled()),
+            known.network,
+            known.seed,
+            self.device,
         )
         self.know(known)
         self.running = False
@@ -52,7 +61,9 @@ class HostEngine:
 
     def know(self, known: Knowledge) -> None:
         """Go on from there."""
-        adam = self.learner.core.state.optimiser._replace(count=known.descents, mu=known.first, nu=known.second)
+        adam = self.learner.core.state.optimiser._replace(
+            count=known.descents, mu=known.first, nu=known.second
+        )
         self.learner.recall(known.network, adam, known.seed, known.updates)
 
     @property
@@ -72,12 +83,19 @@ class HostEngine:
         self.venv.seed(seed)
 
     def update(self, model: Any, calls: Calls) -> tuple[dict[str, float] | None, bool]:
-        """One rollout and what is learned from it; nothing is learned from a rollout that a callback cut short."""
+        """One rollout and what is learned from it; nothing is learned from a rollout that a
+        callback cut short.
+        """
         learner = self.learner
         learner.core.set_rates(rates_of_model(model, (), Scheduled()))
         noise = learner.draw()
         calls.rollout_start()
-        shown = {"env": self.venv, "n_rollout_steps": model.n_steps, "rollout_buffer": None, "n_steps": 0}
+        shown = {
+            "env": self.venv,
+            "n_rollout_steps": model.n_steps,
+            "rollout_buffer": None,
+            "n_steps": 0,
+        }
 
         def step(raw: NDArray[Any]) -> Any:
             return self.step(model, calls, raw, shown)
@@ -99,7 +117,8 @@ class HostEngine:
         model.num_timesteps += self.n_envs
         shown["n_steps"] += 1
         going = not calls.each or calls.step({
-            **shown, "actions": raw, "clipped_actions": actions, "new_obs": observation, "rewards": rewards,
+            **shown, "actions": raw, "clipped_actions": actions, "new_obs": observation,
+            "rewards": rewards,
             "dones": dones, "infos": infos,
         })  # fmt: skip
         if going:
@@ -129,18 +148,23 @@ def check_length(venv: Any, n_steps: int) -> None:
     """A vector that restarts one step late has no whole step in rollouts of one."""
     if n_steps == 1 and isinstance(venv, VectorFace) and venv.mode.name == "NEXT_STEP":
         raise SettingsError(
-            "n_steps is 1, and these environments restart one step late (NEXT_STEP), in a step that takes no action: "
+            "n_steps is 1, and these environments restart one step late (NEXT_STEP), in a step "
+            "that takes no action: "
             "give n_steps of 2 or more"
         )
 
 
 def torch_device(asked: Any) -> str:
-    """The device to learn on. `auto` is the CPU: networks of this size are faster there than with copies to a GPU."""
+    """The device to learn on. `auto` is the CPU: networks of this size are faster there than with
+    copies to a GPU.
+    """
     import torch
 
     try:
         device = torch.device("cpu" if asked == "auto" else asked)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise SettingsError(f"device is {asked!r}, which PyTorch does not have here: {error}") from None
+        raise SettingsError(
+            f"device is {asked!r}, which PyTorch does not have here: {error}"
+        ) from None
     return str(device)

@@ -1,4 +1,6 @@
-"""What was learned, whichever engine learned it: network, Adam's memory, and what fixes the noise to come."""
+"""What was learned, whichever engine learned it: network, Adam's memory, and what fixes the noise
+to come.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -52,11 +54,17 @@ def knowledge_of(file: ModelFile, sizes: Sizes) -> Knowledge:
         raise BundleError(f"{file.name}: optimiser.second holds squares below 0; {CURE}")
     facts = file.facts
     return Knowledge(
-        assemble(network), **optimiser, descents=facts.descents, updates=facts.updates, seed=facts.learner_seed
+        assemble(network),
+        **optimiser,
+        descents=facts.descents,
+        updates=facts.updates,
+        seed=facts.learner_seed,
     )
 
 
 def part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
     """The arrays whose names begin so, without it."""
     start = f"{prefix}."
-    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+    return {
+        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
+    }

@@ -1,6 +1,8 @@
-"""What a training says: a table on the screen, and TensorBoard files under Stable-Baselines3's names.
+"""What a training says: a table on the screen, and TensorBoard files under Stable-Baselines3's
+names.
 
-The logger has the methods that callbacks call on Stable-Baselines3's: `record`, `record_mean`, `dump`.
+The logger has the methods that callbacks call on Stable-Baselines3's: `record`, `record_mean`,
+`dump`.
 """
 
 import re
@@ -28,7 +30,9 @@ class Logger:
         self.name_to_value: dict[str, Any] = {}
         self.name_to_count: dict[str, int] = {}
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
-        self.output_formats: list[Any] = []  # Stable-Baselines3's loggers have such; this one writes by itself
+        self.output_formats: list[
+            Any
+        ] = []  # Stable-Baselines3's loggers have such; this one writes by itself
         self.writer: Any = None
 
     def record(self, key: str, value: Any, exclude: Excluded = None) -> None:
@@ -41,7 +45,11 @@ class Logger:
         if value is None:
             return
         count = self.name_to_count.get(key, 0)
-        self.record(key, self.name_to_value.get(key, 0.0) * count / (count + 1) + value / (count + 1), exclude)
+        self.record(
+            key,
+            self.name_to_value.get(key, 0.0) * count / (count + 1) + value / (count + 1),
+            exclude,
+        )
         self.name_to_count[key] = count + 1
 
     def dump(self, step: int = 0) -> None:
@@ -55,14 +63,20 @@ class Logger:
 
     def shown(self, output: str) -> dict[str, Any]:
         """What this output may have."""
-        return {k: value for k, value in self.name_to_value.items() if output not in self.name_to_excluded[k]}
+        return {
+            k: value
+            for k, value in self.name_to_value.items()
+            if output not in self.name_to_excluded[k]
+        }
 
     def write(self, values: Mapping[str, Any], step: int) -> None:
         """One point in each curve."""
         if self.writer is None:
             import tensorboardX  # loads PyTorch where it is installed: late, as that takes seconds
 
-            self.writer = tensorboardX.SummaryWriter(self.dir, flush_secs=10, filename_suffix=f".{time.monotonic_ns()}")
+            self.writer = tensorboardX.SummaryWriter(
+                self.dir, flush_secs=10, filename_suffix=f".{time.monotonic_ns()}"
+            )
         for name, value in values.items():
             if isinstance(value, str):
                 self.writer.add_text(name, value, step)
@@ -70,7 +84,8 @@ class Logger:
                 self.writer.add_scalar(name, float(value), step)
             else:
                 raise SettingsError(
-                    f"{name} is a {type(value).__name__}; this logger writes numbers and texts: exclude it from "
+                    f"{name} is a {type(value).__name__}; this logger writes numbers and texts: "
+                    f"exclude it from "
                     "'tensorboard', or give the model Stable-Baselines3's logger with `set_logger`"
                 )
         self.writer.flush()
@@ -107,17 +122,25 @@ def new_logger(verbose: int, tensorboard_log: str | None, name: str, anew: bool)
 
 def record_update(logger: Any, metrics: Mapping[str, float], scheduled: Scheduled) -> None:
     """Record what an update measured, under the names that Stable-Baselines3's users know."""
-    points = {tag: metrics[name] for name, tag in TAGS.items() if name in metrics and tag.startswith("train/")}
+    points = {
+        tag: metrics[name]
+        for name, tag in TAGS.items()
+        if name in metrics and tag.startswith("train/")
+    }
     points |= {f"overlap/{name}": metrics[name] for name in OVERLAP if name in metrics}
     points |= {"train/entropy_loss": -metrics["entropy"], "train/clip_range": scheduled.clip}
     if scheduled.value_clip is not None:
         points["train/clip_range_vf"] = scheduled.value_clip
-    points |= {f"reward/{name[6:]}": value for name, value in metrics.items() if name.startswith("terms/")}
+    points |= {
+        f"reward/{name[6:]}": value for name, value in metrics.items() if name.startswith("terms/")
+    }
     for tag, value in points.items():
         logger.record(tag, value)
 
 
-def record_episodes(logger: Any, episodes: Iterable[Mapping[str, Any]], successes: Iterable[Any]) -> None:
+def record_episodes(
+    logger: Any, episodes: Iterable[Mapping[str, Any]], successes: Iterable[Any]
+) -> None:
     """Record means over the last episodes, where there are any."""
     for tag, values in (
         ("rollout/ep_rew_mean", [episode["r"] for episode in episodes]),

@@ -1,7 +1,8 @@
-"""A model on disk: one zip file with `model.json` and `tensors.safetensors`; no pickle is written, and none is read.
+"""A model on disk: one zip file with `model.json` and `tensors.safetensors`; no pickle is written,
+and none is read.
 
-Members are stored as they are, never compressed: a small file cannot become a large one. What the numbers mean is
-`ppo_saving.py`'s business.
+Members are stored as they are, never compressed: a small file cannot become a large one. What the
+numbers mean is `ppo_saving.py`'s business.
 """
 
 import hashlib
@@ -31,7 +32,9 @@ FACTS, TENSORS = "model.json", "tensors.safetensors"
 MODEL_BYTES = 256 << 20
 FACTS_BYTES = 8 << 20
 DIRECTORY_BYTES = 4096  # a zip's list of members: there are two
-END = struct.Struct("<4s4H2LH")  # what a zip ends with; `size` of the list of members is its sixth field
+END = struct.Struct(
+    "<4s4H2LH"
+)  # what a zip ends with; `size` of the list of members is its sixth field
 END64 = b"PK\x06\x07"  # before it, where sizes have 64 bits
 CURE = "give a file that `save` of flatout.PPO wrote, or an undamaged copy"
 Arrays = dict[str, NDArray[Any]]
@@ -45,7 +48,17 @@ class BoxFacts(Model):
 
     kind: Literal["Box"]
     dtype: Literal[
-        "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
+        "float16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
     ]
 
 
@@ -134,16 +147,28 @@ class ModelFile(NamedTuple):
 
 
 def write_model(path: Any, facts: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write a model whole or not at all; `path` gets the ending .zip if it has none, or is an open file."""
-    tensors = safetensors.numpy.save({name: np.require(array, requirements="C") for name, array in arrays.items()})
-    about = {"format": FORMAT, "version": VERSION, **facts, "tensors_sha256": hashlib.sha256(tensors).hexdigest()}
+    """Write a model whole or not at all; `path` gets the ending .zip if it has none, or is an open
+    file.
+    """
+    tensors = safetensors.numpy.save(
+        {name: np.require(array, requirements="C") for name, array in arrays.items()}
+    )
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        **facts,
+        "tensors_sha256": hashlib.sha256(tensors).hexdigest(),
+    }
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(zipfile.ZipInfo(FACTS), json.dumps(about, indent=2, allow_nan=False))
         archive.writestr(zipfile.ZipInfo(TENSORS), tensors)
     content = file.getvalue()
     if len(content) > MODEL_BYTES:
-        raise BundleError(f"the model has {len(content):,} bytes; {MODEL_BYTES:,} are allowed: take smaller layers")
+        raise BundleError(
+            f"the model has {len(content):,} bytes; {MODEL_BYTES:,} are allowed: take smaller "
+            f"layers"
+        )
     if hasattr(path, "write"):
         path.write(content)
         return
@@ -152,7 +177,9 @@ def write_model(path: Any, facts: Mapping[str, Any], arrays: Arrays) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(target, content)
     except OSError as error:
-        raise BundleError(f"cannot save a model as {target}: {error.strerror}; give a path to write to") from error
+        raise BundleError(
+            f"cannot save a model as {target}: {error.strerror}; give a path to write to"
+        ) from error
 
 
 def with_ending(path: Any) -> Path:
@@ -168,7 +195,9 @@ def read_model(path: Any) -> ModelFile:
     facts = parse_json(inside[FACTS], ModelFacts, f"{name}: {FACTS}", BundleError, CURE)
     if hashlib.sha256(inside[TENSORS]).hexdigest() != facts.tensors_sha256:
         raise BundleError(f"{name} is damaged: its tensors are not those that were saved; {CURE}")
-    return ModelFile(name, facts, parse_tensors(inside[TENSORS], f"{name}: {TENSORS}", BundleError, CURE).arrays)
+    return ModelFile(
+        name, facts, parse_tensors(inside[TENSORS], f"{name}: {TENSORS}", BundleError, CURE).arrays
+    )
 
 
 def content_of(path: Any) -> tuple[str, bytes]:
@@ -176,7 +205,9 @@ def content_of(path: Any) -> tuple[str, bytes]:
     if hasattr(path, "read"):
         name, content = str(getattr(path, "name", "the file")), path.read(MODEL_BYTES + 1)
         if not isinstance(content, bytes) or len(content) > MODEL_BYTES:
-            raise BundleError(f"{name} is no file of at most {MODEL_BYTES:,} bytes, opened as 'rb'; {CURE}")
+            raise BundleError(
+                f"{name} is no file of at most {MODEL_BYTES:,} bytes, opened as 'rb'; {CURE}"
+            )
         return name, content
     found = Path(path) if os.path.lexists(path) else with_ending(path)  # `Path.exists` may raise
     return str(found), read_file(found, MODEL_BYTES, BundleError, CURE)
@@ -209,8 +240,12 @@ def check_directory(name: str, content: bytes) -> None:
     """Refuse a zip whose list of members is long, before zipfile makes an object of each."""
     place = content.rfind(b"PK\5\6", max(0, len(content) - END.size - (1 << 16)))
     if place < 0 or len(content) < place + END.size:
-        raise BundleError(f"{name} is not a model, or was cut off: it does not end as a zip file does; {CURE}")
-    if END.unpack_from(content, place)[5] > DIRECTORY_BYTES or content[max(0, place - 20) :].startswith(END64):
+        raise BundleError(
+            f"{name} is not a model, or was cut off: it does not end as a zip file does; {CURE}"
+        )
+    if END.unpack_from(content, place)[5] > DIRECTORY_BYTES or content[
+        max(0, place - 20) :
+    ].startswith(END64):
         raise BundleError(f"{name} holds more than a model does; {CURE}")
 
 
@@ -219,12 +254,14 @@ def check_members(name: str, listed: list[zipfile.ZipInfo]) -> None:
     names = sorted(member.filename for member in listed)
     if "policy.pth" in names:
         raise BundleError(
-            f"{name} was saved by Stable-Baselines3; it holds pickles, and flatout reads none: load it there and hand "
+            f"{name} was saved by Stable-Baselines3; it holds pickles, and flatout reads none: "
+            f"load it there and hand "
             "its weights over with `model.set_parameters({'policy': theirs.policy.state_dict()})`"
         )
     if names != [FACTS, TENSORS]:
         raise BundleError(
-            f"{name} is not a model that flatout.PPO saved: it does not hold {FACTS} and {TENSORS}; {CURE}"
+            f"{name} is not a model that flatout.PPO saved: it does not hold {FACTS} and "
+            f"{TENSORS}; {CURE}"
         )
     for member in listed:
         if member.flag_bits & 1 or member.compress_type != zipfile.ZIP_STORED:
@@ -232,5 +269,6 @@ def check_members(name: str, listed: list[zipfile.ZipInfo]) -> None:
         limit = FACTS_BYTES if member.filename == FACTS else MODEL_BYTES
         if member.file_size > limit:
             raise BundleError(
-                f"{name}: {member.filename} has {member.file_size:,} bytes, and {limit:,} are read; {CURE}"
+                f"{name}: {member.filename} has {member.file_size:,} bytes, and {limit:,} are "
+                f"read; {CURE}"
             )

@@ -41,13 +41,21 @@ class MlpPolicy:
         """Acting and learning do not differ here."""
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
     ) -> tuple[NDArray[Any], Any]:
-        """Actions for one observation or several, in the environment's bounds; the state goes through."""
+        """Actions for one observation or several, in the environment's bounds; the state goes
+        through.
+        """
         seen, several = self.read(observation)
         network, activation = self.model.network, self.model.architecture.activation
         with np.errstate(over="ignore", invalid="ignore"):
-            kind = flat_spaces.distribution(self.action_space, network, actor(network, seen, activation, np))
+            kind = flat_spaces.distribution(
+                self.action_space, network, actor(network, seen, activation, np)
+            )
             raw = kind.mode(np) if deterministic else kind.sample(self.noise(kind[0].shape), np)
             actions = flat_spaces.bounded(self.action_space, raw)
         check_numbers(kind[0])
@@ -58,34 +66,48 @@ class MlpPolicy:
         """What the critic expects: (n, 1)."""
         seen, _ = self.read(observation)
         with np.errstate(over="ignore", invalid="ignore"):
-            values = critic(self.model.network, seen, self.model.architecture.activation, np)[:, None]
+            values = critic(self.model.network, seen, self.model.architecture.activation, np)[
+                :, None
+            ]
         check_numbers(values)
         return values
 
     def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Normal for boxes, uniform for choices."""
         rng = self.model.prediction_noise
-        return (rng.random if isinstance(self.action_space, spaces.Discrete) else rng.standard_normal)(
-            shape, np.float32
-        )
+        return (
+            rng.random if isinstance(self.action_space, spaces.Discrete) else rng.standard_normal
+        )(shape, np.float32)
 
     def read(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
         """(n, feature), and whether several were given."""
-        if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+        if (
+            isinstance(observation, tuple)
+            and len(observation) == 2
+            and isinstance(observation[1], dict)
+        ):
             raise SettingsError(
-                "predict was given (observation, info), as Gymnasium's reset returns: give the observation alone"
+                "predict was given (observation, info), as Gymnasium's reset returns: give the "
+                "observation alone"
             )
         if isinstance(observation, Mapping):
             raise SettingsError("predict was given a dict; this policy reads arrays")
         array = np.asarray(observation)
         several = flat_spaces.is_batch(self.observation_space, array)
-        return flat_spaces.features(self.observation_space, array if several else array[None]), several
+        return flat_spaces.features(
+            self.observation_space, array if several else array[None]
+        ), several
 
     def state_dict(self) -> dict[str, Any]:
-        """The weights as PyTorch's tensors, under Stable-Baselines3's names: its policy loads them."""
+        """The weights as PyTorch's tensors, under Stable-Baselines3's names: its policy loads
+        them.
+        """
         import torch
 
-        return {name: torch.tensor(np.ascontiguousarray(array)) for name, array in named(self.model.network).items()}
+        return {
+            name: torch.tensor(np.ascontiguousarray(array))
+            for name, array in named(self.model.network).items()
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Take over weights of these names."""
@@ -96,13 +118,21 @@ class MlpPolicy:
 def check_numbers(values: NDArray[Any]) -> None:
     """Refuse what a network made of NaN, or of numbers that are too large for it."""
     if not finite(values):
-        raise SettingsError("the answer is not a number: check the observation, and the weights, for NaN and overflow")
+        raise SettingsError(
+            "the answer is not a number: check the observation, and the weights, for NaN and "
+            "overflow"
+        )
 
 
 def named(network: Network) -> Named:
-    """A network's arrays under Stable-Baselines3's names, whose hidden layers lie the other way round."""
+    """A network's arrays under Stable-Baselines3's names, whose hidden layers lie the other way
+    round.
+    """
     arrays = {"log_std": network.log_std} if network.log_std.size else {}
-    for part, hidden, head in (("actor", "policy_net", "action_net"), ("critic", "value_net", "value_net")):
+    for part, hidden, head in (
+        ("actor", "policy_net", "action_net"),
+        ("critic", "value_net", "value_net"),
+    ):
         perceptron: Perceptron = getattr(network, part)
         for k, layer in enumerate(perceptron.hidden):
             arrays |= {f"mlp_extractor.{hidden}.{2 * k}.weight": layer.weight.T}
@@ -116,10 +146,14 @@ def renamed(network: Network, given: Mapping[str, NDArray[Any]], strict: bool) -
     own = named(network)
     missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own))
     if unknown or (strict and missing):
-        raise SettingsError(f"the weights do not fit this policy: missing {missing}, unknown {unknown}")
+        raise SettingsError(
+            f"the weights do not fit this policy: missing {missing}, unknown {unknown}"
+        )
     wrong = [name for name in given if given[name].shape != own[name].shape]
     if wrong:
-        raise SettingsError(f"{wrong[0]} has shape {given[wrong[0]].shape}, this policy has {own[wrong[0]].shape}")
+        raise SettingsError(
+            f"{wrong[0]} has shape {given[wrong[0]].shape}, this policy has {own[wrong[0]].shape}"
+        )
     new = {name: np.array(given.get(name, own[name]), np.float32) for name in own}
 
     def perceptron(hidden: str, head: str) -> Perceptron:

@@ -1,8 +1,9 @@
 """`flatout.PPO`: Stable-Baselines3's PPO with flatout's engines behind it.
 
-The constructor and methods are Stable-Baselines3's, so that a script runs after changing its import. Environments of
-Gymnasium and of Stable-Baselines3 are stepped on the host, and PyTorch learns; flatout's market and environments in
-gymnax's convention run inside one JAX program. `ppo_source.py` decides which.
+The constructor and methods are Stable-Baselines3's, so that a script runs after changing its
+import. Environments of Gymnasium and of Stable-Baselines3 are stepped on the host, and PyTorch
+learns; flatout's market and environments in gymnax's convention run inside one JAX program.
+`ppo_source.py` decides which.
 """
 
 import random
@@ -30,7 +31,8 @@ from flatout.sb3.policy import MlpPolicy
 from flatout.sb3.waiting_engine import AsyncEngine, WaitingEnvs
 
 READ_AT_EVERY_UPDATE = (
-    "learning_rate", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf", "normalize_advantage",
+    "learning_rate", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
+    "normalize_advantage",
     "ent_coef", "vf_coef", "max_grad_norm", "target_kl",
 )  # fmt: skip
 
@@ -67,15 +69,19 @@ class PPO:
         device: Any = "auto",
         _init_setup_model: bool = True,
         *,
-        overlap: Any = None,  # flatout.slow_envs.overlap.Overlap: how waits and learning overlap, for a list of envs
+        # flatout.slow_envs.overlap.Overlap: how waits and learning overlap, for a list of envs
+        overlap: Any = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "policy", "env")}
+        given = {
+            name: value for name, value in locals().items() if name not in ("self", "policy", "env")
+        }
         arguments.check_policy_name(policy)
         self._set_arguments(given)
         self._attach(source_of(env, self.overlap), None)
         self.set_random_seed(seed)
 
-    # --- what it is made of ----------------------------------------------------------------------------
+    # --- what it is made of
+    # ----------------------------------------------------------------------------
 
     def _set_arguments(self, given: dict[str, Any]) -> None:
         """Attributes under the names that scripts and callbacks know."""
@@ -89,10 +95,18 @@ class PPO:
         self.lr_schedule = arguments.schedule_of(given["learning_rate"])
         self._n_steps, self._batch_size = int(given["n_steps"]), int(given["batch_size"])
         self._stats_window_size = int(given["stats_window_size"])
-        self.tensorboard_log = None if given["tensorboard_log"] is None else str(given["tensorboard_log"])
-        self.verbose, self.seed, self.asked_device = given["verbose"], given["seed"], given["device"]
+        self.tensorboard_log = (
+            None if given["tensorboard_log"] is None else str(given["tensorboard_log"])
+        )
+        self.verbose, self.seed, self.asked_device = (
+            given["verbose"],
+            given["seed"],
+            given["device"],
+        )
         self.use_sde = False
-        self.num_timesteps = self._num_timesteps_at_start = self._total_timesteps = self._n_updates = 0
+        self.num_timesteps = self._num_timesteps_at_start = self._total_timesteps = (
+            self._n_updates
+        ) = 0
         self.start_time, self._current_progress_remaining = 0.0, 1.0
         self.ep_info_buffer: deque[Any] | None = None
         self.ep_success_buffer: deque[Any] | None = None
@@ -119,17 +133,22 @@ class PPO:
 
     def _beginning(self) -> Knowledge:
         """A network that has learned nothing."""
-        sizes = flat_spaces.sizes_of(self.observation_space, self.action_space, self.architecture.hidden)
+        sizes = flat_spaces.sizes_of(
+            self.observation_space, self.action_space, self.architecture.hidden
+        )
         return new_knowledge(new_network(sizes, self._seed, self.architecture.log_std), self._seed)
 
     def _check_rollout(self, fused: bool) -> None:
         """Refuse or warn of rollouts that do not suit the minibatches."""
         rollout = self.n_steps * self.n_envs
         if rollout < 2 and self.normalize_advantage:
-            raise SettingsError("n_steps x n_envs is 1; advantages are normalised over a rollout: give more steps")
+            raise SettingsError(
+                "n_steps x n_envs is 1; advantages are normalised over a rollout: give more steps"
+            )
         if not fused and rollout % self.batch_size and rollout > self.batch_size:
             warnings.warn(
-                f"batch_size is {self.batch_size}, which does not divide n_steps x n_envs = {rollout}: the last "
+                f"batch_size is {self.batch_size}, which does not divide n_steps x n_envs = "
+                f"{rollout}: the last "
                 f"minibatch of each epoch has {rollout % self.batch_size} transitions",
                 stacklevel=4,
             )
@@ -177,7 +196,8 @@ class PPO:
         else:
             self.engine.know(known)
 
-    # --- environments ------------------------------------------------------------------------------------
+    # --- environments
+    # ------------------------------------------------------------------------------------
 
     @property
     def env(self) -> Any:
@@ -199,19 +219,24 @@ class PPO:
         n_envs = int(source.n_envs if isinstance(source, ArrayEnvs) else source.num_envs)
         if self.engine is not None and n_envs != self.n_envs:
             raise SettingsError(
-                f"{n_envs} environments were given, this model has {self.n_envs}: give as many, or save it and use "
+                f"{n_envs} environments were given, this model has {self.n_envs}: give as many, "
+                f"or save it and use "
                 "`PPO.load(path, env)`"
             )
         self._check_same_spaces(source)
         if not force_reset:
-            raise SettingsError("force_reset is False; other environments begin anew here: leave it True")
+            raise SettingsError(
+                "force_reset is False; other environments begin anew here: leave it True"
+            )
         self._attach(source, self.known)
 
     def _check_same_spaces(self, source: Any) -> None:
         for name in ("observation_space", "action_space"):
             given, own = getattr(source, name), getattr(self, name)
             if given != own:
-                raise SettingsError(f"the {name.replace('_', ' ')} is {given}, this model's is {own}")
+                raise SettingsError(
+                    f"the {name.replace('_', ' ')} is {given}, this model's is {own}"
+                )
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed Python, NumPy, the action space, the environments and the learner's noise."""
@@ -225,7 +250,8 @@ class PPO:
         if self.engine is not None:
             self.engine.reseed(self._seed)
 
-    # --- learning ----------------------------------------------------------------------------------------
+    # --- learning
+    # ----------------------------------------------------------------------------------------
 
     def learn(
         self,
@@ -238,12 +264,17 @@ class PPO:
     ) -> "PPO":
         """Learn for at least this many steps, whole rollouts of them."""
         if self.engine is None:
-            raise SettingsError("this model has no environment: give one with `set_env`, or `PPO.load(path, env=env)`")
+            raise SettingsError(
+                "this model has no environment: give one with `set_env`, or `PPO.load(path, "
+                "env=env)`"
+            )
         total_timesteps = self._begin(total_timesteps, tb_log_name, reset_num_timesteps)
         calls = Calls(callback, progress_bar, self)
         calls.training_start({
-            "self": self, "total_timesteps": total_timesteps, "callback": callback, "log_interval": log_interval,
-            "tb_log_name": tb_log_name, "reset_num_timesteps": reset_num_timesteps, "progress_bar": progress_bar,
+            "self": self, "total_timesteps": total_timesteps, "callback": callback,
+            "log_interval": log_interval,
+            "tb_log_name": tb_log_name, "reset_num_timesteps": reset_num_timesteps,
+            "progress_bar": progress_bar,
         }, globals())  # fmt: skip
         try:
             self._update_until(total_timesteps, calls, log_interval)
@@ -280,7 +311,9 @@ class PPO:
             self.ep_success_buffer = deque(maxlen=self._stats_window_size)
         self.num_timesteps = 0 if anew else self.num_timesteps
         self._num_timesteps_at_start = self.num_timesteps
-        self._total_timesteps = arguments.whole("total_timesteps", int(total_timesteps)) + self.num_timesteps
+        self._total_timesteps = (
+            arguments.whole("total_timesteps", int(total_timesteps)) + self.num_timesteps
+        )
         self.engine.begin(anew)
         if not self._custom_logger:
             folder = self.tensorboard_log
@@ -305,7 +338,8 @@ class PPO:
         """Record what an update measured; refuse to go on where it is not finite."""
         if not np.isfinite(metrics["loss"]):
             raise FlatoutError(
-                f"the loss is {metrics['loss']} after {self.num_timesteps} steps: rewards or observations are not "
+                f"the loss is {metrics['loss']} after {self.num_timesteps} steps: rewards or "
+                f"observations are not "
                 "finite, or far too large; check the environment, scale it, or lower learning_rate"
             )
         self._n_updates += round(metrics["epochs"])
@@ -318,7 +352,9 @@ class PPO:
         if iteration:
             self.logger.record("time/iterations", iteration, exclude="tensorboard")
         record_episodes(self.logger, self.ep_info_buffer or (), self.ep_success_buffer or ())
-        self.logger.record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
+        self.logger.record(
+            "time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed)
+        )
         self.logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
@@ -334,10 +370,15 @@ class PPO:
         """Give records to this one: flatout's or Stable-Baselines3's."""
         self._logger, self._custom_logger = logger, True
 
-    # --- acting, saving, loading ----------------------------------------------------------------------------
+    # --- acting, saving, loading
+    # ----------------------------------------------------------------------------
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
     ) -> tuple[Any, Any]:
         """Actions for one observation or several, and the state as it was given."""
         return self.policy.predict(observation, state, episode_start, deterministic)
@@ -346,7 +387,9 @@ class PPO:
         """The weights under Stable-Baselines3's names."""
         return {"policy": self.policy.state_dict()}
 
-    def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
+    ) -> None:
         """Take over weights by those names, or all that a file knows."""
         if not isinstance(load_path_or_dict, dict):
             known = saving.read(load_path_or_dict).known
@@ -356,14 +399,19 @@ class PPO:
         unknown = sorted(set(load_path_or_dict) - {"policy"})
         if unknown or "policy" not in load_path_or_dict:
             raise SettingsError(
-                f"the parameters are {sorted(load_path_or_dict)}; this model takes 'policy': the optimiser begins anew"
+                f"the parameters are {sorted(load_path_or_dict)}; this model takes 'policy': "
+                f"the optimiser begins anew"
             )
         self.policy.load_state_dict(load_path_or_dict["policy"], exact_match)
 
     def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
-        """Write weights, optimiser and arguments into one .zip file of JSON and safetensors; no environment."""
+        """Write weights, optimiser and arguments into one .zip file of JSON and safetensors; no
+        environment.
+        """
         if exclude or include:
-            raise SettingsError("exclude and include are not offered: a file always holds the same things")
+            raise SettingsError(
+                "exclude and include are not offered: a file always holds the same things"
+            )
         saving.write(self, path)
 
     @classmethod
@@ -377,11 +425,15 @@ class PPO:
         force_reset: bool = True,
         **kwargs: Any,
     ) -> "PPO":
-        """The model that `save` wrote; with `env` it can learn on, in environments that begin anew."""
+        """The model that `save` wrote; with `env` it can learn on, in environments that begin
+        anew.
+        """
         if print_system_info:
             print("\n".join(f"- {name}: {version}" for name, version in versions().items()))
         if not force_reset:
-            raise SettingsError("force_reset is False; a file holds no environments, they begin anew: leave it True")
+            raise SettingsError(
+                "force_reset is False; a file holds no environments, they begin anew: leave it True"
+            )
         saved = saving.read(path)
         model, changes = cls.__new__(cls), {**(custom_objects or {}), **kwargs}
         model._set_arguments(saving.arguments_of(saved, device, changes))
@@ -395,7 +447,9 @@ class PPO:
         return model
 
     def save_bundle(self, path: Path | str, settings: Any = None) -> None:
-        """Write the policy as a flatout Bundle; `settings` are those that the market was built with, if not default."""
+        """Write the policy as a flatout Bundle; `settings` are those that the market was built
+        with, if not default.
+        """
         saving.bundle_of(self, settings).save(path)
 
 

@@ -1,6 +1,7 @@
 """What of a model goes into its file, and how it comes back; also its policy as a Bundle.
 
-Functions cannot be saved without pickle: a schedule must be given again when a model shall learn on.
+Functions cannot be saved without pickle: a schedule must be given again when a model shall learn
+on.
 """
 
 import os
@@ -25,11 +26,13 @@ from flatout.settings.tables import MarketSettings, Settings
 
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 NUMBERS = (
-    "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "normalize_advantage", "ent_coef", "vf_coef",
+    "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "normalize_advantage", "ent_coef",
+    "vf_coef",
     "max_grad_norm", "target_kl", "tensorboard_log", "verbose", "seed",
 )  # fmt: skip
 FIXED = {
-    "use_sde": False, "sde_sample_freq": -1, "rollout_buffer_class": None, "rollout_buffer_kwargs": None,
+    "use_sde": False, "sde_sample_freq": -1, "rollout_buffer_class": None,
+    "rollout_buffer_kwargs": None,
     "_init_setup_model": True, "overlap": None,
 }  # fmt: skip
 OTHER_NAMES = {"lr_schedule": "learning_rate"}  # how Stable-Baselines3's files call it
@@ -49,7 +52,11 @@ def write(model: Any, path: Any) -> None:
     known = model.known
     facts = {
         "arguments": {name: plain(getattr(model, name)) for name in NUMBERS}
-        | {name: plain(getattr(model, name)) for name in SCHEDULES if not callable(getattr(model, name))}
+        | {
+            name: plain(getattr(model, name))
+            for name in SCHEDULES
+            if not callable(getattr(model, name))
+        }
         | {"stats_window_size": model._stats_window_size},
         "functions": [name for name in SCHEDULES if callable(getattr(model, name))],
         "policy": {**model.architecture._asdict(), "hidden": list(model.architecture.hidden)},
@@ -63,7 +70,10 @@ def write(model: Any, path: Any) -> None:
     }
     arrays = knowledge_arrays(known)
     for name in ("observation_space", "action_space"):
-        arrays |= {f"{name}.{k}": array for k, array in flat_spaces.space_arrays(getattr(model, name)).items()}
+        arrays |= {
+            f"{name}.{k}": array
+            for k, array in flat_spaces.space_arrays(getattr(model, name)).items()
+        }
     write_model(path, facts, arrays)
 
 
@@ -80,7 +90,9 @@ def read(path: Any) -> Saved:
     known = knowledge_of(file, flat_spaces.sizes_of(observation, action, file.facts.policy.hidden))
     parts = ("network.", "optimiser.", "observation_space.", "action_space.")
     if strange := [name for name in file.arrays if not name.startswith(parts)]:
-        raise BundleError(f"{file.name} holds {shortened(strange[0])}, which is no part of a model; {CURE}")
+        raise BundleError(
+            f"{file.name} holds {shortened(strange[0])}, which is no part of a model; {CURE}"
+        )
     return Saved(file.facts, observation, action, known)
 
 
@@ -95,26 +107,42 @@ def space_in(file: ModelFile, name: str) -> Any:
 def arguments_of(saved: Saved, device: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The constructor's arguments of a saved model, some of them changed."""
     policy = arguments.Policy(**saved.facts.policy.model_dump())
-    kwargs = {"net_arch": list(policy.hidden), "activation_fn": policy.activation, "log_std_init": policy.log_std}
+    kwargs = {
+        "net_arch": list(policy.hidden),
+        "activation_fn": policy.activation,
+        "log_std_init": policy.log_std,
+    }
     changes = {OTHER_NAMES.get(name, name): value for name, value in changes.items()}
     if "policy_kwargs" in changes and arguments.policy_of(changes.pop("policy_kwargs")) != policy:
-        raise SettingsError(f"policy_kwargs are not those of the file, which are {kwargs}: leave them out")
-    chosen = {**FIXED, **saved.facts.arguments.model_dump(), "policy_kwargs": kwargs, "device": device}
+        raise SettingsError(
+            f"policy_kwargs are not those of the file, which are {kwargs}: leave them out"
+        )
+    chosen = {
+        **FIXED,
+        **saved.facts.arguments.model_dump(),
+        "policy_kwargs": kwargs,
+        "device": device,
+    }
     chosen |= {name: lost(name) for name in saved.facts.functions}
     unknown = [name for name in changes if name not in chosen]
     if unknown:
-        raise SettingsError(f"{unknown[0]!r} is no argument of PPO; there are {', '.join(sorted(chosen))}")
+        raise SettingsError(
+            f"{unknown[0]!r} is no argument of PPO; there are {', '.join(sorted(chosen))}"
+        )
     return chosen | changes
 
 
 def inner_folder(folder: str | None) -> str | None:
-    """The folder for TensorBoard's files that a model's file names, if it lies in the current one: a file from somebody
-    else does not decide where in the system something is written.
+    """The folder for TensorBoard's files that a model's file names, if it lies in the current one:
+    a file from somebody else does not decide where in the system something is written.
     """
-    if folder is None or Path(os.path.realpath(folder.replace("\0", ""))).is_relative_to(Path.cwd()):
+    if folder is None or Path(os.path.realpath(folder.replace("\0", ""))).is_relative_to(
+        Path.cwd()
+    ):
         return folder
     warnings.warn(
-        f"the file's tensorboard_log is {shortened(folder)}, which is not in the current folder, so nothing is written "
+        f"the file's tensorboard_log is {shortened(folder)}, which is not in the current folder, "
+        f"so nothing is written "
         "there: give it again, PPO.load(path, env=env, tensorboard_log=...)",
         stacklevel=4,  # whoever calls `learn`
     )
@@ -154,17 +182,22 @@ def bundle_of(model: Any, settings: Any) -> Bundle:
     market = model.market
     if market is None:
         raise BundleError(
-            "this model does not learn in a flatout market on the fused engine, so there is no recipe of its "
+            "this model does not learn in a flatout market on the fused engine, so there is no "
+            "recipe of its "
             "features: use `save`, or give PPO a flatout.Market"
         )
     chosen = settings.market if isinstance(settings, Settings) else settings or MarketSettings()
     check_settings(market, chosen)
     notes = {"seed": model.known.seed, "timesteps": model.num_timesteps, "learner": "flatout.PPO"}
-    return Bundle(model.network, model.architecture.activation, "gaussian", market.fitted, chosen, None, notes)
+    return Bundle(
+        model.network, model.architecture.activation, "gaussian", market.fitted, chosen, None, notes
+    )
 
 
 def check_settings(market: Market, settings: MarketSettings) -> None:
-    """Refuse settings that are not those of the market: a bundle would trade by other rules than it learned."""
+    """Refuse settings that are not those of the market: a bundle would trade by other rules than it
+    learned.
+    """
     other = build_market(market.panel, Settings(market=settings), market.fitted)
     for name, own, given in (
         ("shape", market.shape, other.shape),
@@ -183,4 +216,6 @@ def check_settings(market: Market, settings: MarketSettings) -> None:
 def same(one: Any, other: Any) -> bool:
     """Whether two fields are equal, arrays or not."""
     first, second = np.asarray(one), np.asarray(other)
-    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f" and second.dtype.kind == "f")
+    return np.array_equal(
+        first, second, equal_nan=first.dtype.kind == "f" and second.dtype.kind == "f"
+    )

@@ -1,9 +1,11 @@
-"""Environments that wait, for Stable-Baselines3: its algorithms step all of them in one event loop, without processes.
+"""Environments that wait, for Stable-Baselines3: its algorithms step all of them in one event loop,
+without processes.
 
     model = PPO("MlpPolicy", AsyncioVecEnv([make_env] * 32))
 
-The environments may be async or plain (`flatout.slow_envs.plain`). How rewards, ends and infos are told is that of
-`ppo_envs.VectorFace`; this file adds what only Stable-Baselines3's own classes ask for.
+The environments may be async or plain (`flatout.slow_envs.plain`). How rewards, ends and infos are
+told is that of `ppo_envs.VectorFace`; this file adds what only Stable-Baselines3's own classes ask
+for.
 """
 
 from collections.abc import Iterable
@@ -33,14 +35,21 @@ class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
     ) -> None:
         VectorFace.__init__(
             self,
-            AsyncioVectorEnv(makers, kind=kind, step_deadline_s=step_deadline_s, reset_deadline_s=reset_deadline_s),
+            AsyncioVectorEnv(
+                makers,
+                kind=kind,
+                step_deadline_s=step_deadline_s,
+                reset_deadline_s=reset_deadline_s,
+            ),
         )
         self._reset_seeds()
         self._reset_options()
 
     def reset(self) -> Any:
         """Begin all episodes, with the seeds and options that were set."""
-        observation, info = self.env.reset_each(self.env.seeds(self.next_seed), [one or None for one in self._options])
+        observation, info = self.env.reset_each(
+            self.env.seeds(self.next_seed), [one or None for one in self._options]
+        )
         self.reset_infos, self.next_seed = unpacked(info, self.num_envs), None
         self._reset_options()
         self.earned[:], self.length[:], self.ended[:] = 0, 0, False
@@ -65,13 +74,19 @@ class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
 
     def env_method(self, name: str, *inputs: Any, indices: Any = None, **named: Any) -> list[Any]:
         """Call a method of each environment."""
-        return list(self.env.apply(partial(called, name=name, args=inputs, kwargs=named), self.chosen(indices)))
+        return list(
+            self.env.apply(
+                partial(called, name=name, args=inputs, kwargs=named), self.chosen(indices)
+            )
+        )
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         """Whether each environment is wrapped so; what a Monitor does is done here."""
         if wrapper_class.__name__ == "Monitor":
             return [True for _ in self.chosen(indices)]
-        return list(self.env.apply(partial(wrapped_in, wrapper_class=wrapper_class), self.chosen(indices)))
+        return list(
+            self.env.apply(partial(wrapped_in, wrapper_class=wrapper_class), self.chosen(indices))
+        )
 
     def get_images(self) -> list[Any]:
         """Pictures of all environments."""

@@ -1,6 +1,7 @@
 """PPO over environments that wait: their waits overlap, and a process of its own learns meanwhile.
 
-Given `Overlap(serial=True)` the same environments are stepped together instead, and learned from as any others are.
+Given `Overlap(serial=True)` the same environments are stepped together instead, and learned from as
+any others are.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ from flatout.slow_envs.session import Session
 from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
 WHY_CLOSED = (
-    "these environments live in an event loop and cannot be stepped from outside: make one more, and use `predict` on "
+    "these environments live in an event loop and cannot be stepped from outside: make one more, "
+    "and use `predict` on "
     "what it shows"
 )
 
@@ -73,7 +75,9 @@ def waiting_envs(env: Any, overlap: Overlap | None) -> Any:
 
 
 class AsyncEngine:
-    """Environments that live on their own and the learner behind them, driven one update at a time."""
+    """Environments that live on their own and the learner behind them, driven one update at a
+    time.
+    """
 
     fused = False
 
@@ -83,12 +87,14 @@ class AsyncEngine:
         flat_spaces.check_spaces(self.observation_space, self.action_space)
         policy = model.architecture
         self.model = PerceptronModel(
-            flat_spaces.observation_size(self.observation_space), actions_of(self.action_space), policy.hidden,
+            flat_spaces.observation_size(self.observation_space), actions_of(self.action_space),
+            policy.hidden,
             policy.activation, policy.log_std,
         )  # fmt: skip
         if model.asked_device not in ("auto", "cpu"):
             raise SettingsError(
-                f"device is {model.asked_device!r}; environments that wait are learned from on the CPU: leave it 'auto'"
+                f"device is {model.asked_device!r}; environments that wait are learned from on "
+                f"the CPU: leave it 'auto'"
             )
         self.device = "cpu"
         self.session: Session | None = None
@@ -96,13 +102,16 @@ class AsyncEngine:
         self.know(known)
         self.venv = ClosedFace(self.observation_space, self.action_space, self.n_envs, WHY_CLOSED)
 
-    # --- what was learned --------------------------------------------------------------------------------
+    # --- what was learned
+    # --------------------------------------------------------------------------------
 
     def know(self, known: Knowledge) -> None:
         """Go on from there, in fresh environments."""
         self.end()
         self.network, self.seed = known.network, known.seed
-        self.learned = Learned(flat(known.network), known.first, known.second, known.descents, known.updates)
+        self.learned = Learned(
+            flat(known.network), known.first, known.second, known.descents, known.updates
+        )
 
     @property
     def known(self) -> Knowledge:
@@ -110,7 +119,9 @@ class AsyncEngine:
         if self.session is not None and self.runner is not None:
             self.keep(self.runner.run(self.session.knowledge()))
         learned = self.learned
-        return Knowledge(self.network, learned.first, learned.second, learned.steps, learned.version, self.seed)
+        return Knowledge(
+            self.network, learned.first, learned.second, learned.steps, learned.version, self.seed
+        )
 
     def keep(self, learned: Learned) -> None:
         """This is what is known now."""
@@ -120,7 +131,8 @@ class AsyncEngine:
         """Other noise and other episodes from the next beginning on."""
         self.seed = seed
 
-    # --- a training --------------------------------------------------------------------------------------
+    # --- a training
+    # --------------------------------------------------------------------------------------
 
     def begin(self, anew: bool) -> None:
         """Nothing yet: the environments begin with the first update."""
@@ -130,7 +142,14 @@ class AsyncEngine:
         if self.session is None or self.runner is None:
             simulated = self.overlap.learner == "inline"
             self.runner = asyncio.Runner(loop_factory=VirtualLoop if simulated else None)
-            session = Session(self.source.envs, self.model, self.rule(model), self.overlap, self.learned, self.seed)
+            session = Session(
+                self.source.envs,
+                self.model,
+                self.rule(model),
+                self.overlap,
+                self.learned,
+                self.seed,
+            )
             self.steps = self.episodes = 0
             self.runner.run(session.start())
             self.session = session
@@ -167,13 +186,25 @@ class AsyncEngine:
         self.steps = session.pool.events["steps"]
         model.note_progress()
         infos = self.ended(session)
-        shown = {"env": self.venv, "n_rollout_steps": model.n_steps, "n_steps": model.n_steps, "rollout_buffer": None}
+        shown = {
+            "env": self.venv,
+            "n_rollout_steps": model.n_steps,
+            "n_steps": model.n_steps,
+            "rollout_buffer": None,
+        }
         going = calls.step({**shown, "dones": [True] * len(infos), "infos": infos})
         model.note_episodes(infos, [True] * len(infos))
         calls.rollout_end()
         spent = session.figures()
-        told = {name: float(spent[name]) for name in ("lag_mean", "lag_max", "learner_idle", "too_old")}
-        return {**update.figures, **told, **self.spread(), "learning_rate": self.rule(model).learning_rate}, going
+        told = {
+            name: float(spent[name]) for name in ("lag_mean", "lag_max", "learner_idle", "too_old")
+        }
+        return {
+            **update.figures,
+            **told,
+            **self.spread(),
+            "learning_rate": self.rule(model).learning_rate,
+        }, going
 
     def spread(self) -> dict[str, float]:
         """The mean deviation of a Gaussian policy."""
@@ -185,7 +216,9 @@ class AsyncEngine:
         new = session.pool.events["episodes"] - self.episodes
         self.episodes += new
         recent = list(session.pool.episodes)[-new:] if new else []
-        return [{**one.info, "episode": {"r": one.earned, "l": one.length, "t": 0.0}} for one in recent]
+        return [
+            {**one.info, "episode": {"r": one.earned, "l": one.length, "t": 0.0}} for one in recent
+        ]
 
     def end(self) -> None:
         """End the environments' lives and the learner's process; keep what was learned."""

@@ -1,4 +1,6 @@
-"""What a study was begun with, as `about.json` and `settings.json` of its folder say; both may be somebody else's."""
+"""What a study was begun with, as `about.json` and `settings.json` of its folder say; both may be
+somebody else's.
+"""
 
 import os
 from pathlib import Path
@@ -48,7 +50,9 @@ class AboutRun(TypedDict):
 
 
 def study_path(out: Path, name: str) -> Path:
-    """The folder of the study of this name. Before names were made safe, it was called as the study is."""
+    """The folder of the study of this name. Before names were made safe, it was called as the study
+    is.
+    """
     if Path(name).name == name and os.path.lexists(out / name / ABOUT):
         return out / name
     return out / file_name(name)

@@ -1,8 +1,10 @@
-"""CMA-ES without a memory of its own: before each question it is rebuilt from the trials that were told.
+"""CMA-ES without a memory of its own: before each question it is rebuilt from the trials that were
+told.
 
-Optuna's sampler of this name keeps its state in the storage as a pickle, and reading one runs whatever it contains: a
-study that somebody else made could run anything. Told the same trials in the same order, CMA-ES is in the same state,
-so nothing needs to be kept but the generation for which each trial was drawn.
+Optuna's sampler of this name keeps its state in the storage as a pickle, and reading one runs
+whatever it contains: a study that somebody else made could run anything. Told the same trials in
+the same order, CMA-ES is in the same state, so nothing needs to be kept but the generation for
+which each trial was drawn.
 """
 
 import math
@@ -27,7 +29,9 @@ Vector = NDArray[np.float64]
 
 
 class ReplayedCma(optuna.samplers.BaseSampler):
-    """Draws the numbers of a trial together; what is no number, or is one alone, is drawn at random."""
+    """Draws the numbers of a trial together; what is no number, or is one alone, is drawn at
+    random.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -44,7 +48,9 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         }
         return ranges if len(ranges) > 1 else {}
 
-    def sample_relative(self, study: optuna.Study, trial: FrozenTrial, search_space: Space) -> dict[str, Any]:
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Space
+    ) -> dict[str, Any]:
         """A draw from the distribution that the trials told so far lead to."""
         told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if not search_space or len(told) < STARTUP:
@@ -52,23 +58,38 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         optimiser = replayed(told, search_space, self.seed)
         self.generation = optimiser.generation
         drawn = optimiser.ask()
-        return {name: value_at(one, share) for (name, one), share in zip(search_space.items(), drawn, strict=True)}
+        return {
+            name: value_at(one, share)
+            for (name, one), share in zip(search_space.items(), drawn, strict=True)
+        }
 
     def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         return self.alone.sample_independent(study, trial, param_name, param_distribution)
 
 
 def replayed(told: list[FrozenTrial], space: Space, seed: int) -> cmaes.CMA:
-    """CMA-ES after it was told these trials, generation by generation, in the order in which they ended."""
+    """CMA-ES after it was told these trials, generation by generation, in the order in which they
+    ended.
+    """
     size = len(space)
     middle, bounds = np.full(size, 0.5), np.tile([0.0, 1.0], (size, 1))
     optimiser = cmaes.CMA(middle, FIRST_SIGMA, bounds, n_max_resampling=10 * size, seed=seed)
     drawn: dict[int, list[tuple[Vector, float]]] = {}
     for trial in sorted(told, key=lambda one: (one.datetime_complete or datetime.max, one.number)):
-        if GENERATION in trial.user_attrs and space.keys() <= trial.params.keys() and trial.value is not None:
-            generation = shaped(trial.user_attrs[GENERATION], int, f"trial {trial.number}: its {GENERATION}")
+        if (
+            GENERATION in trial.user_attrs
+            and space.keys() <= trial.params.keys()
+            and trial.value is not None
+        ):
+            generation = shaped(
+                trial.user_attrs[GENERATION], int, f"trial {trial.number}: its {GENERATION}"
+            )
             drawn.setdefault(generation, []).append((place_of(space, trial.params), -trial.value))
     while len(found := drawn.get(optimiser.generation, [])) >= optimiser.population_size:
         optimiser.tell(found[: optimiser.population_size])

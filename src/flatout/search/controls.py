@@ -1,5 +1,5 @@
-"""Markets in which the right answer is known, in the shape of the user's own: one without any edge, one with tomorrow
-among the features.
+"""Markets in which the right answer is known, in the shape of the user's own: one without any edge,
+one with tomorrow among the features.
 """
 
 from dataclasses import replace
@@ -32,7 +32,9 @@ class Control(NamedTuple):
 def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, Control]:
     """Both; in each the first part teaches and the rest judges."""
     recipe = recipe_of(settings.features)
-    judged = min(max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3)
+    judged = min(
+        max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3
+    )
     first, cut = recipe.warmup + 1, panel.n_bars - judged
     train, test = (Block(first, cut - folds.purge),), (Block(cut, panel.n_bars),)
     found = {}
@@ -51,16 +53,24 @@ def without_edge(panel: Panel, seed: int) -> Panel:
     moves = np.diff(np.log(panel.close), axis=0)
     sigma = float(np.median(np.nanstd(moves, axis=0)))
     walk = RandomWalk(
-        n_bars=panel.n_bars, seed=seed, symbols=panel.symbols, bar_seconds=panel.bar_seconds, sigma=sigma
+        n_bars=panel.n_bars,
+        seed=seed,
+        symbols=panel.symbols,
+        bar_seconds=panel.bar_seconds,
+        sigma=sigma,
     ).panel()
     order = np.random.default_rng(seed).permutation(panel.n_bars)
-    return replace(walk, time=panel.time, extras={name: column[order] for name, column in panel.extras.items()})
+    return replace(
+        walk, time=panel.time, extras={name: column[order] for name, column in panel.extras.items()}
+    )
 
 
 def gain_of_next_bar(panel: Panel) -> NDArray[np.float32]:
-    """What an order made now will earn between its fill at the next open and the open after it, in units of its
-    deviation: (time, asset).
+    """What an order made now will earn between its fill at the next open and the open after it, in
+    units of its deviation: (time, asset).
     """
     gain = np.zeros_like(panel.open)
-    gain[:-2] = np.nan_to_num(np.log(panel.open[2:] / panel.open[1:-1]))  # nothing before a symbol's first bar
+    gain[:-2] = np.nan_to_num(
+        np.log(panel.open[2:] / panel.open[1:-1])
+    )  # nothing before a symbol's first bar
     return np.clip(gain / max(float(np.std(gain)), 1e-12), -3, 3).astype(np.float32)

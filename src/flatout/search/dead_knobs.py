@@ -1,7 +1,8 @@
-"""Every searched knob must change something: agents with its smallest and its largest value learn for a few updates.
+"""Every searched knob must change something: agents with its smallest and its largest value learn
+for a few updates.
 
-A knob whose two agents end bit for bit alike is dead, and a study that searched it would report importance where there
-is none.
+A knob whose two agents end bit for bit alike is dead, and a study that searched it would report
+importance where there is none.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,19 @@ def prove_live(study: Study, workers: Sequence[Worker], job: int) -> None:
     """Stop with the names of dead knobs, if there are any."""
     dead = list(study.space)
     for updates in (FEW, MANY):
-        outcomes = learned(study, [pair for name in dead for pair in at_both_ends(study, name)], updates, workers, job)
+        outcomes = learned(
+            study,
+            [pair for name in dead for pair in at_both_ends(study, name)],
+            updates,
+            workers,
+            job,
+        )
         pairs = zip(dead, outcomes[::2], outcomes[1::2], strict=True)
         dead = [name for name, low, high in pairs if low == high]
     if dead:
         raise RunError(
-            f"search.space holds {', '.join(dead)}, which changed nothing between the ends of its range in {MANY} "
+            f"search.space holds {', '.join(dead)}, which changed nothing between the ends of its "
+            f"range in {MANY} "
             "updates: take it out, or change the settings that keep it from acting"
         )
 
@@ -52,4 +60,7 @@ def learned(
         orders.append(Order(until, job=job, newcomers=newcomers(lanes, range(len(some)))))
     chunks = [chunk for [chunk] in run_scripts(workers, [[order] for order in orders])]
     rows = [row for chunk in chunks for row in zip(chunk.metrics, chunk.traces, strict=True)]
-    return [(np.asarray(metrics).tobytes(), np.asarray(traces).tobytes()) for metrics, traces in rows[: len(agents)]]
+    return [
+        (np.asarray(metrics).tobytes(), np.asarray(traces).tobytes())
+        for metrics, traces in rows[: len(agents)]
+    ]

@@ -1,7 +1,9 @@
-"""After the last trial: controls, finalists with more seeds under harder conditions, and the winner's last training.
+"""After the last trial: controls, finalists with more seeds under harder conditions, and the
+winner's last training.
 
-All of it runs in the lanes that the trials have left, on the programs that are compiled already. What comes out is
-written down when it is complete; a kill before that costs the closing's minute, not the study.
+All of it runs in the lanes that the trials have left, on the programs that are compiled already.
+What comes out is written down when it is complete; a kill before that costs the closing's minute,
+not the study.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,9 +69,13 @@ class Closing:
 def conditions_of(study: Study) -> tuple[Condition, ...]:
     """Plain, then each cost factor, then each delay; what the gates ask for is among them."""
     gates = study.market.settings.gates
-    costs = sorted({*COST_FACTORS, *([] if gates.cost_factor is None else [gates.cost_factor])} - {1.0})
+    costs = sorted(
+        {*COST_FACTORS, *([] if gates.cost_factor is None else [gates.cost_factor])} - {1.0}
+    )
     delays = sorted({*DELAYS, *([] if gates.delay_bars is None else [gates.delay_bars])} - {0})
-    harder = [Condition(factor, 0) for factor in costs] + [Condition(1.0, delay) for delay in delays]
+    harder = [Condition(factor, 0) for factor in costs] + [
+        Condition(1.0, delay) for delay in delays
+    ]
     return (Condition(1.0, 0), *harder)
 
 
@@ -81,14 +87,21 @@ def close(study: Study, workers: Sequence[Worker], job: int, said: Said) -> Clos
     seeds = range(study.market.settings.search.final_seeds)
     said("controls: a market without edge, and one with tomorrow among the features")
     control_agents = [Agent(name, {}, seed) for name in (NOISE, ORACLE) for seed in seeds]
-    controls = [chunk.traces[lane] for chunk, lane in train_agents(study, workers, job, control_agents)]
-    said(f"finalists: trials {', '.join(map(str, numbers))}, {len(seeds)} seeds each, costs and delays varied")
+    controls = [
+        chunk.traces[lane] for chunk, lane in train_agents(study, workers, job, control_agents)
+    ]
+    said(
+        f"finalists: trials {', '.join(map(str, numbers))}, {len(seeds)} seeds each, costs and "
+        f"delays varied"
+    )
     terms = judge_finalists(study, workers, job, numbers, len(seeds))
     order = by_merit(study, terms)
     numbers, terms = [numbers[k] for k in order], terms[order]
     said(f"winner: trial {numbers[0]}, trained again on all bars before the hold-out")
     winner = trial_values(study, numbers[0])
-    trained = train_agents(study, workers, job, [Agent(FINAL, winner, seed) for seed in seeds], networks=True)
+    trained = train_agents(
+        study, workers, job, [Agent(FINAL, winner, seed) for seed in seeds], networks=True
+    )
     policies = save_policies(study, winner, numbers[0], trained)
     arrays = {
         "finalists": np.asarray(numbers, np.int32),
@@ -103,7 +116,10 @@ def close(study: Study, workers: Sequence[Worker], job: int, said: Said) -> Clos
 def read_closing(study: Study, policies: Sequence[Path] | None = None) -> Closing:
     """The closing as it was written down."""
     path = study.folder / FILE
-    arrays, count = read_tensors(path, RunError, CURE).arrays, study.market.settings.search.final_seeds
+    arrays, count = (
+        read_tensors(path, RunError, CURE).arrays,
+        study.market.settings.search.final_seeds,
+    )
     if problem := contradiction(study, arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
     controls = arrays["controls"]
@@ -126,7 +142,13 @@ def contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | Non
         "finalists": (np.int32, (len(finalists),)),
         "finalist_terms": (
             np.float32,
-            (len(finalists), len(conditions_of(study)), len(market.folds.splits), search.final_seeds, *judged),
+            (
+                len(finalists),
+                len(conditions_of(study)),
+                len(market.folds.splits),
+                search.final_seeds,
+                *judged,
+            ),
         ),
         "controls": (np.float32, (2 * search.final_seeds, *judged)),
     }
@@ -135,11 +157,15 @@ def contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | Non
     for name, (kind, shape) in wanted.items():
         if arrays[name].dtype != kind or arrays[name].shape != shape:
             return (
-                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}, not {np.dtype(kind)} of shape {shape}"
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}, not "
+                f"{np.dtype(kind)} of shape {shape}"
             )
     trials = {t.number for t in study.study.get_trials(deepcopy=False)}
     if not 1 <= len(finalists) <= search.finalists or not trials.issuperset(finalists.tolist()):
-        return f"finalists are 1 to {search.finalists} of this study's trials, given {shortened(finalists.tolist())}"
+        return (
+            f"finalists are 1 to {search.finalists} of this study's trials, given "
+            f"{shortened(finalists.tolist())}"
+        )
     return None if finite(arrays["finalist_terms"]) else "finalist_terms holds what is no number"
 
 
@@ -156,7 +182,8 @@ def choose_finalists(study: Study) -> list[int]:
     ]  # fmt: skip
     if not complete:
         raise RunError(
-            "no trial was completed: all were pruned or failed; give more trials, another pruner or a smaller "
+            "no trial was completed: all were pruned or failed; give more trials, another pruner "
+            "or a smaller "
             "learning rate"
         )
     best = sorted(complete, key=lambda t: (-(t.value or 0.0), t.number))
@@ -168,7 +195,9 @@ def trial_values(study: Study, number: int) -> Values:
     return values_of(study.space, read_trial(study.folder, number).facts["params"])
 
 
-def judge_finalists(study: Study, workers: Sequence[Worker], job: int, numbers: Sequence[int], seeds: int) -> Floats:
+def judge_finalists(
+    study: Study, workers: Sequence[Worker], job: int, numbers: Sequence[int], seeds: int
+) -> Floats:
     """(finalist, condition, split, seed, term, block, bar)."""
     splits = len(study.market.folds.splits)
     agents = [
@@ -185,15 +214,28 @@ def judge_finalists(study: Study, workers: Sequence[Worker], job: int, numbers: 
 
 
 def by_merit(study: Study, terms: Floats) -> list[int]:
-    """Finalists by their mean objective over splits and seeds, the best first; one that diverged is none any more."""
-    means = {k: float(np.mean(study.score(one[0]))) for k, one in enumerate(terms) if np.isfinite(one).all()}
+    """Finalists by their mean objective over splits and seeds, the best first; one that diverged is
+    none any more.
+    """
+    means = {
+        k: float(np.mean(study.score(one[0])))
+        for k, one in enumerate(terms)
+        if np.isfinite(one).all()
+    }
     if not means:
-        raise RunError("all finalists diverged when they were trained with other seeds: give a smaller learning rate")
+        raise RunError(
+            "all finalists diverged when they were trained with other seeds: give a smaller "
+            "learning rate"
+        )
     return sorted(means, key=lambda k: (-means[k], k))
 
 
 def train_agents(
-    study: Study, workers: Sequence[Worker], job: int, agents: Sequence[Agent], networks: bool = False
+    study: Study,
+    workers: Sequence[Worker],
+    job: int,
+    agents: Sequence[Agent],
+    networks: bool = False,
 ) -> list[tuple[Chunk, int]]:
     """Each agent's chunk and lane after its whole training."""
     found = script_agents(study, workers, job, agents, conditions_of(study)[:1], networks)
@@ -208,30 +250,50 @@ def script_agents(
     conditions: Sequence[Condition],
     networks: bool = False,
 ) -> list[tuple[list[Chunk], int]]:
-    """Train agents in groups that fill a worker's lanes, and judge each group under all conditions."""
+    """Train agents in groups that fill a worker's lanes, and judge each group under all
+    conditions.
+    """
     width = -(-len(agents) // max(1, -(-len(agents) // study.layout.lanes)))
     groups = [agents[first : first + width] for first in range(0, len(agents), width)]
     scripts = [
-        [order_for(study, job, group, condition, n == 0, networks) for n, condition in enumerate(conditions)]
+        [
+            order_for(study, job, group, condition, n == 0, networks)
+            for n, condition in enumerate(conditions)
+        ]
         for group in groups
     ]
     answers = run_scripts(workers, scripts)
-    return [(chunks, lane) for group, chunks in zip(groups, answers, strict=True) for lane in range(len(group))]
+    return [
+        (chunks, lane)
+        for group, chunks in zip(groups, answers, strict=True)
+        for lane in range(len(group))
+    ]
 
 
 def order_for(
-    study: Study, job: int, agents: Sequence[Agent], condition: Condition, fresh: bool, networks: bool
+    study: Study,
+    job: int,
+    agents: Sequence[Agent],
+    condition: Condition,
+    fresh: bool,
+    networks: bool,
 ) -> Order:
     """Train some agents to the end (or leave them as they are) and judge them under a condition."""
     market, width = study.market, study.layout.lanes
-    specs: list[LaneSpec] = [market.lane_on(*agent, cost_factor=condition.cost_factor) for agent in agents]
+    specs: list[LaneSpec] = [
+        market.lane_on(*agent, cost_factor=condition.cost_factor) for agent in agents
+    ]
     until = (market.updates,) * len(specs) + (0,) * (width - len(specs))
     lanes = specs + [study.idle] * (width - len(specs))
     begin = range(len(specs)) if fresh else ()
-    return Order(until, job=job, newcomers=newcomers(lanes, begin), delay=condition.delay, networks=networks)
+    return Order(
+        until, job=job, newcomers=newcomers(lanes, begin), delay=condition.delay, networks=networks
+    )
 
 
-def save_policies(study: Study, values: Values, number: int, trained: Sequence[tuple[Chunk, int]]) -> list[Path]:
+def save_policies(
+    study: Study, values: Values, number: int, trained: Sequence[tuple[Chunk, int]]
+) -> list[Path]:
     """One bundle per seed."""
     market, folders = study.market, []
     settings = with_values(market.settings, values)
@@ -240,11 +302,13 @@ def save_policies(study: Study, values: Values, number: int, trained: Sequence[t
         folder = policy_folder(study.folder, seed)
         gates = market.lane_on(FINAL, values, seed).rates.gates if market.program.gated else None
         notes = {
-            "study": study.study.study_name, "trial": number, "seed": seed, "updates": market.updates,
+            "study": study.study.study_name, "trial": number, "seed": seed,
+            "updates": market.updates,
             "timesteps": market.updates * market.program.rollout, "versions": versions(),
         }  # fmt: skip
         Bundle(
-            network, market.program.activation, market.program.distribution, market.stretches[FINAL].fitted,
+            network, market.program.activation, market.program.distribution,
+            market.stretches[FINAL].fitted,
             settings.market, gates=gates, notes=notes,
         ).save(folder)  # fmt: skip
         folders.append(folder)

@@ -55,15 +55,19 @@ class StudyPlan:
         """For people."""
         facts = self.facts()
         lines = [
-            f"{facts['trials']} trials x {facts['splits']} splits x {facts['seeds']} seeds; each lane "
+            f"{facts['trials']} trials x {facts['splits']} splits x {facts['seeds']} seeds; each "
+            f"lane "
             f"{facts['updates']} updates, {facts['trial_steps']:,} steps per trial",
-            f"{facts['workers']} workers with two crews of {facts['lanes_per_worker']} lanes; memory about "
+            f"{facts['workers']} workers with two crews of {facts['lanes_per_worker']} lanes; "
+            f"memory about "
             f"{facts['memory_bytes'] / 2**20:,.0f} MiB",
         ]
         if self.seconds is not None:
             lines.append(
-                f"about {facts['trials_per_hour']:,.0f} trials per hour, {self.seconds / 60:,.1f} minutes in all "
-                f"without pruning ({facts['steps_per_s']:,.0f} steps/s measured, {facts['compile_seconds']:.0f} s of "
+                f"about {facts['trials_per_hour']:,.0f} trials per hour, {self.seconds / 60:,.1f} "
+                f"minutes in all "
+                f"without pruning ({facts['steps_per_s']:,.0f} steps/s measured, "
+                f"{facts['compile_seconds']:.0f} s of "
                 "compiling); the progress bar corrects this as the study runs"
             )
         return lines
@@ -76,9 +80,17 @@ def make_study_plan(prepared: Prepared, slots: list[Slot], measure: bool = True)
     lanes = []
     for k in range(layout.lanes * layout.workers):
         spec = market.lane(values, k % layout.splits, 0)
-        lanes.append(Lane(f"lane{k}", spec.seed, spec.rates, spec.judged, spec.hidden, spec.log_std))
+        lanes.append(
+            Lane(f"lane{k}", spec.seed, spec.rates, spec.judged, spec.hidden, spec.log_std)
+        )
     training = Training(
-        market.program, market.tape, tuple(lanes), market.updates, market.updates, market.test_blocks, market.test_bars
+        market.program,
+        market.tape,
+        tuple(lanes),
+        market.updates,
+        market.updates,
+        market.test_blocks,
+        market.test_bars,
     )
     plan = make_plan(training, slots)
     return StudyPlan(prepared, plan.measured(slots) if measure else plan)

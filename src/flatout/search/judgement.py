@@ -1,4 +1,6 @@
-"""The judgement of a study: figures of the winner's paths, what they stand beside, and the verdict."""
+"""The judgement of a study: figures of the winner's paths, what they stand beside, and the
+verdict.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,9 +39,13 @@ from flatout.search.trial_files import check_fits, read_trial
 
 TRADERS = 200
 TRADED = 1e-6  # turnover from which a bar counts as a trade
-CONSTANT = 0.02  # deviation of actions, which reach from -1 to 1, below which a policy hardly looks at the market
+# deviation of actions, which reach from -1 to 1, below which a policy hardly looks at the market
+CONSTANT = 0.02
 Said = Callable[[str], None]
-UNLEARNED = "could not learn even with tomorrow's prices: give more search.timesteps or a larger train.learning_rate"
+UNLEARNED = (
+    "could not learn even with tomorrow's prices: give more search.timesteps or a larger "
+    "train.learning_rate"
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,9 @@ class Judgement:
 
     def returns_under(self, condition: int) -> FloatArray:
         """(seed, path, bar) of the winner under one of the conditions."""
-        return path_returns(self.market.folds, self.closing.finalist_terms[0, condition, :, :, LOG_RETURN])
+        return path_returns(
+            self.market.folds, self.closing.finalist_terms[0, condition, :, :, LOG_RETURN]
+        )
 
     @cached_property
     def chosen_path(self) -> int:
@@ -88,7 +96,9 @@ class Judgement:
         files = [read_trial(self.study.folder, number) for number in complete]
         for file in files:
             check_fits(file, self.market.folds)
-        return np.stack([trial_returns(self.market.folds, file.log_return) for file in files], axis=1)
+        return np.stack(
+            [trial_returns(self.market.folds, file.log_return) for file in files], axis=1
+        )
 
     @cached_property
     def trials(self) -> list[optuna.trial.FrozenTrial]:
@@ -127,7 +137,9 @@ class Judgement:
     @cached_property
     def constant(self) -> bool:
         """Whether no seed's policy looks at the market."""
-        return all(is_constant(Bundle.load(folder), self.market) for folder in self.closing.policies)
+        return all(
+            is_constant(Bundle.load(folder), self.market) for folder in self.closing.policies
+        )
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -136,12 +148,18 @@ class Judgement:
         evidence = Evidence(
             deflated_sharpe=self.deflated["dsr"],
             pbo=self.overfitting["pbo"] if self.overfitting else None,
-            probability_of_loss=self.overfitting["probability_of_loss"] if self.overfitting else None,
+            probability_of_loss=self.overfitting["probability_of_loss"]
+            if self.overfitting
+            else None,
             null_p=self.null_p,
             median_sharpe=figures.median_sharpe,
-            baseline_sharpes={n: finite(float(metrics.sharpe(r, self.per_year))) for n, r in self.beside().items()},
+            baseline_sharpes={
+                n: finite(float(metrics.sharpe(r, self.per_year))) for n, r in self.beside().items()
+            },
             cost_sharpes={c.cost_factor: self.median_sharpe(k) for k, c in harder if c.delay == 0},
-            delay_sharpes={c.delay: self.median_sharpe(k) for k, c in harder if c.cost_factor == 1.0},
+            delay_sharpes={
+                c.delay: self.median_sharpe(k) for k, c in harder if c.cost_factor == 1.0
+            },
             trades=int(np.sum(self.turnover > TRADED)),
             worst_path=float(np.min(figures.total_return)),
             hold_out_sharpe=self.sealed.median_sharpe if self.sealed else None,
@@ -156,22 +174,38 @@ class Judgement:
     def control(self, name: str) -> dict[str, Any]:
         """What agents earned in a market whose answer is known."""
         block = self.market.stretches[name].test[0]
-        returns = np.expm1(self.closing.control_terms[name][:, LOG_RETURN, 0, : block.length].astype(np.float64))
+        returns = np.expm1(
+            self.closing.control_terms[name][:, LOG_RETURN, 0, : block.length].astype(np.float64)
+        )
         sharpes = metrics.sharpe(returns, self.per_year)
         known = float(np.median([probabilistic_sharpe(path) for path in returns]))
         found = known >= 0.95
         if name == NOISE:
-            sentence = "found an edge where there is none" if found else "found nothing where there is nothing"
+            sentence = (
+                "found an edge where there is none"
+                if found
+                else "found nothing where there is nothing"
+            )
             passed = not found
         else:
             sentence = "learned from tomorrow's prices" if found else UNLEARNED
             passed = found
         sharpe = float(np.median(sharpes))
-        return {"sharpe": finite(sharpe), "probability": known, "sentence": sentence, "passed": passed}
+        return {
+            "sharpe": finite(sharpe),
+            "probability": known,
+            "sentence": sentence,
+            "passed": passed,
+        }
 
 
 def judge(
-    study: Study, closing: Closing, panel: Panel, source: str, said: Said, progress: Callable[[int], None]
+    study: Study,
+    closing: Closing,
+    panel: Panel,
+    source: str,
+    said: Said,
+    progress: Callable[[int], None],
 ) -> Judgement:
     """Run the baselines and random traders, and open the seal once for the winner."""
     market = study.market
@@ -196,7 +230,9 @@ def is_constant(bundle: Bundle, study: MarketStudy, bars: int = 500) -> bool:
     market = bundle.market(study.panel)
     tape, rules = market.arrays(np.float64)
     block = study.stretches[FINAL].train[0]
-    rows = np.unique(np.linspace(block.first, block.stop - 1, min(bars, block.length)).astype(np.int64))
+    rows = np.unique(
+        np.linspace(block.first, block.stop - 1, min(bars, block.length)).astype(np.int64)
+    )
     state = episode.reset(np.zeros(len(rows)), market.shape, rules, np)._replace(t=rows)
     actions = bundle.act(episode.observe(state, tape, market.shape, rules, np))
     return bool(np.max(np.std(np.asarray(actions), axis=0)) < CONSTANT)

@@ -1,14 +1,15 @@
 """Which lane of which worker holds which split and seed of which trial.
 
-A study has two crews. While one of them trains, the other's results are told to Optuna and its next trials are asked
-for: the devices never wait for the search. Each crew has places for some trials; a trial's lanes are dealt to the
-workers one by one, so that every worker has its share of each trial.
+A study has two crews. While one of them trains, the other's results are told to Optuna and its next
+trials are asked for: the devices never wait for the search. Each crew has places for some trials; a
+trial's lanes are dealt to the workers one by one, so that every worker has its share of each trial.
 """
 
 from typing import NamedTuple
 
 CREWS = 2
-USUAL_LANES = 12  # of a crew on a CPU core: enough to make judging cheap, few enough to look at results often
+# of a crew on a CPU core: enough to make judging cheap, few enough to look at results often
+USUAL_LANES = 12
 
 
 class Seat(NamedTuple):
@@ -44,7 +45,9 @@ class Layout(NamedTuple):
 
     def home(self, seat: Seat) -> tuple[int, int]:
         """Worker and lane of a seat."""
-        lane, worker = divmod(seat.place * self.per_trial + seat.split * self.seeds + seat.seed, self.workers)
+        lane, worker = divmod(
+            seat.place * self.per_trial + seat.split * self.seeds + seat.seed, self.workers
+        )
         return worker, lane
 
 

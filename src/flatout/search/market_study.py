@@ -1,4 +1,5 @@
-"""From bars and settings to the lanes of a study: folds, one scaled tape per split, and the rates of any trial.
+"""From bars and settings to the lanes of a study: folds, one scaled tape per split, and the rates
+of any trial.
 
 The bars of the sealed hold-out are not in any array here.
 """
@@ -98,18 +99,34 @@ class MarketStudy:
         """The agent of a trial's values in one split."""
         return self.lane_on(self.folds.splits[split].name, values, seed, cost_factor)
 
-    def lane_on(self, stretch: str, values: Values, seed: int, cost_factor: float = 1.0) -> LaneSpec:
-        """An agent of some values on a stretch of the tape; it is judged with costs times a factor. Its noise depends
-        on stretch and seed alone: trials are compared under equal luck.
+    def lane_on(
+        self, stretch: str, values: Values, seed: int, cost_factor: float = 1.0
+    ) -> LaneSpec:
+        """An agent of some values on a stretch of the tape; it is judged with costs times a factor.
+        Its noise depends on stretch and seed alone: trials are compared under equal luck.
         """
         settings, where = with_values(self.settings, values), self.stretches[stretch]
         rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
         length = episode_bars(settings, max(block.length for block in where.train))
-        teach = shifted(where.train, where.offset, self.train_blocks, length, len(self.tape.features))
-        judge = shifted(decided_before(where.test), where.offset, self.test_blocks, None, len(self.tape.features))
+        teach = shifted(
+            where.train, where.offset, self.train_blocks, length, len(self.tape.features)
+        )
+        judge = shifted(
+            decided_before(where.test),
+            where.offset,
+            self.test_blocks,
+            None,
+            len(self.tape.features),
+        )
         sizes = self.program.sizes
-        gates = gates_of(sizes, settings.train.hidden) if self.program.gated else np.ones(len(sizes.hidden), np.float32)
-        entropy = np.random.SeedSequence([self.settings.search.seed, list(self.stretches).index(stretch), seed])
+        gates = (
+            gates_of(sizes, settings.train.hidden)
+            if self.program.gated
+            else np.ones(len(sizes.hidden), np.float32)
+        )
+        entropy = np.random.SeedSequence(
+            [self.settings.search.seed, list(self.stretches).index(stretch), seed]
+        )
         return LaneSpec(
             seed=int(entropy.generate_state(1)[0]),
             rates=rates_of(settings.train, self.updates, rules._replace(segments=teach), gates),
@@ -122,7 +139,9 @@ class MarketStudy:
 def make_study(
     panel: Panel, settings: Settings, lanes_at_once: int, workers: int, free: int | None = None
 ) -> MarketStudy:
-    """The study that settings ask for on these bars; `lanes_at_once` decides what fits into memory."""
+    """The study that settings ask for on these bars; `lanes_at_once` decides what fits into
+    memory.
+    """
     check_space(settings.search.space, settings)
     check_gates(settings)
     recipe = recipe_of(settings.features)
@@ -132,8 +151,12 @@ def make_study(
     widest, gated = widest_network(settings)
     train = settings.train.model_copy(update={"hidden": widest})
     n_features = tape.features.shape[1] // known.n_assets
-    shape = Shape(known.n_assets, n_features, recipe.lookback, settings.market.action, settings.market.fill)
-    program = program_of(train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated)
+    shape = Shape(
+        known.n_assets, n_features, recipe.lookback, settings.market.action, settings.market.fill
+    )
+    program = program_of(
+        train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated
+    )
     data_bytes = sum(array.nbytes for array in tape)
     program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes, free)
     updates = max(1, -(-settings.search.timesteps // program.rollout))
@@ -141,17 +164,20 @@ def make_study(
 
 
 def check_gates(settings: Settings) -> None:
-    """Refuse to compare winners with baselines that nobody runs: every one of them would be refused, hours later."""
+    """Refuse to compare winners with baselines that nobody runs: every one of them would be
+    refused, hours later.
+    """
     unknown = sorted(set(settings.gates.beats) - set(BESIDE))
     if unknown:
         raise SettingsError(
-            f"gates.beats names {', '.join(unknown)}; what winners are compared with: {', '.join(BESIDE)}"
+            f"gates.beats names {', '.join(unknown)}; what winners are compared with: "
+            f"{', '.join(BESIDE)}"
         )
 
 
 def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict[str, Stretch]]:
-    """One tape for everything that a study will ever train: each split under its own scaler, the last training on all
-    bars, and two controls. All of them then share one compiled program.
+    """One tape for everything that a study will ever train: each split under its own scaler, the
+    last training on all bars, and two controls. All of them then share one compiled program.
     """
     recipe, capital = recipe_of(settings.features), settings.market.capital
     last = (final_block(folds),)
@@ -160,20 +186,26 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
     tests = [split.test for split in folds.splits] + [(Block(folds.cut - SHORTEST, folds.cut),)]
     fitted = fit_each(recipe, panel, [list_rows(blocks) for blocks in taught])
     tapes = [cast(make_tape(panel, features, capital), np.float32) for _, features in fitted]
-    found = [(train, test, one) for train, test, (one, _) in zip(taught, tests, fitted, strict=True)]
+    found = [
+        (train, test, one) for train, test, (one, _) in zip(taught, tests, fitted, strict=True)
+    ]
     for name, control in make_controls(panel, settings, folds).items():
         names.append(name)
         tapes.append(control.tape)
         found.append(control[1:])
     tape, offsets = join_tapes(tapes)
-    where = {name: Stretch(at, *stretch) for name, at, stretch in zip(names, offsets, found, strict=True)}
+    where = {
+        name: Stretch(at, *stretch) for name, at, stretch in zip(names, offsets, found, strict=True)
+    }
     return tape, where
 
 
 def dearer(costs: Costs, factor: float) -> Costs:
     """The same costs times a factor."""
     scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
-    return costs._replace(**{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled})
+    return costs._replace(
+        **{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled}
+    )
 
 
 def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
@@ -195,8 +227,14 @@ def decided_before(blocks: Sequence[Block]) -> list[Block]:
     return [Block(block.first - 1, block.stop) for block in blocks]
 
 
-def shifted(blocks: Sequence[Block], offset: int, count: int, length: int | None, n_bars: int) -> Segments:
+def shifted(
+    blocks: Sequence[Block], offset: int, count: int, length: int | None, n_bars: int
+) -> Segments:
     """Blocks as segments of the joined tape; empty ones make up the number."""
-    found = segments([(offset + block.first, offset + block.stop) for block in blocks], length, n_bars)
+    found = segments(
+        [(offset + block.first, offset + block.stop) for block in blocks], length, n_bars
+    )
     nothing = np.zeros(count - len(blocks), np.int32)
-    return found._replace(first=np.append(found.first, nothing), stop=np.append(found.stop, nothing))
+    return found._replace(
+        first=np.append(found.first, nothing), stop=np.append(found.stop, nothing)
+    )

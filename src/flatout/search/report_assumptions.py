@@ -1,4 +1,6 @@
-"""The first and the last section of a study's report: what its numbers rest on, and what they cannot know."""
+"""The first and the last section of a study's report: what its numbers rest on, and what they
+cannot know.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,17 +30,24 @@ FILLS = {
     "same_close": "at the close just seen",
 }
 LIMITS = (
-    "<b>Bars, not ticks.</b> Within a bar only open, high, low, close and volume are known. Where the order of events"
+    "<b>Bars, not ticks.</b> Within a bar only open, high, low, close and volume are known. Where "
+    "the order of events"
     " matters (stops), the worst case is assumed.",
-    "<b>No queue.</b> A limit order's place in the order book is not modelled. The share of maker fills is an"
-    " assumption, and who is filled as maker is often filled because the price is about to turn against him.",
-    "<b>Impact is a convention.</b> Volatility times the root of the share of volume describes large orders in deep"
+    "<b>No queue.</b> A limit order's place in the order book is not modelled. The share of maker "
+    "fills is an"
+    " assumption, and who is filled as maker is often filled because the price is about to turn "
+    "against him.",
+    "<b>Impact is a convention.</b> Volatility times the root of the share of volume describes "
+    "large orders in deep"
     " markets. It was not measured on these symbols.",
-    "<b>Hindsight universe.</b> Unless the badge at the top says otherwise, the symbols were chosen today. Those that"
+    "<b>Hindsight universe.</b> Unless the badge at the top says otherwise, the symbols were "
+    "chosen today. Those that"
     " died are missing, which flatters everything that holds symbols, baselines included.",
-    "<b>Paper fills are optimistic.</b> Nobody reacts to the orders, the exchange is never down, and every bar arrives"
+    "<b>Paper fills are optimistic.</b> Nobody reacts to the orders, the exchange is never down, "
+    "and every bar arrives"
     " in time. Expect live results below those of any replay.",
-    "<b>The past.</b> All tests ask whether the result is luck on these bars. No test can say that the market will"
+    "<b>The past.</b> All tests ask whether the result is luck on these bars. No test can say "
+    "that the market will"
     " stay as it was.",
 )
 
@@ -54,7 +63,10 @@ def assumptions(report: Report) -> Html:
         pairs("costs", mapping(market, "costs")),
         pairs("folds", {key: value for key, value in folds.items() if key != "gaps"}),
         pairs("search", mapping(found, "search")),
-        pairs("limits", {"capital": look(market, "capital"), **mapping(market, "limits")} if market else {}),
+        pairs(
+            "limits",
+            {"capital": look(market, "capital"), **mapping(market, "limits")} if market else {},
+        ),
         pairs("trials", mapping(found, "trials")),
     )
     notes = join(say("<li>{note}</li>", note=note) for note in listed(found, "notes"))
@@ -63,29 +75,47 @@ def assumptions(report: Report) -> Html:
             facts(*six(found)),
             say("<ul>{notes}</ul>", notes=notes) if notes else notes,
             say('<div class="settings">{every}</div>', every=join(settings)),
-            say('<div class="columns">{gaps}{openings}</div>', gaps=gaps(folds), openings=openings(found)),
+            say(
+                '<div class="columns">{gaps}{openings}</div>',
+                gaps=gaps(folds),
+                openings=openings(found),
+            ),
         ]
     )
 
 
 def six(found: Report) -> list[tuple[str, object, object]]:
     """Fills, costs, gaps, trials, hold-out and universe, each with a note."""
-    market, folds, universe = mapping(found, "market"), mapping(found, "folds"), look(found, "universe")
+    market, folds, universe = (
+        mapping(found, "market"),
+        mapping(found, "folds"),
+        look(found, "universe"),
+    )
     fill = str(look(market, "fill"))
     careless = say("{badge} no order can be that fast", badge=badge("optimistic", "bad"))
     return [
         (
             "Orders fill",
             FILLS.get(fill, look(market, "fill")),
-            careless if fill == "same_close" else say("action: {kind}", kind=look(market, "action")),
+            careless
+            if fill == "same_close"
+            else say("action: {kind}", kind=look(market, "action")),
         ),
         ("Trading costs", *costs(mapping(market, "costs"))),
         (
             "Bars dropped around test blocks",
-            say("{purge} + {embargo}", purge=look(folds, "purge_bars"), embargo=look(folds, "embargo_bars")),
+            say(
+                "{purge} + {embargo}",
+                purge=look(folds, "purge_bars"),
+                embargo=look(folds, "embargo_bars"),
+            ),
             cut(folds),
         ),
-        ("Trials ever run on these bars", look(found, "trials", "ever"), counted(mapping(found, "trials"))),
+        (
+            "Trials ever run on these bars",
+            look(found, "trials", "ever"),
+            counted(mapping(found, "trials")),
+        ),
         ("Hold-out", *sealed(mapping(found, "hold_out"))),
         (
             "Universe",
@@ -98,12 +128,19 @@ def six(found: Report) -> list[tuple[str, object, object]]:
 def costs(found: Report) -> tuple[Html, Html]:
     """What a trade costs on one side, in bps, and what that is made of."""
     tier = next(iter(records(found, "tiers")), {})
-    maker, taker, spread = number(tier, "maker_bps"), number(tier, "taker_bps"), number(found, "half_spread_bps")
+    maker, taker, spread = (
+        number(tier, "maker_bps"),
+        number(tier, "taker_bps"),
+        number(found, "half_spread_bps"),
+    )
     if maker is None or taker is None or spread is None:
         return Html(DASH), Html("not computed: the report has no fees")
     share = number(found, "maker_share") or 0.0
     fee = share * maker + (1 - share) * taker
-    made = "fee {fee} + half spread {spread}, always adverse; impact {impact} × volatility × √share of volume on top"
+    made = (
+        "fee {fee} + half spread {spread}, always adverse; impact {impact} × volatility × "
+        "√share of volume on top"
+    )
     note = say(made, fee=decimal(fee, 1), spread=decimal(spread, 1), impact=look(found, "impact"))
     return decimal(fee + spread, 1, " bps a side"), note
 
@@ -111,13 +148,21 @@ def costs(found: Report) -> tuple[Html, Html]:
 def cut(folds: Report) -> Html:
     """How history was divided."""
     kind, splits, paths = (look(folds, key) for key in ("kind", "splits", "paths"))
-    return say("purge + embargo; {kind}, {splits} splits, {paths} paths", kind=kind, splits=splits, paths=paths)
+    return say(
+        "purge + embargo; {kind}, {splits} splits, {paths} paths",
+        kind=kind,
+        splits=splits,
+        paths=paths,
+    )
 
 
 def counted(trials: Report) -> Html:
     """What became of the trials."""
     return say(
-        "{n} in this study ({pruned} pruned, {failed} failed); all count like {effective} independent ones",
+        (
+            "{n} in this study ({pruned} pruned, {failed} failed); all count like {effective} "
+            "independent ones"
+        ),
         n=look(trials, "this_study"),
         pruned=look(trials, "pruned"),
         failed=look(trials, "failed"),
@@ -142,17 +187,27 @@ def badge(word: object, kind: str) -> Html:
 def gaps(folds: Report) -> Html:
     """Which bars each split drops."""
     lines = join((write(line) for line in listed(folds, "gaps")), "\n")
-    template = '<div><h3>splits and their gaps</h3><div class="box gaps"><pre>{lines}</pre></div></div>'
+    template = (
+        '<div><h3>splits and their gaps</h3><div class="box gaps"><pre>{lines}</pre></div></div>'
+    )
     return say(template, lines=lines) if lines else Html("")
 
 
 def openings(found: Report) -> Html:
     """When the hold-out was looked at, and for what."""
-    rows = [(look(row, "time"), look(row, "what")) for row in records(found, "hold_out", "openings")]
+    rows = [
+        (look(row, "time"), look(row, "what")) for row in records(found, "hold_out", "openings")
+    ]
     content = table(("time", "what"), rows, words=(0, 1), kind="times")
-    return say("<div><h3>the hold-out was opened</h3>{content}</div>", content=content) if content else content
+    return (
+        say("<div><h3>the hold-out was opened</h3>{content}</div>", content=content)
+        if content
+        else content
+    )
 
 
 def limits(_: Report) -> Html:
     """What no number on the page can know."""
-    return say("<ul>{every}</ul>", every=join(say("<li>{text}</li>", text=Html(text)) for text in LIMITS))
+    return say(
+        "<ul>{every}</ul>", every=join(say("<li>{text}</li>", text=Html(text)) for text in LIMITS)
+    )

@@ -41,21 +41,30 @@ def as_report(found: Judgement) -> dict[str, Any]:
         "verdict": found.verdict.facts(),
         "assumptions": assumptions(found),
         "winner": {
-            "trial": winner.number, "params": winner.params, "paths": figures.rows(),
+            "trial": winner.number,
+            "params": winner.params,
+            "paths": figures.rows(),
             "median_sharpe": finite(figures.median_sharpe),
             "seeds_sd": finite(float(np.std(by_seed, ddof=1))) if len(by_seed) > 1 else None,
         },
         "curves": {
             "time": times(market.panel, bars[keep]),
             "paths": [equity(path)[keep].tolist() for path in returns],
-            "baselines": {name: equity(path)[keep].tolist() for name, path in found.beside().items()},
+            "baselines": {
+                name: equity(path)[keep].tolist() for name, path in found.beside().items()
+            },
             "hold_out": found.sealed.curves() if found.sealed else None,
         },
-        "baselines": {name: short_figures(path, found.per_year) for name, path in found.beside().items()},
+        "baselines": {
+            name: short_figures(path, found.per_year) for name, path in found.beside().items()
+        },
         "null": {
-            "p_value": found.null_p, "traders": found.reference.traders.shape[1],
+            "p_value": found.null_p,
+            "traders": found.reference.traders.shape[1],
             "turnover": float(found.turnover.mean()),
-            "sharpes": [finite(float(x)) for x in metrics.sharpe(found.reference.traders.T, found.per_year)],
+            "sharpes": [
+                finite(float(x)) for x in metrics.sharpe(found.reference.traders.T, found.per_year)
+            ],
         },
         "overfitting": found.overfitting,
         "deflated": found.deflated,
@@ -66,37 +75,51 @@ def as_report(found: Judgement) -> dict[str, Any]:
         ],
         "costs": [
             {"factor": c.cost_factor, **figures_under(found, k)}
-            for k, c in sorted(enumerate(found.closing.conditions), key=lambda item: item[1].cost_factor)
+            for k, c in sorted(
+                enumerate(found.closing.conditions), key=lambda item: item[1].cost_factor
+            )
             if c.delay == 0
         ],
         "delays": [
             {"bars": c.delay, **figures_under(found, k)}
-            for k, c in enumerate(found.closing.conditions) if c.cost_factor == 1.0
+            for k, c in enumerate(found.closing.conditions)
+            if c.cost_factor == 1.0
         ],
         "finalists": [finalist_row(found, k) for k in range(len(found.closing.finalists))],
         "reward_terms": {
-            name: float(found.along_chosen_path(k).mean()) for k, name in enumerate(RewardTerms._fields)
+            name: float(found.along_chosen_path(k).mean())
+            for k, name in enumerate(RewardTerms._fields)
         },
         "trades": {
-            "count": int(np.sum(found.turnover > TRADED)), "turnover_per_bar": float(found.turnover.mean()),
-            "costs_per_year": costs_per_year(found), "exposure": found.sealed.exposure if found.sealed else None,
+            "count": int(np.sum(found.turnover > TRADED)),
+            "turnover_per_bar": float(found.turnover.mean()),
+            "costs_per_year": costs_per_year(found),
+            "exposure": found.sealed.exposure if found.sealed else None,
             "days": days(found),
         },
         "controls": {
-            "noise": found.control(NOISE), "oracle": found.control(ORACLE),
+            "noise": found.control(NOISE),
+            "oracle": found.control(ORACLE),
             "constant": {
                 "passed": not found.constant,
-                "sentence": "orders the same whatever it sees" if found.constant else "orders depend on the market",
+                "sentence": ("orders the same whatever it sees")
+                if found.constant
+                else "orders depend on the market",
             },
         },
         "throughput": {
-            "steps": board.steps, "seconds": board.seconds,
+            "steps": board.steps,
+            "seconds": board.seconds,
             "steps_per_s": board.steps / board.seconds if board.seconds else None,
-            "trials_per_hour": 3600 * len(board.finished) / board.seconds if board.seconds else None,
-            "occupancy": board.busy_seconds / board.worker_seconds if board.worker_seconds else None,
+            "trials_per_hour": 3600 * len(board.finished) / board.seconds
+            if board.seconds
+            else None,
+            "occupancy": board.busy_seconds / board.worker_seconds
+            if board.worker_seconds
+            else None,
         },
         "files": {"ledger": "ledger.csv", "days": "days.csv", "report": "report.json"},
-    }  # fmt: skip
+    }
 
 
 def assumptions(found: Judgement) -> dict[str, Any]:
@@ -109,21 +132,26 @@ def assumptions(found: Judgement) -> dict[str, Any]:
         notes.append("orders fill at the close that they were decided on: nobody can trade so")
     if folds.kind == "cpcv":
         notes.append(
-            "combinatorial splits also train on bars after those that they judge: good for finding luck, no "
+            "combinatorial splits also train on bars after those that they judge: good for "
+            "finding luck, no "
             "history that anybody could have traded"
         )
     return {
         "bars": {
-            "fingerprint": panel.fingerprint, "symbols": list(panel.symbols), "bar": bar_name(panel.bar_seconds),
-            "from": str(panel.time[0]), "to": str(panel.time[-1]), "n_bars": panel.n_bars, "source": found.source,
+            "fingerprint": panel.fingerprint, "symbols": list(panel.symbols),
+            "bar": bar_name(panel.bar_seconds),
+            "from": str(panel.time[0]), "to": str(panel.time[-1]), "n_bars": panel.n_bars,
+            "source": found.source,
         },
         "market": {
-            "fill": settings.market.fill, "action": settings.market.action, "capital": settings.market.capital,
+            "fill": settings.market.fill, "action": settings.market.action,
+            "capital": settings.market.capital,
             "costs": settings.market.costs.model_dump(mode="json"),
             "limits": settings.market.limits.model_dump(mode="json"),
         },
         "folds": {
-            "kind": folds.kind, "groups": len(folds.groups), "splits": len(folds.splits), "paths": len(folds.paths),
+            "kind": folds.kind, "groups": len(folds.groups), "splits": len(folds.splits),
+            "paths": len(folds.paths),
             "purge_bars": folds.purge, "embargo_bars": folds.embargo, "gaps": gap_lines(folds),
         },
         "hold_out": {
@@ -134,7 +162,8 @@ def assumptions(found: Judgement) -> dict[str, Any]:
             "openings": [{"time": o.time, "what": o.what} for o in openings(found.study.folder)],
         },
         "trials": {
-            "this_study": len(found.trials), "ever": found.trials_ever, "effective": found.deflated["effective"],
+            "this_study": len(found.trials), "ever": found.trials_ever,
+            "effective": found.deflated["effective"],
             "pruned": states.count("PRUNED"), "failed": states.count("FAIL"),
         },
         "search": settings.search.model_dump(mode="json", include=set(SEARCHED)),
@@ -166,7 +195,10 @@ def short_figures(returns: FloatArray, per_year: float) -> dict[str, float | Non
 def figures_under(found: Judgement, condition: int) -> dict[str, float | None]:
     """Medians over the winner's paths."""
     figures = path_figures(found.returns_under(condition), found.per_year)
-    return {"sharpe": finite(figures.median_sharpe), "total_return": finite(float(np.median(figures.total_return)))}
+    return {
+        "sharpe": finite(figures.median_sharpe),
+        "total_return": finite(float(np.median(figures.total_return))),
+    }
 
 
 def finalist_row(found: Judgement, k: int) -> dict[str, Any]:
@@ -175,14 +207,20 @@ def finalist_row(found: Judgement, k: int) -> dict[str, Any]:
     seeds = [path_figures(r[None], found.per_year).median_sharpe for r in returns]
     spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
     return {
-        "trial": found.closing.finalists[k], "mean": finite(float(np.mean(seeds))), "sd": finite(spread),
+        "trial": found.closing.finalists[k], "mean": finite(float(np.mean(seeds))),
+        "sd": finite(spread),
         "seeds": [finite(s) for s in seeds],
     }  # fmt: skip
 
 
 def costs_per_year(found: Judgement) -> float | None:
-    """What trading costs the chosen kind of path in a year: growth without costs minus growth with them."""
-    free = next((k for k, c in enumerate(found.closing.conditions) if c.cost_factor == 0 and c.delay == 0), None)
+    """What trading costs the chosen kind of path in a year: growth without costs minus growth with
+    them.
+    """
+    free = next(
+        (k for k, c in enumerate(found.closing.conditions) if c.cost_factor == 0 and c.delay == 0),
+        None,
+    )
     if free is None:
         return None
     with_costs, without = (np.log1p(found.returns_under(k)).mean() for k in (0, free))
@@ -192,9 +230,16 @@ def costs_per_year(found: Judgement) -> float | None:
 def days(found: Judgement) -> list[dict[str, Any]]:
     """The chosen path day by day, then the sealed bars."""
     returns = found.winner_returns.reshape(-1, found.winner_returns.shape[-1])[found.chosen_path]
-    rows = by_day("cross-validation", found.market.panel.time[judged_bars(found.market.folds)], returns, found.turnover)
+    rows = by_day(
+        "cross-validation",
+        found.market.panel.time[judged_bars(found.market.folds)],
+        returns,
+        found.turnover,
+    )
     if found.sealed:
-        rows += by_day("hold-out", found.sealed.time, found.sealed.returns[:, 0], found.sealed.turnover)
+        rows += by_day(
+            "hold-out", found.sealed.time, found.sealed.returns[:, 0], found.sealed.turnover
+        )
     return rows
 
 
@@ -206,7 +251,8 @@ def by_day(part: str, time: Any, returns: FloatArray, turnover: FloatArray) -> l
     ends = np.append(starts[1:], len(day))
     return [
         {
-            "part": part, "date": str(day[first]), "return": float(np.expm1(grown[stop] - grown[first])),
+            "part": part, "date": str(day[first]),
+            "return": float(np.expm1(grown[stop] - grown[first])),
             "equity": float(np.exp(grown[stop])), "turnover": float(turnover[first:stop].sum()),
             "trades": int(np.sum(turnover[first:stop] > TRADED)),
         }
@@ -217,6 +263,9 @@ def by_day(part: str, time: Any, returns: FloatArray, turnover: FloatArray) -> l
 def importance(study: optuna.Study) -> dict[str, float] | None:
     """Which knobs mattered, by Optuna's measure; None where it cannot say."""
     try:
-        return {name: float(share) for name, share in optuna.importance.get_param_importances(study).items()}
+        return {
+            name: float(share)
+            for name, share in optuna.importance.get_param_importances(study).items()
+        }
     except (ValueError, RuntimeError, ImportError):
         return None

@@ -1,4 +1,6 @@
-"""`report.json` of a study, as far as it is shown on a terminal; the page takes whatever it finds."""
+"""`report.json` of a study, as far as it is shown on a terminal; the page takes whatever it
+finds.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any

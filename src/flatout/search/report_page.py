@@ -1,7 +1,9 @@
-"""The report of a study: one page that opens offline, with the verdict and all that speaks for and against it.
+"""The report of a study: one page that opens offline, with the verdict and all that speaks for and
+against it.
 
-What the numbers rest on comes before the numbers. A section whose numbers do not exist says so in a sentence. The page
-is made from `report.json` alone; this file does not know how anything in it was computed.
+What the numbers rest on comes before the numbers. A section whose numbers do not exist says so in a
+sentence. The page is made from `report.json` alone; this file does not know how anything in it was
+computed.
 """
 
 import re
@@ -28,19 +30,55 @@ FILE = "report.html"
 
 
 SECTIONS = (
-    Section("assumptions", "What the numbers rest on", assumptions, "the report names no assumptions; believe nothing"),
-    Section("winner", "The winner's paths against the baselines", sections.winner, "no trial has a full set of paths"),
+    Section(
+        "assumptions",
+        "What the numbers rest on",
+        assumptions,
+        "the report names no assumptions; believe nothing",
+    ),
+    Section(
+        "winner",
+        "The winner's paths against the baselines",
+        sections.winner,
+        "no trial has a full set of paths",
+    ),
     Section("hold-out", "Hold-out", sections.hold_out, "the hold-out is sealed, or there is none"),
     Section("sharpes", "Sharpe ratios beside luck", sections.sharpes, "no path has a Sharpe ratio"),
-    Section("degradation", "In sample and out of sample", sections.degradation, "too few trials to choose among"),
-    Section("pbo", "Probability of overfitting", sections.overfitted, "too few trials to choose among"),
-    Section("deflated", "Deflated Sharpe ratio", sections.deflated, "there is no Sharpe ratio to deflate"),
+    Section(
+        "degradation",
+        "In sample and out of sample",
+        sections.degradation,
+        "too few trials to choose among",
+    ),
+    Section(
+        "pbo", "Probability of overfitting", sections.overfitted, "too few trials to choose among"
+    ),
+    Section(
+        "deflated",
+        "Deflated Sharpe ratio",
+        sections.deflated,
+        "there is no Sharpe ratio to deflate",
+    ),
     Section("trials", "Trials", sections.trials, "no trial was completed"),
-    Section("importance", "Which settings mattered", sections.importance, "too few trials, or all of equal value"),
-    Section("stress", "Higher costs, later orders", sections.stress, "the winner was not run again"),
-    Section("finalists", "Seeds of the finalists", sections.finalists, "no finalist was trained again"),
+    Section(
+        "importance",
+        "Which settings mattered",
+        sections.importance,
+        "too few trials, or all of equal value",
+    ),
+    Section(
+        "stress", "Higher costs, later orders", sections.stress, "the winner was not run again"
+    ),
+    Section(
+        "finalists", "Seeds of the finalists", sections.finalists, "no finalist was trained again"
+    ),
     Section("controls", "Controls", sections.controls, "neither noise nor oracle was tried"),
-    Section("reward", "What the reward was made of", sections.reward_terms, "the reward's terms were not logged"),
+    Section(
+        "reward",
+        "What the reward was made of",
+        sections.reward_terms,
+        "the reward's terms were not logged",
+    ),
     Section("trading", "Trades and fees", sections.trading, "the winner has no trades"),
     Section("days", "Day by day", sections.days, "there are no days"),
     Section("throughput", "Speed", sections.throughput, "nothing was timed"),
@@ -57,7 +95,9 @@ def write_report(folder: Path, report: Report) -> Path:
 def page(report: Report) -> str:
     """The whole page; nothing in it is loaded from elsewhere."""
     study = look(report, "study") or "study"
-    made = say("flatout {version} · {time}", version=look(report, "flatout"), time=look(report, "created"))
+    made = say(
+        "flatout {version} · {time}", version=look(report, "flatout"), time=look(report, "created")
+    )
     body = [
         say("<header><h1>{study}</h1>{made}</header>", study=study, made=paragraph(made, "quiet")),
         verdict(report),
@@ -77,11 +117,18 @@ def verdict(report: Report) -> Html:
         words, kind = "NO VERDICT", "none"
     columns = ("wanted", "found", "sentence")
     rows = [
-        (tick(look(row, "passed")), worded(look(row, "name")), *(look(row, column) for column in columns))
+        (
+            tick(look(row, "passed")),
+            worded(look(row, "name")),
+            *(look(row, column) for column in columns),
+        )
         for row in records(found, "gates")
     ]
     gates = table(("", "gate", "wanted", "found", ""), rows, words=(0, 1, 4), kind="gates")
-    fixed = say("The gates were fixed before the study began: <code>{code}</code>", code=look(found, "gates_hash"))
+    fixed = say(
+        "The gates were fixed before the study began: <code>{code}</code>",
+        code=look(found, "gates_hash"),
+    )
     return say(
         '<div class="verdict {kind}"><b>{words}</b>{sentence}{gates}{fixed}</div>',
         kind=kind,

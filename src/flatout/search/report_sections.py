@@ -1,6 +1,7 @@
 """The evidence in a study's report: each section is a pure function from the report to HTML.
 
-A section is empty where there is nothing to show. Charts and tables say how to read them and what would be a bad sign.
+A section is empty where there is nothing to show. Charts and tables say how to read them and what
+would be a bad sign.
 """
 
 from collections.abc import Mapping
@@ -38,9 +39,18 @@ def winner(report: Report) -> Html:
     """The fan of paths, and the figures behind it."""
     curves, words = look(report, "curves"), ("winner, one path each", "winner, median of paths")
     chart = noted(
-        draw_chart(charts.equity_curves(curves, "paths", words), "Equity of the winner's paths and of the baselines"),
-        "A path is one way to walk through all test blocks; no policy trades bars that it learned from.",
-        "the fan is wide, its median ends below a baseline, or all gains come from one stretch of time.",
+        draw_chart(
+            charts.equity_curves(curves, "paths", words),
+            "Equity of the winner's paths and of the baselines",
+        ),
+        (
+            "A path is one way to walk through all test blocks; no policy trades bars that it "
+            "learned from."
+        ),
+        (
+            "the fan is wide, its median ends below a baseline, or all gains come from one "
+            "stretch of time."
+        ),
     )
     found, others = mapping(report, "winner"), mapping(report, "baselines")
     paths = [path for path in records(found, "paths") if len(finite(path.values()))]
@@ -65,16 +75,24 @@ def winner(report: Report) -> Html:
 
 def figures(account: object) -> tuple[Html, ...]:
     """Of a path or a baseline, in the order of the table's columns."""
-    shares = (percent(look(account, key)) for key in ("total_return", "annual_return", "max_drawdown"))
+    shares = (
+        percent(look(account, key)) for key in ("total_return", "annual_return", "max_drawdown")
+    )
     return (*(decimal(look(account, key)) for key in ("sharpe", "sortino")), *shares)
 
 
 def hold_out(report: Report) -> Html:
     """The bars that no search has seen."""
-    curves, words = look(report, "curves", "hold_out"), ("winner, one seed each", "winner, median of seeds")
+    curves, words = (
+        look(report, "curves", "hold_out"),
+        ("winner, one seed each", "winner, median of seeds"),
+    )
     return noted(
         draw_chart(charts.equity_curves(curves, "seeds", words), "Equity on the hold-out"),
-        "The end of the history, kept from the search. It can be asked once: every further look wears it out.",
+        (
+            "The end of the history, kept from the search. It can be asked once: every further "
+            "look wears it out."
+        ),
         "the winner does worse here than on its paths, or its seeds part ways.",
     )
 
@@ -83,15 +101,24 @@ def sharpes(report: Report) -> Html:
     """Path Sharpes beside luck and the baselines."""
     chart = noted(
         draw_chart(charts.sharpes(report), "Sharpe ratios of paths, baselines and random traders"),
-        "Above: traders that decide at random and trade as much as the winner. Below, on the same scale: the paths,"
+        "Above: traders that decide at random and trade as much as the winner. Below, on the same "
+        "scale: the paths,"
         " the baselines, and what the best of all trials ever would reach without skill.",
-        "the line of the median path stands inside the grey hill, or left of a baseline or of luck's best.",
+        (
+            "the line of the median path stands inside the grey hill, or left of a baseline or of "
+            "luck's best."
+        ),
     )
     found = mapping(report, "null")
     if not chart or number(found, "p_value") is None:
-        return join([chart, paragraph("not computed: random traders of equal turnover", "missing")]) if chart else chart
+        return (
+            join([chart, paragraph("not computed: random traders of equal turnover", "missing")])
+            if chart
+            else chart
+        )
     words = say(
-        "Of {traders} random traders with the winner's turnover ({turnover} of equity a bar), <strong>{share}</strong>"
+        "Of {traders} random traders with the winner's turnover ({turnover} of equity a bar), "
+        "<strong>{share}</strong>"
         " did at least as well as its median path.",
         traders=look(found, "traders"),
         turnover=percent(look(found, "turnover"), 2),
@@ -110,7 +137,8 @@ def degradation(report: Report) -> Html:
     )
     n = len(listed(found, "in_sample"))
     words = say(
-        "In {loss} of {n} splits the chosen trial lost money in the other half. The degradation line has a slope of"
+        "In {loss} of {n} splits the chosen trial lost money in the other half. The degradation "
+        "line has a slope of"
         " {slope} and explains {r2} of the variation.{thinned}",
         loss=percent(look(found, "probability_of_loss"), 0),
         n=n,
@@ -126,11 +154,15 @@ def overfitted(report: Report) -> Html:
     found = mapping(report, "overfitting")
     chart = noted(
         draw_chart(charts.logits(found), "Logits of the chosen trials' ranks out of sample"),
-        "Where the trial chosen in one half of the history ranks among all trials in the other half.",
+        (
+            "Where the trial chosen in one half of the history ranks among all trials in the other "
+            "half."
+        ),
         "half of it is red: choosing the best trial is then no better than drawing lots.",
     )
     words = say(
-        "Probability of backtest overfitting: <strong>{pbo}</strong>. History was cut into {blocks} blocks, which can"
+        "Probability of backtest overfitting: <strong>{pbo}</strong>. History was cut into "
+        "{blocks} blocks, which can"
         " be halved in {n} ways.",
         pbo=percent(look(found, "pbo")),
         blocks=look(found, "blocks"),
@@ -148,8 +180,10 @@ def deflated(report: Report) -> Html:
     years, dsr = decimal(look(found, "years"), 1), percent(look(found, "dsr"))
     few = decimal(look(found, "effective"), 0)
     words = say(
-        "{trials} trials were ever run on these bars. Had none of them any skill, the best would still be expected to"
-        " show a Sharpe ratio of {best}. The winner shows {sharpe} over {years} years. The probability that it is"
+        "{trials} trials were ever run on these bars. Had none of them any skill, the best would "
+        "still be expected to"
+        " show a Sharpe ratio of {best}. The winner shows {sharpe} over {years} years. The "
+        "probability that it is"
         " better than that luck is <strong>{dsr}</strong>. {track}",
         trials=look(found, "trials"),
         best=best,
@@ -164,12 +198,24 @@ def deflated(report: Report) -> Html:
         ("probability that it exceeds zero (PSR)", percent(look(found, "psr"))),
         ("probability that it exceeds luck's best (DSR), all trials", dsr),
         (say("the same for {n} independent trials", n=few), percent(look(found, "dsr_effective"))),
-        ("the same if luck spread as widely as these trials did", percent(look(found, "dsr_dispersion"))),
+        (
+            "the same if luck spread as widely as these trials did",
+            percent(look(found, "dsr_dispersion")),
+        ),
         ("years of data", years),
-        ("years that such returns need to be told from zero (MinTRL)", decimal(look(found, "min_track_years"), 1)),
-        ("years up to which luck shows this Sharpe ratio (MinBTL)", decimal(look(found, "min_backtest_years"), 1)),
+        (
+            "years that such returns need to be told from zero (MinTRL)",
+            decimal(look(found, "min_track_years"), 1),
+        ),
+        (
+            "years up to which luck shows this Sharpe ratio (MinBTL)",
+            decimal(look(found, "min_backtest_years"), 1),
+        ),
     )
-    how = "The deflated Sharpe ratio asks whether this is better than the best of so many attempts without skill."
+    how = (
+        "The deflated Sharpe ratio asks whether this is better than the best of so many "
+        "attempts without skill."
+    )
     bad = "a DSR below 95 %, or fewer years of data than the last two lines ask for."
     return join([paragraph(words), noted(table(("", ""), rows, kind="wide"), how, bad)])
 
@@ -179,22 +225,36 @@ def track_length(found: Report) -> Html:
     needed, years = number(found, "min_track_years"), number(found, "years")
     if needed is None:
         return Html("No length of such a record would show skill.")
-    enough = "" if years is None else " It is long enough." if years >= needed else " It is too short."
-    return say("To be told from zero, such a record needs {n} years.{enough}", n=decimal(needed, 1), enough=enough)
+    enough = (
+        "" if years is None else " It is long enough." if years >= needed else " It is too short."
+    )
+    return say(
+        "To be told from zero, such a record needs {n} years.{enough}",
+        n=decimal(needed, 1),
+        enough=enough,
+    )
 
 
 def trials(report: Report) -> Html:
     """What the search tried."""
     return noted(
         draw_chart(charts.trials(report), "Values of the trials"),
-        "Each trial in the order it was started, and the best value so far. What has no value stands at the foot.",
-        "the best is one lonely point far above a flat cloud: that is luck, not a good region of settings.",
+        (
+            "Each trial in the order it was started, and the best value so far. What has no value "
+            "stands at the foot."
+        ),
+        (
+            "the best is one lonely point far above a flat cloud: that is luck, not a good region "
+            "of settings."
+        ),
     )
 
 
 def importance(report: Report) -> Html:
     """Which settings decided the value."""
-    ordered = sorted(mapping(report, "importance").items(), key=lambda item: -(number(item[1]) or 0.0))
+    ordered = sorted(
+        mapping(report, "importance").items(), key=lambda item: -(number(item[1]) or 0.0)
+    )
     return noted(
         bars(("setting", "share"), ((key, share, [percent(share)]) for key, share in ordered)),
         "Share of the variation of trial values that each setting explains.",
@@ -208,13 +268,19 @@ def stress(report: Report) -> Html:
     sides = []
     for kind, key, heading, unit in kinds:
         every = records(report, kind)
-        rows = [(say(unit, n=look(row, key)), look(row, "sharpe"), figures(row)[:3:2]) for row in every]
+        rows = [
+            (say(unit, n=look(row, key)), look(row, "sharpe"), figures(row)[:3:2]) for row in every
+        ]
         sides.append(bars((heading, "Sharpe", "return"), rows))
     return noted(
         say('<div class="columns">{sides}</div>', sides=join(sides)) if any(sides) else Html(""),
-        "The median path again with other costs, and with orders that come later than they were decided. Bars are"
+        "The median path again with other costs, and with orders that come later than they were "
+        "decided. Bars are"
         " Sharpe ratios.",
-        "a little more cost or one bar of delay undoes it: the edge is then smaller than what is not known.",
+        (
+            "a little more cost or one bar of delay undoes it: the edge is then smaller than what "
+            "is not known."
+        ),
     )
 
 
@@ -230,13 +296,21 @@ def finalists(report: Report) -> Html:
 def controls(report: Report) -> Html:
     """What must fail and what must succeed, whatever the market."""
     rows = [
-        (tick(look(found, "passed")), worded(key), decimal(look(found, "sharpe")), look(found, "sentence"))
+        (
+            tick(look(found, "passed")),
+            worded(key),
+            decimal(look(found, "sharpe")),
+            look(found, "sentence"),
+        )
         for key, found in mapping(report, "controls").items()
         if isinstance(found, Mapping) and found
     ]
     return noted(
         table(("", "control", "Sharpe", ""), rows, words=(0, 1, 3), kind="wide signs"),
-        "The same study on bars whose answer is known: noise holds nothing to learn, an oracle shows the future.",
+        (
+            "The same study on bars whose answer is known: noise holds nothing to learn, an oracle "
+            "shows the future."
+        ),
         "skill in noise means a leak; no skill with an oracle means that the learner is broken.",
     )
 
@@ -245,7 +319,10 @@ def reward_terms(report: Report) -> Html:
     """What the reward was made of."""
     terms = mapping(report, "reward_terms").items()
     return noted(
-        bars(("term", "mean a bar"), ((worded(key), value, [decimal(value, 4)]) for key, value in terms)),
+        bars(
+            ("term", "mean a bar"),
+            ((worded(key), value, [decimal(value, 4)]) for key, value in terms),
+        ),
         "What each weighted term paid or took per bar, as the learner saw it.",
         "a penalty larger than the return: the policy then learned to avoid it, and little else.",
     )

@@ -1,4 +1,6 @@
-"""A study's folder: made or found again, held by one process, filled until its report is written."""
+"""A study's folder: made or found again, held by one process, filled until its report is
+written.
+"""
 
 import contextlib
 import hashlib
@@ -87,14 +89,23 @@ def read_panel(request: Request) -> Panel:
     """The bars that a request names."""
     if request.bars is None:
         return built_in_market()
-    panel = read_bars(Path(request.bars), symbols=list(request.symbols) if request.symbols else None)
+    panel = read_bars(
+        Path(request.bars), symbols=list(request.symbols) if request.symbols else None
+    )
     return resample(panel, request.bar) if request.bar else panel
 
 
 def prepare(
-    request: Request, resolved: Resolved, panel: Panel, workers: int, out: Path, chosen: Choice | None = None
+    request: Request,
+    resolved: Resolved,
+    panel: Panel,
+    workers: int,
+    out: Path,
+    chosen: Choice | None = None,
 ) -> Prepared:
-    """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists stays decided."""
+    """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists
+    stays decided.
+    """
     settings = resolved.settings
     search = settings.search
     folder = study_path(out, request.name)
@@ -109,7 +120,9 @@ def prepare(
     market = make_study(panel, settings, at_once, workers, chosen and chosen.free_bytes)
     if "index_only" in begun:  # another program might round differently
         market = replace(market, program=market.program._replace(index_only=begun["index_only"]))
-    layout = make_layout(len(market.folds.splits), search.seeds, workers, search.trials, search.batch)
+    layout = make_layout(
+        len(market.folds.splits), search.seeds, workers, search.trials, search.batch
+    )
     return Prepared(request, resolved, panel, market, layout)
 
 
@@ -124,7 +137,8 @@ def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineN
     asked.discard("auto")
     if len(asked) > 1:
         raise SettingsError(
-            "studies of one command share their workers, but these ask for the engines jax and torch: give --engine, "
+            "studies of one command share their workers, but these ask for the engines jax and "
+            "torch: give --engine, "
             "or run them one after another"
         )
     return asked.pop() if asked else "auto"
@@ -142,17 +156,26 @@ def run_studies(
     """Run studies to their reports; None for one that was told to stop before."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with contextlib.ExitStack() as stack:
-        studies = [stack.enter_context(opened(one, make_folder(out, one.request.name), storage)) for one in prepared]
+        studies = [
+            stack.enter_context(opened(one, make_folder(out, one.request.name), storage))
+            for one in prepared
+        ]
         conduct(studies, slots, studies[0].folder / "logs", heard, said)
-        return [finish(study, one, said, progress) for study, one in zip(studies, prepared, strict=True)]
+        return [
+            finish(study, one, said, progress) for study, one in zip(studies, prepared, strict=True)
+        ]
 
 
-def finish(study: Study, prepared: Prepared, said: Said, progress: Callable[[int], None]) -> dict[str, Any] | None:
+def finish(
+    study: Study, prepared: Prepared, said: Said, progress: Callable[[int], None]
+) -> dict[str, Any] | None:
     """The report of a study whose closing is written down; one that exists stays as it is."""
     if not study.done:
         return None
     known = read_report(study.folder)
-    if known and known["assumptions"]["trials"]["this_study"] == len(study.study.get_trials(deepcopy=False)):
+    if known and known["assumptions"]["trials"]["this_study"] == len(
+        study.study.get_trials(deepcopy=False)
+    ):
         return known
     closing = read_closing(study)
     found = judge(study, closing, prepared.panel, prepared.source, partial(said, study), progress)
@@ -183,12 +206,17 @@ def make_folder(out: Path, name: str) -> Path:
 
 
 def check_empty(folder: Path) -> None:
-    """Refuse to begin a study among somebody's files; what a start that was cut off has left is no hindrance."""
+    """Refuse to begin a study among somebody's files; what a start that was cut off has left is no
+    hindrance.
+    """
     sweep(folder)
-    others = sorted({path.name for path in folder.iterdir()} - {LOCK, JOURNAL, f"{JOURNAL}.lock", ABOUT})
+    others = sorted(
+        {path.name for path in folder.iterdir()} - {LOCK, JOURNAL, f"{JOURNAL}.lock", ABOUT}
+    )
     if others:
         raise RunError(
-            f"{folder} is no study that could go on, and not empty: it holds {shortened(others)}; give another --name "
+            f"{folder} is no study that could go on, and not empty: it holds {shortened(others)}; "
+            f"give another --name "
             f"or --out, or restore its {SETTINGS}"
         )
 
@@ -203,16 +231,27 @@ def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
             f"{prepared.panel.fingerprint[:12]}): give those bars, or another --name"
         )
     if about.get("storage") != storage_mark(url):
-        where = "in a storage of another URL" if about.get("storage") else "in its own journal, not in a storage"
-        raise RunError(f"{folder} keeps its trials {where}: give --storage as it was begun with, or another --name")
+        where = (
+            "in a storage of another URL"
+            if about.get("storage")
+            else "in its own journal, not in a storage"
+        )
+        raise RunError(
+            f"{folder} keeps its trials {where}: give --storage as it was begun with, or "
+            f"another --name"
+        )
     changed = [key for key in differences(begun, asked) if key not in MAY_CHANGE]
     if changed:
         raise RunError(
-            f"{folder} was begun with other settings: {', '.join(changed)} differ; gates and all else are fixed when "
-            f"a study starts (only {', '.join(MAY_CHANGE)} may grow): set them back, or give another --name"
+            f"{folder} was begun with other settings: {', '.join(changed)} differ; gates and all "
+            f"else are fixed when "
+            f"a study starts (only {', '.join(MAY_CHANGE)} may grow): set them back, or give "
+            f"another --name"
         )
     if asked.search.trials < begun.search.trials:
-        raise RunError(f"{folder} was begun with {begun.search.trials} trials; a study may grow, not shrink")
+        raise RunError(
+            f"{folder} was begun with {begun.search.trials} trials; a study may grow, not shrink"
+        )
 
 
 def write_down(folder: Path, prepared: Prepared, url: str | None) -> None:
@@ -220,8 +259,10 @@ def write_down(folder: Path, prepared: Prepared, url: str | None) -> None:
     program, asked = prepared.market.program, prepared.resolved
     if not is_begun(folder):
         about = {
-            "verb": "search", "request": asdict(prepared.request), "fingerprint": prepared.panel.fingerprint,
-            "n_envs": program.n_envs, "index_only": program.index_only, "engine": engine_of(program.environment),
+            "verb": "search", "request": asdict(prepared.request),
+            "fingerprint": prepared.panel.fingerprint,
+            "n_envs": program.n_envs, "index_only": program.index_only,
+            "engine": engine_of(program.environment),
             "storage": storage_mark(url), "versions": versions(),
         }  # fmt: skip
         write_json(folder / ABOUT, about)
@@ -253,8 +294,8 @@ def unlike(a: Any, b: Any, name: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]:
-    """The study, held by this process alone. What was asked is written down once the storage is open: a mistyped URL
-    must not stay with the study.
+    """The study, held by this process alone. What was asked is written down once the storage is
+    open: a mistyped URL must not stay with the study.
     """
     with alone(folder):
         if is_begun(folder):
@@ -264,13 +305,17 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
             check_empty(folder)
         storage = open_storage(folder, url)
         try:
-            study = open_study(storage, prepared.request.name, prepared.market.settings.search.pruner)
+            study = open_study(
+                storage, prepared.request.name, prepared.market.settings.search.pruner
+            )
             drop_lease(study, folder, url is None)
             take_lease(study, folder)
             try:
                 write_down(folder, prepared, url)
                 with understood(place_of(folder, url)):
-                    check_trials(study, prepared.market.settings.search.space, place_of(folder, url))
+                    check_trials(
+                        study, prepared.market.settings.search.space, place_of(folder, url)
+                    )
                 yield Study(folder, prepared.market, study, storage, prepared.layout)
             finally:
                 give_lease_back(study)
@@ -283,7 +328,9 @@ def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> 
     wanted = distributions(space)
     for trial in study.get_trials(deepcopy=False):
         as_trial(trial, where)
-        unlike_asked = [name for name, drawn in trial.distributions.items() if wanted.get(name) != drawn]
+        unlike_asked = [
+            name for name, drawn in trial.distributions.items() if wanted.get(name) != drawn
+        ]
         unlike_asked += [
             name
             for name, drawn in trial.distributions.items()
@@ -297,6 +344,8 @@ def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> 
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a process that was killed left: files that it was writing, arrays for its workers."""
+    """Remove what a process that was killed left: files that it was writing, arrays for its
+    workers.
+    """
     shutil.rmtree(folder / "scratch", ignore_errors=True)
     sweep(folder, deep=True)

@@ -1,8 +1,9 @@
 """The conductor: feeds workers with the turns of one or several studies until all are done.
 
-Each worker has the orders of two turns of every study: the one it works on and those that wait in its connection.
-Studies take turns, so they share the devices fairly. Answers are processed strictly in the order of turns: which trial
-is asked for depends on what was told before, never on which worker was faster.
+Each worker has the orders of two turns of every study: the one it works on and those that wait in
+its connection. Studies take turns, so they share the devices fairly. Answers are processed strictly
+in the order of turns: which trial is asked for depends on what was told before, never on which
+worker was faster.
 """
 
 import shutil
@@ -33,7 +34,9 @@ Heard = Callable[[Study, list[Decision]], None]
 Said = Callable[[Study, str], None]
 
 
-def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: Heard, said: Said) -> None:
+def conduct(
+    studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: Heard, said: Said
+) -> None:
     """Run all studies to their ends, closing included, or until they are told to stop."""
     for study in studies:
         (study.folder / STOP).unlink(missing_ok=True)
@@ -42,7 +45,9 @@ def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: 
     if not going:
         return
     with batches_of(going, slots, logs) as workers:
-        unproven = [(k * JOBS + CREWS, study) for k, study in enumerate(going) if not study.board.live_knobs]
+        unproven = [
+            (k * JOBS + CREWS, study) for k, study in enumerate(going) if not study.board.live_knobs
+        ]
         for job, study in unproven:
             prove_live(study, workers, job)
             study.save(live_knobs=True)
@@ -53,13 +58,19 @@ def conduct(studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: 
 
 
 @contextmanager
-def batches_of(studies: Sequence[Study], slots: Sequence[Slot], logs: Path) -> Iterator[list[Worker]]:
+def batches_of(
+    studies: Sequence[Study], slots: Sequence[Slot], logs: Path
+) -> Iterator[list[Worker]]:
     """Workers that hold the lanes of all studies."""
     logs.mkdir(parents=True, exist_ok=True)
     try:
         files = [shared_files(study.folder / "scratch", study.market.tape) for study in studies]
         jobs = [
-            [job for study, data in zip(studies, files, strict=True) for job in study.jobs(worker, data)]
+            [
+                job
+                for study, data in zip(studies, files, strict=True)
+                for job in study.jobs(worker, data)
+            ]
             for worker in range(len(slots))
         ]
         with start_workers(slots, jobs, logs) as workers:
@@ -93,7 +104,9 @@ class Conductor:
         self.running = True
         while any(self.waiting):
             busy: dict[Any, int] = {
-                w.connection: n for n, w in enumerate(self.workers) if self.waiting[n] or not w.ready
+                w.connection: n
+                for n, w in enumerate(self.workers)
+                if self.waiting[n] or not w.ready
             }
             for connection in wait(list(busy)):
                 self.listen(busy[connection])
@@ -122,7 +135,9 @@ class Conductor:
 
     def send_waiting(self, worker: int) -> None:
         """Send all orders again, in the order of turns."""
-        for order in sorted(self.waiting[worker].values(), key=lambda order: (order.turn, order.job)):
+        for order in sorted(
+            self.waiting[worker].values(), key=lambda order: (order.turn, order.job)
+        ):
             self.workers[worker].ask(order)
 
     def answered(self, worker: int, chunk: Chunk) -> None:
@@ -149,11 +164,17 @@ class Conductor:
     def skip_idle_turns(self, k: int) -> None:
         """A turn whose crew has nobody is over at once: the other crew goes on alone."""
         study = self.studies[k]
-        while not study.done and k not in self.stopping and not any(study.board.crews[study.board.turn % CREWS]):
+        while (
+            not study.done
+            and k not in self.stopping
+            and not any(study.board.crews[study.board.turn % CREWS])
+        ):
             study.save(turn=study.board.turn + 1)
 
     def account(self, study: Study, chunk: Chunk) -> None:
-        """Count steps and seconds; time in which workers wait counts against the studies that they have."""
+        """Count steps and seconds; time in which workers wait counts against the studies that they
+        have.
+        """
         now = time.monotonic()
         passed = now - self.counted if self.counted is not None else float(chunk.seconds)
         self.counted = now
@@ -162,9 +183,13 @@ class Conductor:
                 shared = passed * len(self.workers) / len(self.studies)
                 board = other.board
                 other.board = replace(
-                    board, seconds=board.seconds + passed, worker_seconds=board.worker_seconds + shared
+                    board,
+                    seconds=board.seconds + passed,
+                    worker_seconds=board.worker_seconds + shared,
                 )
         board = study.board
         study.board = replace(
-            board, steps=board.steps + int(chunk.steps), busy_seconds=board.busy_seconds + float(chunk.seconds)
+            board,
+            steps=board.steps + int(chunk.steps),
+            busy_seconds=board.busy_seconds + float(chunk.seconds),
         )

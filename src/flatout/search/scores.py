@@ -15,7 +15,10 @@ def joined_blocks(trace: NDArray[np.floating], split: Split) -> NDArray[np.float
 
 
 def score(
-    objective: Objective, log_return: NDArray[np.floating], excess: NDArray[np.floating], bars_per_year: float
+    objective: Objective,
+    log_return: NDArray[np.floating],
+    excess: NDArray[np.floating],
+    bars_per_year: float,
 ) -> float:
     """The figure of some bars; NaN where a lane has diverged."""
     if not (np.isfinite(log_return).all() and np.isfinite(excess).all()):

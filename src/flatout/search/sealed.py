@@ -40,17 +40,25 @@ class SealedResult:
 
     def curves(self) -> dict[str, Any]:
         """For the report."""
-        keep = np.unique(np.linspace(0, len(self.time) - 1, min(len(self.time), CURVE_POINTS)).astype(int))
+        keep = np.unique(
+            np.linspace(0, len(self.time) - 1, min(len(self.time), CURVE_POINTS)).astype(int)
+        )
         grown = np.cumprod(1 + self.returns, axis=0)[keep]
         return {
             "time": [str(t) for t in np.datetime_as_string(self.time[keep], unit="s")],
             "seeds": grown.T.tolist(),
-            "baselines": {name: np.cumprod(1 + r)[keep].tolist() for name, r in self.baselines.items()},
+            "baselines": {
+                name: np.cumprod(1 + r)[keep].tolist() for name, r in self.baselines.items()
+            },
         }
 
 
 def judge_sealed(
-    folder: Path, study: MarketStudy, panel: Panel, closing: Closing, progress: Callable[[int], None]
+    folder: Path,
+    study: MarketStudy,
+    panel: Panel,
+    closing: Closing,
+    progress: Callable[[int], None],
 ) -> SealedResult:
     """Open the hold-out for the winner; the ledger of its first seed goes to ledger.csv."""
     open_hold_out(folder, f"winner, trial {closing.finalists[0]}", panel.fingerprint)
@@ -59,7 +67,9 @@ def judge_sealed(
     crowd = (*(Learned(bundle) for bundle in bundles), *(BASELINES[name] for name in BESIDE))
     side_by_side = SideBySide(crowd, (1,) * len(crowd))
     first = study.folds.cut - 1
-    history = backtest(market, side_by_side, len(crowd), first, record_fills=True, progress=progress)
+    history = backtest(
+        market, side_by_side, len(crowd), first, record_fills=True, progress=progress
+    )
     write_ledger(folder / "ledger.csv", panel, history.fills, bundles[0].settings.capital)
     seeds = len(bundles)
     return SealedResult(

@@ -1,7 +1,8 @@
-"""The search space: dotted settings with ranges, as Optuna's distributions, and settings with chosen values.
+"""The search space: dotted settings with ranges, as Optuna's distributions, and settings with
+chosen values.
 
-Only settings that are data in the compiled program can be searched: every trial is a lane of the same program. Widths
-and depths of networks are data too: smaller ones are lanes of the largest.
+Only settings that are data in the compiled program can be searched: every trial is a lane of the
+same program. Widths and depths of networks are data too: smaller ones are lanes of the largest.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,20 @@ from flatout.settings.tables import MarketSettings, Settings, TrainSettings
 
 Values = dict[str, Any]  # by dotted setting
 
-SHAPE = {"train.n_envs", "train.n_steps", "train.minibatches", "train.activation", "train.distribution",
-         "market.action", "market.fill"}  # fmt: skip
-FIXED = {"market.capital", "market.costs.tiers", "market.limits.lot_step"}  # the tape or a table depends on them
+SHAPE = {
+    "train.n_envs",
+    "train.n_steps",
+    "train.minibatches",
+    "train.activation",
+    "train.distribution",
+    "market.action",
+    "market.fill",
+}
+FIXED = {
+    "market.capital",
+    "market.costs.tiers",
+    "market.limits.lot_step",
+}  # the tape or a table depends on them
 HIDDEN = "train.hidden"
 
 
@@ -27,7 +39,11 @@ def searchable() -> list[str]:
     """All settings that may be searched."""
     keys = known_keys(MarketSettings, "market.") + known_keys(TrainSettings, "train.")
     tables = {key.rpartition(".")[0] for key in keys}
-    return [key for key in keys if key not in SHAPE | FIXED | tables and key.rpartition(".")[0] not in FIXED]
+    return [
+        key
+        for key in keys
+        if key not in SHAPE | FIXED | tables and key.rpartition(".")[0] not in FIXED
+    ]
 
 
 def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
@@ -36,13 +52,22 @@ def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
     for name, knob in space.items():
         if {name, name.rpartition(".")[0]} & (SHAPE | FIXED):
             raise SettingsError(
-                f"search.space names {name}, which is not data in the compiled program: all trials of a study share "
+                f"search.space names {name}, which is not data in the compiled program: all "
+                f"trials of a study share "
                 "its value; start one study for each value (`flatout search a.toml b.toml`)"
             )
         if name not in allowed:
-            raise SettingsError(f"search.space names {name}; what can be searched is: {', '.join(allowed)}")
-        if knob.choices is not None and name != HIDDEN and any(isinstance(c, list | tuple) for c in knob.choices):
-            raise SettingsError(f"search.space: the choices of {name} must be single values, given {knob.choices}")
+            raise SettingsError(
+                f"search.space names {name}; what can be searched is: {', '.join(allowed)}"
+            )
+        if (
+            knob.choices is not None
+            and name != HIDDEN
+            and any(isinstance(c, list | tuple) for c in knob.choices)
+        ):
+            raise SettingsError(
+                f"search.space: the choices of {name} must be single values, given {knob.choices}"
+            )
         for value in knob.choices or (knob.low, knob.high):
             with_values(settings, {name: int(value) if knob.whole else value})
 
@@ -52,12 +77,18 @@ def distributions(space: Mapping[str, Knob]) -> dict[str, optuna.distributions.B
     found: dict[str, optuna.distributions.BaseDistribution] = {}
     for name, knob in space.items():
         if knob.choices is not None:
-            found[name] = optuna.distributions.CategoricalDistribution([text(choice) for choice in knob.choices])
+            found[name] = optuna.distributions.CategoricalDistribution(
+                [text(choice) for choice in knob.choices]
+            )
         elif knob.low is not None and knob.high is not None:
             if knob.whole:
-                found[name] = optuna.distributions.IntDistribution(int(knob.low), int(knob.high), log=knob.log)
+                found[name] = optuna.distributions.IntDistribution(
+                    int(knob.low), int(knob.high), log=knob.log
+                )
             else:
-                found[name] = optuna.distributions.FloatDistribution(knob.low, knob.high, log=knob.log)
+                found[name] = optuna.distributions.FloatDistribution(
+                    knob.low, knob.high, log=knob.log
+                )
     return found
 
 
@@ -65,7 +96,10 @@ def values_of(space: Mapping[str, Knob], params: Mapping[str, Any]) -> Values:
     """A trial's parameters as values of settings."""
     missing = [name for name in space if name not in params]
     if missing:
-        raise RunError(f"a trial has no {', '.join(missing)}, which the study searches; restore the study from a copy")
+        raise RunError(
+            f"a trial has no {', '.join(missing)}, which the study searches; restore the study "
+            f"from a copy"
+        )
     return {name: chosen(name, knob, params[name]) for name, knob in space.items()}
 
 
@@ -77,7 +111,8 @@ def chosen(name: str, knob: Knob, param: Any) -> Any:
         if text(choice) == param:
             return choice
     raise RunError(
-        f"a trial's {name} is {shortened(param)}, which is none of the study's choices; restore it from a copy"
+        f"a trial's {name} is {shortened(param)}, which is none of the study's choices; "
+        f"restore it from a copy"
     )
 
 
@@ -98,9 +133,12 @@ def with_values(settings: Settings, values: Values) -> Settings:
     try:
         return Settings.model_validate(tables)
     except ValueError as error:
-        problem = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}  # pydantic's
+        # pydantic's
+        problem = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}
         said = f"{'.'.join(map(str, problem.get('loc', ())))}: {problem['msg']}"
-        raise SettingsError(f"search.space leads to settings that are refused: {said}; given {values}") from None
+        raise SettingsError(
+            f"search.space leads to settings that are refused: {said}; given {values}"
+        ) from None
 
 
 def middle(knob: Knob) -> Any:

@@ -1,7 +1,7 @@
 """Where trials are kept: an Optuna journal in the run's folder, or any Optuna storage by its URL.
 
-A process that is killed in the middle of a line leaves half of it in the journal; it is cut off before the study goes
-on, as nothing that was finished can be in it.
+A process that is killed in the middle of a line leaves half of it in the journal; it is cut off
+before the study goes on, as nothing that was finished can be in it.
 """
 
 import fcntl
@@ -75,8 +75,10 @@ def open_storage(folder: Path, url: str | None) -> optuna.storages.BaseStorage:
         return optuna.storages.get_storage(with_driver(url))
     except Exception as error:  # whatever a database driver raises
         raise RunError(
-            f"the storage {hidden_password(url)} cannot be opened: {type(error).__name__}: {shown(error)}; give an "
-            "Optuna storage URL such as sqlite:///study.db or postgresql://user:password@host/database"
+            f"the storage {hidden_password(url)} cannot be opened: {type(error).__name__}: "
+            f"{shown(error)}; give an "
+            "Optuna storage URL such as sqlite:///study.db or "
+            "postgresql://user:password@host/database"
         ) from None
 
 
@@ -88,15 +90,17 @@ def open_journal(path: Path, lock: JournalFileOpenLock | None = None) -> Journal
 
 @contextmanager
 def understood(where: str) -> Iterator[None]:
-    """Turn whatever Optuna raises about what a storage holds into a sentence: it trusts its files and databases, and
-    fails in its own ways where they are damaged.
+    """Turn whatever Optuna raises about what a storage holds into a sentence: it trusts its files
+    and databases, and fails in its own ways where they are damaged.
     """
     try:
         yield
     except RunError:
         raise
     except Exception as error:
-        raise RunError(f"{where}: its trials cannot be read: {type(error).__name__}: {shown(error)}; {CURE}") from None
+        raise RunError(
+            f"{where}: its trials cannot be read: {type(error).__name__}: {shown(error)}; {CURE}"
+        ) from None
 
 
 def place_of(folder: Path, url: str | None) -> str:
@@ -111,7 +115,9 @@ def shown(error: Exception) -> str:
 
 
 def check_journal(path: Path) -> None:
-    """Refuse what is no ordinary file, and lines that nobody has written: Optuna takes each into memory at once."""
+    """Refuse what is no ordinary file, and lines that nobody has written: Optuna takes each into
+    memory at once.
+    """
     if not os.path.lexists(path):
         return
     try:
@@ -125,7 +131,9 @@ def check_journal(path: Path) -> None:
 
 
 def with_driver(url: str) -> str:
-    """PostgreSQL's URL for the driver that `flatout[postgres]` installs, unless the older one is there."""
+    """PostgreSQL's URL for the driver that `flatout[postgres]` installs, unless the older one is
+    there.
+    """
     scheme, separator, rest = url.partition("://")
     plain = scheme in ("postgresql", "postgres") and importlib.util.find_spec("psycopg2") is None
     return f"postgresql+psycopg{separator}{rest}" if plain else url
@@ -164,7 +172,11 @@ def open_study(storage: optuna.storages.BaseStorage, name: str, pruner: PrunerNa
     """The study of this name, made if it is new; the sampler is set for each trial."""
     with understood(f"the study {shortened(name)}"):
         return optuna.create_study(
-            storage=storage, study_name=name, direction="maximize", load_if_exists=True, pruner=make_pruner(pruner)
+            storage=storage,
+            study_name=name,
+            direction="maximize",
+            load_if_exists=True,
+            pruner=make_pruner(pruner),
         )
 
 
@@ -178,8 +190,9 @@ def make_pruner(name: PrunerName) -> optuna.pruners.BasePruner:
 
 
 class Halving(optuna.pruners.BasePruner):
-    """At every rung the better half of the trials that were ever seen there goes on. Unlike Optuna's it keeps no notes,
-    so it says the same when a process that goes on after a kill asks again.
+    """At every rung the better half of the trials that were ever seen there goes on. Unlike
+    Optuna's it keeps no notes, so it says the same when a process that goes on after a kill asks
+    again.
     """
 
     def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
@@ -191,16 +204,20 @@ class Halving(optuna.pruners.BasePruner):
         return trial.intermediate_values[step] < values[-max(1, len(values) // 2)]
 
 
-def make_sampler(name: SamplerName, seed: int, trial: int, knob: int = 0) -> optuna.samplers.BaseSampler:
-    """A sampler for one trial, or for one of its knobs; its randomness depends on their numbers alone: a resumed study
-    draws the same.
+def make_sampler(
+    name: SamplerName, seed: int, trial: int, knob: int = 0
+) -> optuna.samplers.BaseSampler:
+    """A sampler for one trial, or for one of its knobs; its randomness depends on their numbers
+    alone: a resumed study draws the same.
     """
     own = int(np.random.SeedSequence([seed, trial, knob]).generate_state(1)[0])
     if name == "random":
         return optuna.samplers.RandomSampler(seed=own)
     if name == "cmaes":
         return ReplayedCma(seed=own)
-    return optuna.samplers.TPESampler(seed=own, multivariate=True, constant_liar=True, n_startup_trials=10)
+    return optuna.samplers.TPESampler(
+        seed=own, multivariate=True, constant_liar=True, n_startup_trials=10
+    )
 
 
 def lease_in(attributes: Mapping[str, Any], where: str) -> Lease | None:
@@ -217,20 +234,27 @@ def lease_of(study: optuna.Study) -> Lease | None:
 def take_lease(study: optuna.Study, folder: Path) -> None:
     """Own the study, or say who does. A dead owner's lease is taken over."""
     lease = lease_of(study)
-    if lease and lives(lease) and (lease["host"], lease["pid"]) != (socket.gethostname(), os.getpid()):
+    if (
+        lease
+        and lives(lease)
+        and (lease["host"], lease["pid"]) != (socket.gethostname(), os.getpid())
+    ):
         raise RunError(
-            f"the study {study.study_name!r} is run by process {lease['pid']} on {lease['host']} ({lease['folder']}): "
+            f"the study {study.study_name!r} is run by process {lease['pid']} on {lease['host']} "
+            f"({lease['folder']}): "
             "wait for it or end it"
         )
     renew_lease(study, folder)
 
 
 def drop_lease(study: optuna.Study, folder: Path, own: bool = False) -> None:
-    """End a lease of this folder, which this process holds: its owner is dead, whoever has its number now. With `own`
-    the storage lies in the folder, and nobody else can have a lease.
+    """End a lease of this folder, which this process holds: its owner is dead, whoever has its
+    number now. With `own` the storage lies in the folder, and nobody else can have a lease.
     """
     lease = lease_of(study)
-    if lease and (own or (lease["host"], lease["folder"]) == (socket.gethostname(), str(folder.resolve()))):
+    if lease and (
+        own or (lease["host"], lease["folder"]) == (socket.gethostname(), str(folder.resolve()))
+    ):
         give_lease_back(study)
 
 
@@ -238,7 +262,12 @@ def renew_lease(study: optuna.Study, folder: Path) -> None:
     """Say that this process lives and runs the study."""
     study.set_user_attr(
         LEASE,
-        {"host": socket.gethostname(), "pid": os.getpid(), "folder": str(folder.resolve()), "time": time.time()},
+        {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "folder": str(folder.resolve()),
+            "time": time.time(),
+        },
     )
 
 

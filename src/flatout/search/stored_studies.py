@@ -1,4 +1,6 @@
-"""Studies as they lie on disk: which there are, who runs them, what their storages know. Nothing writes or waits."""
+"""Studies as they lie on disk: which there are, who runs them, what their storages know. Nothing
+writes or waits.
+"""
 
 import os
 from pathlib import Path
@@ -61,7 +63,9 @@ def study_folders(out: Path) -> list[Path]:
 
 
 def is_study(folder: Path) -> bool:
-    """Whether `flatout search` made this folder; if its own word is damaged, by what else lies there."""
+    """Whether `flatout search` made this folder; if its own word is damaged, by what else lies
+    there.
+    """
     if not os.path.lexists(folder / ABOUT):
         return False
     try:
@@ -82,15 +86,22 @@ def find_study(folder: Path | None, out: Path) -> Path:
         for path in (folder, out / folder, study_path(out, str(folder))):
             if is_study(path):
                 return path
-        raise RunError(f"{folder} is not the folder of a study; `flatout status --out {out}` lists those there are")
+        raise RunError(
+            f"{folder} is not the folder of a study; `flatout status --out {out}` lists those "
+            f"there are"
+        )
     found = study_folders(out)
     if not found:
-        raise RunError(f"there is no study under {out}: give its folder, or --out the folder that holds it")
+        raise RunError(
+            f"there is no study under {out}: give its folder, or --out the folder that holds it"
+        )
     return found[0]
 
 
 def read_stored(folder: Path, url: str | None = None) -> Stored | None:
-    """The study in its storage; None if there is no journal and no URL, or if nothing was asked yet."""
+    """The study in its storage; None if there is no journal and no URL, or if nothing was asked
+    yet.
+    """
     name = read_run(folder)[1]["request"]["name"]
     storage = open_to_read(folder, url)
     if storage is None:
@@ -117,7 +128,9 @@ def study_id(storage: optuna.storages.BaseStorage, name: str) -> int | None:
 
 
 def open_to_read(folder: Path, url: str | None) -> optuna.storages.BaseStorage | None:
-    """The storage for reading. A journal is neither mended nor locked: its owner may be in the middle of a line."""
+    """The storage for reading. A journal is neither mended nor locked: its owner may be in the
+    middle of a line.
+    """
     path = folder / JOURNAL
     if os.path.lexists(path):
         check_journal(path)
@@ -126,11 +139,15 @@ def open_to_read(folder: Path, url: str | None) -> optuna.storages.BaseStorage |
 
 
 def as_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage") -> Trial:
-    """A trial as people see it. To Optuna a pruned trial's value is what one split reported last; here it is the mean
-    of all splits and seeds.
+    """A trial as people see it. To Optuna a pruned trial's value is what one split reported last;
+    here it is the mean of all splits and seeds.
     """
     state = {"fail": "failed"}.get(trial.state.name.lower(), trial.state.name.lower())
-    given = {"params": trial.params, "reports": trial.intermediate_values, "scores": trial.user_attrs.get(SCORES, [])}
+    given = {
+        "params": trial.params,
+        "reports": trial.intermediate_values,
+        "scores": trial.user_attrs.get(SCORES, []),
+    }
     known = shaped(given, Known, f"{where}: trial {trial.number}", RunError, CURE)
     scores = [score for split in known["scores"] for score in split]
     numbers = [score for score in scores if score is not None]

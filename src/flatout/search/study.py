@@ -1,8 +1,10 @@
-"""A study as a machine that is fed results and says what to do next; it knows neither processes nor time.
+"""A study as a machine that is fed results and says what to do next; it knows neither processes nor
+time.
 
-Turn t belongs to crew t mod 2. Processing a turn has three steps: decide (from the results alone, and write that
-down), tell (Optuna), refill (ask Optuna). A kill between any two of them is mended by doing the rest again: what was
-told is recognised, what was asked is found by its number, and every draw depends on that number alone.
+Turn t belongs to crew t mod 2. Processing a turn has three steps: decide (from the results alone,
+and write that down), tell (Optuna), refill (ask Optuna). A kill between any two of them is mended
+by doing the rest again: what was told is recognised, what was asked is found by its number, and
+every draw depends on that number alone.
 """
 
 import math
@@ -40,21 +42,38 @@ class Study:
     """Trials of one market, from the first question to the last answer."""
 
     def __init__(
-        self, folder: Path, market: MarketStudy, study: optuna.Study, storage: Storage, layout: Layout
+        self,
+        folder: Path,
+        market: MarketStudy,
+        study: optuna.Study,
+        storage: Storage,
+        layout: Layout,
     ) -> None:
-        self.folder, self.market, self.study, self.storage, self.layout = folder, market, study, storage, layout
+        self.folder, self.market, self.study, self.storage, self.layout = (
+            folder,
+            market,
+            study,
+            storage,
+            layout,
+        )
         self.space = market.settings.search.space
         empty = ((None,) * layout.places,) * CREWS
         self.board = read_board(folder) or Board(tuple(layout), crews=empty)
-        if problem := contradiction(self.board, study.get_trials(deepcopy=False), len(market.rungs)):
+        if problem := contradiction(
+            self.board, study.get_trials(deepcopy=False), len(market.rungs)
+        ):
             raise RunError(f"{folder / FILE}: {problem}; {CURE}")
         self.trials: dict[int, optuna.trial.Trial] = {}
-        self.idle = self.market.lane({name: middle(knob) for name, knob in self.space.items()}, 0, 0)
+        self.idle = self.market.lane(
+            {name: middle(knob) for name, knob in self.space.items()}, 0, 0
+        )
 
     @property
     def done(self) -> bool:
         """Nothing left to do."""
-        return self.board.asked >= self.market.settings.search.trials and not any(map(any, self.board.crews))
+        return self.board.asked >= self.market.settings.search.trials and not any(
+            map(any, self.board.crews)
+        )
 
     def begin(self) -> None:
         """Bring the board to a state in which two turns are waiting to be carried out."""
@@ -71,16 +90,26 @@ class Study:
         self.save()
 
     def rearrange(self) -> None:
-        """Seat trials anew, from their beginnings: at the start, and when the workers are not those of the last run.
+        """Seat trials anew, from their beginnings: at the start, and when the workers are not those
+        of the last run.
 
         What has ended stays so; running trials are found again by their numbers.
         """
-        finished = [*self.board.finished, *sorted(d.trial for d in self.tell() if d.state != "going")]
+        finished = [
+            *self.board.finished,
+            *sorted(d.trial for d in self.tell() if d.state != "going"),
+        ]
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         (self.folder / "checkpoints").mkdir()
         empty = ((None,) * self.layout.places,) * CREWS
         self.board = replace(
-            self.board, layout=tuple(self.layout), turn=0, asked=0, crews=empty, decided=None, finished=finished
+            self.board,
+            layout=tuple(self.layout),
+            turn=0,
+            asked=0,
+            crews=empty,
+            decided=None,
+            finished=finished,
         )
         for crew in range(CREWS):
             self.refill(crew)
@@ -106,7 +135,10 @@ class Study:
         """A worker's lanes of each crew, all empty; `data` are the files of the tape."""
         count, market = self.layout.lanes, self.market
         plan = EvaluationPlan(
-            stack_trees([self.idle.judged] * count), market.test_blocks, market.test_bars, traced=True
+            stack_trees([self.idle.judged] * count),
+            market.test_blocks,
+            market.test_bars,
+            traced=True,
         )
         return [
             Job(
@@ -127,7 +159,9 @@ class Study:
         """What each worker shall do in a turn."""
         crew = self.board.crews[turn % CREWS]
         specs = {
-            (place, split, seed): self.market.lane(values_of(self.space, sitting.params), split, seed)
+            (place, split, seed): self.market.lane(
+                values_of(self.space, sitting.params), split, seed
+            )
             for place, sitting in enumerate(crew)
             if sitting
             for split in range(self.layout.splits)
@@ -136,7 +170,11 @@ class Study:
         return [self.order(turn, worker, crew, specs) for worker in range(self.layout.workers)]
 
     def order(
-        self, turn: int, worker: int, crew: Sequence[Sitting | None], specs: Mapping[tuple[int, int, int], LaneSpec]
+        self,
+        turn: int,
+        worker: int,
+        crew: Sequence[Sitting | None],
+        specs: Mapping[tuple[int, int, int], LaneSpec],
     ) -> Order:
         """One worker's part of a turn."""
         lanes, until, fresh = [], [], []
@@ -150,14 +188,23 @@ class Study:
         return Order(tuple(until), turn=turn, newcomers=newcomers(lanes, fresh))
 
     def process(self, turn: int, chunks: Sequence[Chunk]) -> list[Decision]:
-        """Take in what all workers answered to a turn; afterwards the crew's next turn can be ordered."""
+        """Take in what all workers answered to a turn; afterwards the crew's next turn can be
+        ordered.
+        """
         seated = {place: s for place, s in enumerate(self.board.crews[turn % CREWS]) if s}
         traces = {place: self.traces(place, chunks) for place in seated}
         scores = {place: self.score(found) for place, found in traces.items()}
-        for place, sitting in seated.items():  # all before the first is pruned: a kill in between changes no decision
+        for (
+            place,
+            sitting,
+        ) in (
+            seated.items()
+        ):  # all before the first is pruned: a kill in between changes no decision
             if np.isfinite(scores[place]).all():
                 self.report(sitting, scores[place])
-        decided = {place: self.decide(s, scores[place], traces[place]) for place, s in seated.items()}
+        decided = {
+            place: self.decide(s, scores[place], traces[place]) for place, s in seated.items()
+        }
         self.save(decided=tuple(decided.get(place) for place in range(self.layout.places)))
         return self.conclude()
 
@@ -172,7 +219,9 @@ class Study:
         return np.stack(found).reshape(layout.splits, layout.seeds, *found[0].shape)
 
     def decide(self, sitting: Sitting, scores: Any, traces: Any) -> Decision:
-        """Judge a trial at its rung, once the pruner knows how all do; its file is written when it is over."""
+        """Judge a trial at its rung, once the pruner knows how all do; its file is written when it
+        is over.
+        """
         last = sitting.rung == len(self.market.rungs) - 1
         mean = float(np.mean(scores))
         state: State
@@ -182,15 +231,21 @@ class Study:
             state = "complete"
         else:
             state = "pruned" if self.should_prune(sitting) else "going"
-        by_lane = [[score if math.isfinite(score) else None for score in split] for split in scores.tolist()]
+        by_lane = [
+            [score if math.isfinite(score) else None for score in split]
+            for split in scores.tolist()
+        ]
         decision = Decision(sitting.trial, state, mean if math.isfinite(mean) else None, by_lane)
         if state != "going":
             facts = {
-                "number": sitting.trial, "params": sitting.params, "state": state, "value": decision.value,
+                "number": sitting.trial, "params": sitting.params, "state": state,
+                "value": decision.value,
                 "scores": by_lane, "updates": self.market.rungs[sitting.rung],
             }  # fmt: skip
             finite = np.nan_to_num(traces, posinf=0.0, neginf=0.0)
-            write_trial(self.folder, TrialFile(finite[:, :, LOG_RETURN], -finite[:, :, TURNOVER], facts))
+            write_trial(
+                self.folder, TrialFile(finite[:, :, LOG_RETURN], -finite[:, :, TURNOVER], facts)
+            )
         return decision
 
     def score(self, traces: Any) -> Any:
@@ -199,7 +254,9 @@ class Study:
         found = np.zeros(traces.shape[:2])
         for split, about in enumerate(self.market.folds.splits):
             for seed in range(traces.shape[1]):
-                log_return, excess = (joined_blocks(traces[split, seed, term], about) for term in (LOG_RETURN, EXCESS))
+                log_return, excess = (
+                    joined_blocks(traces[split, seed, term], about) for term in (LOG_RETURN, EXCESS)
+                )
                 found[split, seed] = score(search.objective, log_return, excess, per_year)
         return found
 
@@ -210,12 +267,15 @@ class Study:
             return bool(self.trial(sitting.trial).should_prune())
 
     def report(self, sitting: Sitting, scores: Any) -> None:
-        """Tell the pruner how a trial does at its rung, unless it knows: by split, or on average for halving."""
+        """Tell the pruner how a trial does at its rung, unless it knows: by split, or on average
+        for halving.
+        """
         trial = self.trial(sitting.trial)
         by_split = scores.mean(axis=1)
         halving = self.market.settings.search.pruner == "halving"
         steps = {sitting.rung + 1: float(by_split.mean())} if halving else {
-            sitting.rung * len(by_split) + split: float(value) for split, value in enumerate(by_split)
+            sitting.rung * len(by_split) + split: float(value) for split,
+            value in enumerate(by_split)
         }  # fmt: skip
         known = self.frozen(sitting.trial).intermediate_values
         for step, value in steps.items():
@@ -228,7 +288,8 @@ class Study:
         crew = self.board.turn % CREWS
         ended = {d.trial for d in decided if d.state != "going"}
         seats = tuple(
-            None if s is None or s.trial in ended else replace(s, rung=s.rung + 1) for s in self.board.crews[crew]
+            None if s is None or s.trial in ended else replace(s, rung=s.rung + 1)
+            for s in self.board.crews[crew]
         )
         self.board = replace(
             self.board,
@@ -250,14 +311,21 @@ class Study:
             if decision.state == "complete":
                 self.study.tell(trial, decision.value)
             else:
-                states = {"pruned": optuna.trial.TrialState.PRUNED, "failed": optuna.trial.TrialState.FAIL}
+                states = {
+                    "pruned": optuna.trial.TrialState.PRUNED,
+                    "failed": optuna.trial.TrialState.FAIL,
+                }
                 self.study.tell(trial, state=states[decision.state])
             self.trials.pop(decision.trial, None)
         return decided
 
     def refill(self, crew: int) -> None:
         """Seat fresh trials in a crew's free places."""
-        seats, asked, trials = list(self.board.crews[crew]), self.board.asked, self.market.settings.search.trials
+        seats, asked, trials = (
+            list(self.board.crews[crew]),
+            self.board.asked,
+            self.market.settings.search.trials,
+        )
         known = self.study.get_trials(deepcopy=False)
         for place, sitting in enumerate(seats):
             while asked < min(trials, len(known)) and known[asked].state.is_finished():
@@ -265,7 +333,9 @@ class Study:
             if sitting is None and asked < trials:
                 seats[place] = Sitting(asked, 0, self.ask(asked))
                 asked += 1
-        crews = tuple(tuple(seats) if k == crew else other for k, other in enumerate(self.board.crews))
+        crews = tuple(
+            tuple(seats) if k == crew else other for k, other in enumerate(self.board.crews)
+        )
         self.board = replace(self.board, crews=crews, asked=asked)
 
     def ask(self, number: int) -> dict[str, Any]:
@@ -277,7 +347,9 @@ class Study:
             existing = self.study.get_trials(deepcopy=False)
             trial = self.study.ask() if number >= len(existing) else self.revived(number)
             for knob, (name, distribution) in enumerate(distributions(self.space).items(), start=1):
-                if name not in trial.relative_params:  # drawn alone: those before it may have been drawn earlier
+                if (
+                    name not in trial.relative_params
+                ):  # drawn alone: those before it may have been drawn earlier
                     self.study.sampler = make_sampler(search.sampler, search.seed, number, knob)
                 suggest(trial, name, distribution)
         if isinstance(sampler, ReplayedCma) and sampler.generation is not None:
@@ -289,7 +361,9 @@ class Study:
         """A trial that a killed process left, with what it was given so far."""
         storage = self.storage
         study_id = storage.get_study_id_from_name(self.study.study_name)
-        return optuna.trial.Trial(self.study, storage.get_trial_id_from_study_id_trial_number(study_id, number))
+        return optuna.trial.Trial(
+            self.study, storage.get_trial_id_from_study_id_trial_number(study_id, number)
+        )
 
     def trial(self, number: int) -> optuna.trial.Trial:
         """A running trial."""
@@ -309,7 +383,9 @@ class Study:
         self.board.save(self.folder)
 
 
-def contradiction(board: Board, trials: Sequence[optuna.trial.FrozenTrial], rungs: int) -> str | None:
+def contradiction(
+    board: Board, trials: Sequence[optuna.trial.FrozenTrial], rungs: int
+) -> str | None:
     """What in a board is not of these trials."""
     named = [*board.finished, *(one.trial for one in board.decided or () if one)]
     sitting = [one for crew in board.crews for one in crew if one]
@@ -317,11 +393,16 @@ def contradiction(board: Board, trials: Sequence[optuna.trial.FrozenTrial], rung
         return f"names trials that the storage does not have: it has {len(trials)}"
     for one in sitting:
         if one.params != trials[one.trial].params or one.rung >= rungs:
-            return f"trial {one.trial} sits there with other parameters, or at another rung, than it can have"
+            return (
+                f"trial {one.trial} sits there with other parameters, or at another rung, than "
+                f"it can have"
+            )
     return None
 
 
-def suggest(trial: optuna.trial.Trial, name: str, wanted: optuna.distributions.BaseDistribution) -> None:
+def suggest(
+    trial: optuna.trial.Trial, name: str, wanted: optuna.distributions.BaseDistribution
+) -> None:
     """Draw a parameter, unless the trial has it."""
     if isinstance(wanted, optuna.distributions.FloatDistribution):
         trial.suggest_float(name, wanted.low, wanted.high, log=wanted.log)

@@ -1,7 +1,7 @@
 """The state of a running study on disk: which trial sits in which place, and which turn comes next.
 
-One small JSON file, replaced whole. Together with the workers' checkpoints and Optuna's storage it is all that is
-needed to go on after a kill at any moment.
+One small JSON file, replaced whole. Together with the workers' checkpoints and Optuna's storage it
+is all that is needed to go on after a kill at any moment.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -52,7 +52,8 @@ class Board:
     turn: Whole = 0  # whose results come next
     asked: Whole = 0  # trials so far
     crews: tuple[tuple[Sitting | None, ...], ...] = ()
-    decided: tuple[Decision | None, ...] | None = None  # of this turn's places, until all of it is told
+    # of this turn's places, until all of it is told
+    decided: tuple[Decision | None, ...] | None = None
     live_knobs: bool = False  # every searched knob was shown to change something
     seconds: Seconds = 0.0  # of all runs of this study so far
     busy_seconds: Seconds = 0.0  # in which lanes trained or were judged, all workers together
@@ -76,8 +77,13 @@ def read_board(folder: Path) -> Board | None:
 
 def contradiction(board: Board) -> str | None:
     """What in a board cannot be, whatever the study."""
-    if len(board.layout) != len(Layout._fields) or not all(1 <= count <= MOST_LANES for count in board.layout):
-        return f"layout has {len(Layout._fields)} numbers from 1 to {MOST_LANES:,}, given {list(board.layout)[:8]}"
+    if len(board.layout) != len(Layout._fields) or not all(
+        1 <= count <= MOST_LANES for count in board.layout
+    ):
+        return (
+            f"layout has {len(Layout._fields)} numbers from 1 to {MOST_LANES:,}, given "
+            f"{list(board.layout)[:8]}"
+        )
     places = Layout(*board.layout).places
     if len(board.crews) != CREWS or any(len(crew) != places for crew in board.crews):
         return f"crews are {CREWS}, of {places:,} places each"

@@ -21,7 +21,8 @@ from flatout.search.study_state import Scores, Whole
 
 FORMAT = "flatout.trial"
 TRACES = ("log_return", "turnover")
-MOST = 300.0  # of a bar's log return and turnover: e to this is far beyond any market, and still a number
+# of a bar's log return and turnover: e to this is far beyond any market, and still a number
+MOST = 300.0
 Floats = NDArray[np.float32]
 
 
@@ -54,19 +55,28 @@ def write_trial(folder: Path, trial: TrialFile) -> None:
     path = trial_path(folder, trial.facts["number"])
     path.parent.mkdir(exist_ok=True)
     arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in TRACES}
-    write_bytes(path, safetensors.numpy.save(arrays, metadata={FORMAT: json.dumps(trial.facts, sort_keys=True)}))
+    write_bytes(
+        path,
+        safetensors.numpy.save(arrays, metadata={FORMAT: json.dumps(trial.facts, sort_keys=True)}),
+    )
 
 
 def read_trial(folder: Path, number: int) -> TrialFile:
     """A trial's file."""
     path = trial_path(folder, number)
     if not os.path.lexists(path):
-        raise RunError(f"{path}: trial {number} has no results yet; `flatout trials list` shows which have")
+        raise RunError(
+            f"{path}: trial {number} has no results yet; `flatout trials list` shows which have"
+        )
     tensors = read_tensors(path, RunError, CURE)
-    facts = parse_json(tensors.notes.get(FORMAT, ""), TrialFacts, f"{path}: {FORMAT}", RunError, CURE)
+    facts = parse_json(
+        tensors.notes.get(FORMAT, ""), TrialFacts, f"{path}: {FORMAT}", RunError, CURE
+    )
     if problem := contradiction(number, facts, tensors.arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
-    return TrialFile(tensors.arrays["log_return"], tensors.arrays["turnover"], dict[str, Any](facts))
+    return TrialFile(
+        tensors.arrays["log_return"], tensors.arrays["turnover"], dict[str, Any](facts)
+    )
 
 
 def contradiction(number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]) -> str | None:
@@ -95,12 +105,17 @@ def check_fits(trial: TrialFile, folds: Folds) -> None:
     splits, _, found_blocks, found_bars = trial.log_return.shape
     if splits != len(folds.splits) or found_blocks < blocks or found_bars < bars:
         raise RunError(
-            f"the results of trial {trial.facts['number']} are of {splits} splits with {found_blocks} blocks of "
-            f"{found_bars} bars, but this study has {len(folds.splits)} with {blocks} of {bars}; {CURE}"
+            f"the results of trial {trial.facts['number']} are of {splits} splits with "
+            f"{found_blocks} blocks of "
+            f"{found_bars} bars, but this study has {len(folds.splits)} with {blocks} of {bars}; "
+            f"{CURE}"
         )
 
 
 def trial_numbers(folder: Path) -> list[int]:
     """The trials that have files, in order."""
-    names = (re.fullmatch(r"([0-9]{5,9})\.safetensors", path.name) for path in (folder / "trials").glob("*"))
+    names = (
+        re.fullmatch(r"([0-9]{5,9})\.safetensors", path.name)
+        for path in (folder / "trials").glob("*")
+    )
     return sorted(int(name[1]) for name in names if name)

@@ -1,7 +1,8 @@
 """How the settings in force come about, and where each value came from.
 
-Precedence: defaults < file < environment (`FLATOUT__MARKET__CAPITAL=5000`) < `--set market.capital=5000`. An unknown
-key is an error that names the nearest known one. Nothing reads settings from anywhere else.
+Precedence: defaults < file < environment (`FLATOUT__MARKET__CAPITAL=5000`) < `--set
+market.capital=5000`. An unknown key is an error that names the nearest known one. Nothing reads
+settings from anywhere else.
 """
 
 import difflib
@@ -38,8 +39,8 @@ def load_settings(
     base: Mapping[str, Any] | None = None,
     base_source: str = "base",
 ) -> Resolved:
-    """Read and merge all sources; `overrides` are `a.b=c` texts. `base` stands over the defaults and under all else: a
-    saved policy brings its own market.
+    """Read and merge all sources; `overrides` are `a.b=c` texts. `base` stands over the defaults
+    and under all else: a saved policy brings its own market.
     """
     origin: dict[str, str] = {}
     merged: dict[str, Any] = {}
@@ -53,9 +54,16 @@ def load_settings(
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
-            raise SettingsError(f"--set {shortened(text)} has no '=': write --set market.capital=5000")
+            raise SettingsError(
+                f"--set {shortened(text)} has no '=': write --set market.capital=5000"
+            )
         source = f"--set {text}"
-        merge(merged, nested(key.strip().split("."), parse_value(value.strip()), source), source, origin)
+        merge(
+            merged,
+            nested(key.strip().split("."), parse_value(value.strip()), source),
+            source,
+            origin,
+        )
     return Resolved(settings=validate(merged, origin), origin=origin)
 
 
@@ -71,13 +79,21 @@ def parse_value(text: str) -> Any:
 def nested(keys: list[str], value: Any, source: str) -> dict[str, Any]:
     """{"a": {"b": value}} from ["a", "b"]."""
     if len(keys) > DEEPEST:
-        raise SettingsError(f"{cut(source)}: a name of {len(keys):,} parts; no setting has more than four")
+        raise SettingsError(
+            f"{cut(source)}: a name of {len(keys):,} parts; no setting has more than four"
+        )
     for key in reversed(keys):
         value = {key: value}
     return dict(value)
 
 
-def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dict[str, str], prefix: str = "") -> None:
+def merge(
+    base: dict[str, Any],
+    new: Mapping[str, Any],
+    source: str,
+    origin: dict[str, str],
+    prefix: str = "",
+) -> None:
     """Write `new` over `base`, table by table, noting the source of every value."""
     for key, value in new.items():
         name = f"{prefix}{key}"
@@ -90,7 +106,9 @@ def merge(base: dict[str, Any], new: Mapping[str, Any], source: str, origin: dic
                 origin[name] = source
             merge(below, value, source, origin, f"{name}.")
         else:
-            if isinstance(base.get(key), dict):  # else nothing is below, and looking for it takes long
+            if isinstance(
+                base.get(key), dict
+            ):  # else nothing is below, and looking for it takes long
                 for below in [old for old in origin if old.startswith(f"{name}.")]:
                     del origin[below]
             base[key] = value
@@ -105,7 +123,9 @@ def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
         problems = error.errors(include_url=False)
         said = [explain(problem, origin) for problem in problems[:MOST_TOLD]]
         more = len(problems) - MOST_TOLD
-        raise SettingsError("\n".join([*said, f"and {more:,} more"] if more > 0 else said)) from None
+        raise SettingsError(
+            "\n".join([*said, f"and {more:,} more"] if more > 0 else said)
+        ) from None
 
 
 def explain(problem: Any, origin: Mapping[str, str]) -> str:
@@ -119,8 +139,14 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
     where = f" (from {cut(sources[0])})" if sources else ""
     if problem["type"] == "extra_forbidden":
         plain = re.sub(r"\.\d+\b", "", key)
-        near = difflib.get_close_matches(plain, known_keys(Settings), n=1, cutoff=0.5) if len(key) <= LONGEST else []
-        return f"{cut(key)}{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+        near = (
+            difflib.get_close_matches(plain, known_keys(Settings), n=1, cutoff=0.5)
+            if len(key) <= LONGEST
+            else []
+        )
+        return f"{cut(key)}{where}: there is no such setting" + (
+            f"; did you mean {near[0]}?" if near else ""
+        )
     given = shortened(problem["input"])
     if problem["type"] == "model_type":
         return f"{cut(key)}{where}: a table of settings is wanted; given {given}"

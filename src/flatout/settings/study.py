@@ -16,7 +16,9 @@ Objective = Literal["sharpe", "excess_sharpe", "log_return"]
 class DataSettings(Model):
     """Which bars; options of the command win."""
 
-    bars: str | None = Field(None, description="CSV, Parquet, Feather or a folder; not given = the built-in market")
+    bars: str | None = Field(
+        None, description="CSV, Parquet, Feather or a folder; not given = the built-in market"
+    )
     symbols: tuple[str, ...] | None = Field(None, description="not given = all that the bars hold")
     bar: str | None = Field(None, description='resampled to this size, as in "4h"')
 
@@ -25,16 +27,22 @@ class FoldSettings(Model):
     """Which bars teach and which judge."""
 
     kind: FoldKind = "cpcv"
-    groups: Annotated[int, Field(strict=True, ge=2)] = Field(4, description="equal stretches of time")
+    groups: Annotated[int, Field(strict=True, ge=2)] = Field(
+        4, description="equal stretches of time"
+    )
     test_groups: AtLeastOne = Field(2, description="of them judge in each cpcv split")
-    train_groups: AtLeastOne = Field(2, description="teach in each walk_forward split; anchored begins with as many")
+    train_groups: AtLeastOne = Field(
+        2, description="teach in each walk_forward split; anchored begins with as many"
+    )
     purge_bars: Count | None = Field(
         None, description="dropped before a test block; not given = fill delay + reward horizon"
     )
     embargo_bars: Count | None = Field(
         None, description="dropped after a test block; not given = as far as features look back"
     )
-    hold_out: Annotated[Number, Field(ge=0, lt=1)] = Field(0.15, description="share of the bars at the end, sealed")
+    hold_out: Annotated[Number, Field(ge=0, lt=1)] = Field(
+        0.15, description="share of the bars at the end, sealed"
+    )
 
 
 class Knob(Model):
@@ -52,16 +60,22 @@ class Knob(Model):
             if self.low is not None or self.high is not None or len(self.choices) < 2:
                 raise ValueError("give two or more choices and neither low nor high")
         elif self.low is None or self.high is None or not self.low < self.high:
-            raise ValueError(f"give choices, or low below high; given low {self.low} and high {self.high}")
+            raise ValueError(
+                f"give choices, or low below high; given low {self.low} and high {self.high}"
+            )
         elif self.log and self.low <= 0:
             raise ValueError(f"a logarithmic range starts above 0; given low {self.low}")
         elif self.whole and (self.low % 1 or self.high % 1):
-            raise ValueError(f"a range of whole numbers has whole ends; given {self.low} and {self.high}")
+            raise ValueError(
+                f"a range of whole numbers has whole ends; given {self.low} and {self.high}"
+            )
         return self
 
 
 def usual_space() -> dict[str, Knob]:
-    """The ranges that crypto-trading studies of this kind have searched, where the knob exists here."""
+    """The ranges that crypto-trading studies of this kind have searched, where the knob exists
+    here.
+    """
     return {
         "train.learning_rate": Knob(low=1e-6, high=1e-3, log=True),
         "train.gamma": Knob(low=0.88, high=0.99),
@@ -82,19 +96,26 @@ class SearchSettings(Model):
     """Which settings are tried, how often and for how long."""
 
     trials: AtLeastOne = 100
-    timesteps: AtLeastOne = Field(100_000, description="environment steps of each trial, split and seed")
+    timesteps: AtLeastOne = Field(
+        100_000, description="environment steps of each trial, split and seed"
+    )
     seeds: AtLeastOne = Field(1, description="per trial and split")
     seed: Count = Field(0, description="of everything random in the study")
     sampler: SamplerName = "tpe"
     pruner: PrunerName = "wilcoxon"
     rungs: tuple[Annotated[Number, Field(gt=0, le=1)], ...] = Field(
-        (0.34, 0.67, 1.0), description="shares of the budget after which trials are judged and may be pruned"
+        (0.34, 0.67, 1.0),
+        description="shares of the budget after which trials are judged and may be pruned",
     )
-    objective: Objective = Field("sharpe", description="mean over splits and seeds of the test blocks' figure")
+    objective: Objective = Field(
+        "sharpe", description="mean over splits and seeds of the test blocks' figure"
+    )
     batch: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="trials side by side, twice; not given = chosen from the machine"
     )
-    finalists: AtLeastOne = Field(3, description="trained again with more seeds before one of them wins")
+    finalists: AtLeastOne = Field(
+        3, description="trained again with more seeds before one of them wins"
+    )
     final_seeds: AtLeastOne = Field(3, description="of each finalist and split")
     space: dict[str, Knob] = Field(default_factory=usual_space, description="by dotted setting")
 
@@ -109,8 +130,12 @@ class SearchSettings(Model):
 class GateSettings(Model):
     """What a winner must show. Fixed when the study starts; "off" switches a gate off."""
 
-    deflated_sharpe: Annotated[Share | None, Switchable] = Field(0.95, description="at least, after all trials ever")
-    pbo: Annotated[Share | None, Switchable] = Field(0.2, description="probability of backtest overfitting, at most")
+    deflated_sharpe: Annotated[Share | None, Switchable] = Field(
+        0.95, description="at least, after all trials ever"
+    )
+    pbo: Annotated[Share | None, Switchable] = Field(
+        0.2, description="probability of backtest overfitting, at most"
+    )
     null_p: Annotated[Share | None, Switchable] = Field(
         0.05, description="share of random traders of equal turnover that earn as much, at most"
     )
@@ -123,8 +148,12 @@ class GateSettings(Model):
     delay_bars: Annotated[Count | None, Switchable] = Field(
         1, description="the median path still earns when orders come so many bars later"
     )
-    trades: Annotated[Count | None, Switchable] = Field(100, description="in all test blocks, at least")
-    worst_path: Annotated[Number | None, Switchable] = Field(-0.5, description="no path's total return lies below this")
+    trades: Annotated[Count | None, Switchable] = Field(
+        100, description="in all test blocks, at least"
+    )
+    worst_path: Annotated[Number | None, Switchable] = Field(
+        -0.5, description="no path's total return lies below this"
+    )
     hold_out_sharpe: Annotated[Number | None, Switchable] = Field(
         0.0, description="the winner's Sharpe ratio on the sealed bars exceeds this"
     )

@@ -1,11 +1,23 @@
-"""The tables of `flatout.toml`, as typed models. Units stand in the names; defaults and meanings stand beside them."""
+"""The tables of `flatout.toml`, as typed models. Units stand in the names; defaults and meanings
+stand beside them.
+"""
 
 from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from flatout.settings.fields import AtLeastOne, Count, Model, Money, NotNegative, Number, Positive, Share, Switchable
+from flatout.settings.fields import (
+    AtLeastOne,
+    Count,
+    Model,
+    Money,
+    NotNegative,
+    Number,
+    Positive,
+    Share,
+    Switchable,
+)
 from flatout.settings.study import DataSettings, FoldSettings, GateSettings, SearchSettings
 
 LOT_STEP_KINDS = ("one number", "by symbol")
@@ -33,8 +45,12 @@ class CostSettings(Model):
     )
     maker_share: Share = Field(0.0, description="share of the notional that fills as maker")
     half_spread_bps: NotNegative = 2.0
-    impact: NotNegative = Field(0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)")
-    borrow_bps_per_year: NotNegative = Field(500.0, description="on short positions and negative cash")
+    impact: NotNegative = Field(
+        0.5, description="price impact = this x volatility x sqrt(share of the bar's volume)"
+    )
+    borrow_bps_per_year: NotNegative = Field(
+        500.0, description="on short positions and negative cash"
+    )
 
     @model_validator(mode="after")
     def tiers_ascend(self) -> "CostSettings":
@@ -45,28 +61,41 @@ class CostSettings(Model):
 
 
 class LimitSettings(Model):
-    """What orders must respect. Rules that are off when not given may be switched off again with \"off\"."""
+    """What orders must respect. Rules that are off when not given may be switched off again with
+    \"off\".
+    """
 
     min_notional: NotNegative = Field(1.0, description="smallest order, quote currency")
     lot_step: Annotated[
-        Annotated[NotNegative, Tag("one number")] | Annotated[dict[str, NotNegative], Tag("by symbol")],
+        Annotated[NotNegative, Tag("one number")]
+        | Annotated[dict[str, NotNegative], Tag("by symbol")],
         Discriminator(lambda given: "by symbol" if isinstance(given, dict) else "one number"),
     ] = Field(0.0, description="order step in units, for all or by symbol; 0 = any")
     max_weight: Positive = Field(1.0, description="largest long weight of one asset")
-    max_short_weight: NotNegative = Field(0.0, description="largest short weight of one asset; 0 = no shorts")
+    max_short_weight: NotNegative = Field(
+        0.0, description="largest short weight of one asset; 0 = no shorts"
+    )
     gross_limit: Positive = Field(1.0, description="largest sum of absolute weights")
     reserve: Share = Field(0.0, description="share of equity that buying leaves in cash")
     participation: Positive = Field(0.05, description="largest share of a bar's volume")
     trailing_stop: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, Switchable] = Field(
         None, description="distance from the best price; off"
     )
-    cooldown_bars: Count = Field(0, description="bars after a stop in which a position may not grow")
+    cooldown_bars: Count = Field(
+        0, description="bars after a stop in which a position may not grow"
+    )
     max_held_bars: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="bars until a forced reduction; off"
     )
-    forced_share: Share = Field(0.05, description="share of the position sold by a forced reduction")
-    trade_size: Positive = Field(1.0, description="share of the equity that a `trade` action of 1 asks for")
-    ruin: Share = Field(0.1, description="equity, as a share of the capital, at which an episode terminates")
+    forced_share: Share = Field(
+        0.05, description="share of the position sold by a forced reduction"
+    )
+    trade_size: Positive = Field(
+        1.0, description="share of the equity that a `trade` action of 1 asks for"
+    )
+    ruin: Share = Field(
+        0.1, description="equity, as a share of the capital, at which an episode terminates"
+    )
 
 
 class RewardSettings(Model):
@@ -79,7 +108,9 @@ class RewardSettings(Model):
     turnover: Number = 0.0
     concentration: Number = 0.0
     scale: Positive = 100.0
-    sharpe_bars: Annotated[Number, Field(gt=1)] = Field(100.0, description="memory of the differential Sharpe ratio")
+    sharpe_bars: Annotated[Number, Field(gt=1)] = Field(
+        100.0, description="memory of the differential Sharpe ratio"
+    )
 
 
 class MarketSettings(Model):
@@ -99,16 +130,24 @@ class MarketSettings(Model):
 class FeatureSettings(Model):
     """What the agent sees of the market."""
 
-    indicators: tuple[str, ...] | None = Field(None, description="names, in order; not given = the default fourteen")
+    indicators: tuple[str, ...] | None = Field(
+        None, description="names, in order; not given = the default fourteen"
+    )
     lookback: AtLeastOne = Field(1, description="bars in the observation")
     scaler: ScalerName = "quantile"
 
 
 class TrainSettings(Model):
-    """How PPO learns. Marked [shape]: another value is another program; all others are data in one."""
+    """How PPO learns. Marked [shape]: another value is another program; all others are data in
+    one.
+    """
 
     engine: EngineName = Field(
-        "auto", description="library that computes [shape]; auto = jax, but torch where only PyTorch can use the GPU"
+        "auto",
+        description=(
+            "library that computes [shape]; auto = jax, but torch where only PyTorch can "
+            "use the GPU"
+        ),
     )
     n_envs: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="accounts trading at once [shape]; not given = chosen from memory"
@@ -123,19 +162,31 @@ class TrainSettings(Model):
     distribution: DistributionName = Field("gaussian", description="of actions [shape]")
     learning_rate: Positive = 3e-4
     final_rate_share: Share = Field(
-        1.0, description="share of the learning rate at the last update, reached in a straight line; 1 = constant"
+        1.0,
+        description=(
+            "share of the learning rate at the last update, reached in a straight line; 1 "
+            "= constant"
+        ),
     )
     gamma: Share = Field(0.99, description="discount per bar")
     gae_lambda: Share = 0.95
     clip: Positive = Field(0.2, description="of the probability ratio")
-    value_clip: Annotated[Positive | None, Switchable] = Field(None, description="of the critic's change; off")
+    value_clip: Annotated[Positive | None, Switchable] = Field(
+        None, description="of the critic's change; off"
+    )
     entropy: NotNegative = Field(0.0, description="weight of the entropy bonus")
     value: NotNegative = Field(0.5, description="weight of the critic's loss")
-    max_grad_norm: Annotated[Positive | None, Switchable] = Field(0.5, description="of all gradients together")
-    target_kl: Annotated[Positive | None, Switchable] = Field(None, description="epochs stop above 1.5 times this; off")
+    max_grad_norm: Annotated[Positive | None, Switchable] = Field(
+        0.5, description="of all gradients together"
+    )
+    target_kl: Annotated[Positive | None, Switchable] = Field(
+        None, description="epochs stop above 1.5 times this; off"
+    )
     log_std: Number = Field(0.0, description="logarithm of the first standard deviation of actions")
     normalise_advantage: bool = Field(True, description="per minibatch")
-    normalise_reward: bool = Field(False, description="by the running deviation of discounted returns")
+    normalise_reward: bool = Field(
+        False, description="by the running deviation of discounted returns"
+    )
 
 
 class Settings(Model):

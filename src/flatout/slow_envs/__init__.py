@@ -1,1 +1,3 @@
-"""Environments that wait: their waits overlap in one event loop, and the learner works meanwhile."""
+"""Environments that wait: their waits overlap in one event loop, and the learner works
+meanwhile.
+"""

@@ -1,4 +1,6 @@
-"""An environment that waits: Gymnasium's signatures with `async` before them, and nothing else to learn."""
+"""An environment that waits: Gymnasium's signatures with `async` before them, and nothing else to
+learn.
+"""
 
 import inspect
 from typing import Any, Protocol, runtime_checkable
@@ -8,7 +10,9 @@ from gymnasium import Space
 
 @runtime_checkable
 class AsyncEnv(Protocol):
-    """What the pool steps. A step may be cancelled while it waits: the pool then closes or resets the environment."""
+    """What the pool steps. A step may be cancelled while it waits: the pool then closes or resets
+    the environment.
+    """
 
     observation_space: Space[Any]
     action_space: Space[Any]
@@ -29,5 +33,7 @@ class AsyncEnv(Protocol):
 
 
 def waits(env: Any) -> bool:
-    """Whether this is an environment whose steps are coroutines; a class of such makes them, but is none."""
+    """Whether this is an environment whose steps are coroutines; a class of such makes them, but is
+    none.
+    """
     return not isinstance(env, type) and inspect.iscoroutinefunction(getattr(env, "step", None))

@@ -1,10 +1,13 @@
-"""Answers environments together: all that are ready go in one forward pass, and nobody waits longer than a deadline.
+"""Answers environments together: all that are ready go in one forward pass, and nobody waits longer
+than a deadline.
 
-Continuous batching: while nothing is computed, the next pass takes everyone who is there; those who come meanwhile go
-with the one after it. `least` and `patience_s` let a pass wait for company where a pass is dear (a GPU).
+Continuous batching: while nothing is computed, the next pass takes everyone who is there; those who
+come meanwhile go with the one after it. `least` and `patience_s` let a pass wait for company where
+a pass is dear (a GPU).
 
-Passes together have a price: environments that are answered together wait, and come back, together. Where a step costs
-the event loop more than a pass (HTTP), `largest=1` is faster: it answers at once, and environments stay spread.
+Passes together have a price: environments that are answered together wait, and come back, together.
+Where a step costs the event loop more than a pass (HTTP), `largest=1` is faster: it answers at
+once, and environments stay spread.
 """
 
 import asyncio
@@ -47,7 +50,9 @@ class Batching:
     least: int = 1  # wait for so many ...
     patience_s: float = 0.002  # ... but not longer than this
     largest: int = 256  # 1: everybody is answered at once
-    buckets: tuple[int, ...] = ()  # sizes to pad to, for programs compiled per shape; () = no padding
+    buckets: tuple[
+        int, ...
+    ] = ()  # sizes to pad to, for programs compiled per shape; () = no padding
     threaded: bool = False  # compute beside the event loop: for passes of milliseconds
 
     def __post_init__(self) -> None:
@@ -56,8 +61,12 @@ class Batching:
                 f"least is {self.least}, largest {self.largest}, patience_s {self.patience_s}; "
                 "give 1 <= least <= largest and patience_s >= 0"
             )
-        if self.buckets and (list(self.buckets) != sorted(set(self.buckets)) or self.buckets[-1] < self.largest):
-            raise SettingsError(f"buckets are {self.buckets}: give growing sizes, the last at least {self.largest}")
+        if self.buckets and (
+            list(self.buckets) != sorted(set(self.buckets)) or self.buckets[-1] < self.largest
+        ):
+            raise SettingsError(
+                f"buckets are {self.buckets}: give growing sizes, the last at least {self.largest}"
+            )
 
     def padded(self, count: int) -> int:
         """The size of the pass that serves so many."""
@@ -75,7 +84,9 @@ class Waiting(NamedTuple):
 class Batcher:
     """Collects observations and gives back decisions."""
 
-    def __init__(self, act: Callable[[Floats], Decisions], size: int, batching: Batching | None = None) -> None:
+    def __init__(
+        self, act: Callable[[Floats], Decisions], size: int, batching: Batching | None = None
+    ) -> None:
         self.act, self.batching = act, batching or Batching()
         rows = self.batching.padded(self.batching.largest)
         self.buffer = np.zeros((rows, size), np.float32)
@@ -98,7 +109,9 @@ class Batcher:
         return await waiting.answer
 
     async def answered(self, observation: Floats, loop: asyncio.AbstractEventLoop) -> Decision:
-        """A pass for one, here and now; an environment that never waits lets others have a turn now and then."""
+        """A pass for one, here and now; an environment that never waits lets others have a turn now
+        and then.
+        """
         if not self.in_a_row:
             loop.call_soon(self.begin_row)
         elif self.in_a_row >= MOST_IN_A_ROW:
@@ -167,7 +180,9 @@ class Batcher:
     @staticmethod
     def finish(served: list[Waiting], made: Decisions) -> None:
         """Hand out decisions."""
-        for waiting, raw, log_prob in zip(served, made.raw, made.log_prob, strict=False):  # padding has no taker
+        for waiting, raw, log_prob in zip(
+            served, made.raw, made.log_prob, strict=False
+        ):  # padding has no taker
             if not waiting.answer.done():
                 waiting.answer.set_result(Decision(raw, float(log_prob), made.version))
 

@@ -1,7 +1,9 @@
-"""The opposite door: an environment that waits, as a plain `gymnasium.Env` for libraries that know no others.
+"""The opposite door: an environment that waits, as a plain `gymnasium.Env` for libraries that know
+no others.
 
-`Blocking` runs the environment's event loop for as long as each call takes. Nothing overlaps then; Gymnasium's
-AsyncVectorEnv and Stable-Baselines3's SubprocVecEnv can put several of them in processes.
+`Blocking` runs the environment's event loop for as long as each call takes. Nothing overlaps then;
+Gymnasium's AsyncVectorEnv and Stable-Baselines3's SubprocVecEnv can put several of them in
+processes.
 """
 
 import asyncio
@@ -20,13 +22,14 @@ T = TypeVar("T")
 class OwnLoop:
     """An event loop for callers that have none: it runs only while they wait for it.
 
-    A caller that is itself inside a running event loop (a notebook) cannot run another in its thread: from its first
-    call on, this loop lives in a thread.
+    A caller that is itself inside a running event loop (a notebook) cannot run another in its
+    thread: from its first call on, this loop lives in a thread.
     """
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self.loop = self.runner.get_loop()  # made here: two threads that ask for it at once would make two
+        # made here: two threads that ask for it at once would make two
+        self.loop = self.runner.get_loop()
         self.thread: threading.Thread | None = None
         self.closed = False
 
@@ -47,8 +50,8 @@ class OwnLoop:
     def run_here(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the loop until the coroutine has ended; Ctrl-C cancels it.
 
-        `Runner.run` would do, but for what it costs: it sets a signal handler at every call, for which Python makes a
-        text of the task and its result.
+        `Runner.run` would do, but for what it costs: it sets a signal handler at every call, for
+        which Python makes a text of the task and its result.
         """
         task = self.loop.create_task(work)
         try:
@@ -94,11 +97,16 @@ class Blocking(gym.Env[Any, Any]):
         except BaseException:
             self.loop.close()
             raise
-        self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+        self.observation_space, self.action_space = (
+            self.env.observation_space,
+            self.env.action_space,
+        )
         self.metadata = getattr(self.env, "metadata", {"render_modes": []})
         self.render_mode = getattr(self.env, "render_mode", None)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
         return self.loop.run(self.env.reset(seed=seed, options=options))
@@ -118,12 +126,15 @@ class Blocking(gym.Env[Any, Any]):
 
 
 async def made(env_or_maker: Any) -> AsyncEnv:
-    """The environment; makers are called inside the loop, which some environments need from the start."""
+    """The environment; makers are called inside the loop, which some environments need from the
+    start.
+    """
     is_env = not isinstance(env_or_maker, type) and hasattr(env_or_maker, "step")
     env = env_or_maker if is_env else env_or_maker()
     if not waits(env):
         raise SettingsError(
-            f"Blocking was given {type(env).__name__!r}, whose step is no coroutine: it takes an environment with "
+            f"Blocking was given {type(env).__name__!r}, whose step is no coroutine: it takes an "
+            f"environment with "
             "`async def step`, or a function that makes one; plain environments need no such face"
         )
     return env

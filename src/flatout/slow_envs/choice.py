@@ -9,8 +9,13 @@ import gymnasium as gym
 
 INLINE_S = 0.0002  # steps shorter than this are done at once: handing them over would cost more
 BUSY_SHARE = 0.5  # from this share of computing on, a step needs a core of its own
-STEPS, LONGEST_S = 64, 0.5  # a measurement ends after so many steps or so long, but not before one step
-QUEUE = Path("/proc/thread-self/schedstat")  # Linux: the second number is how long this thread waited for a core
+STEPS, LONGEST_S = (
+    64,
+    0.5,
+)  # a measurement ends after so many steps or so long, but not before one step
+QUEUE = Path(
+    "/proc/thread-self/schedstat"
+)  # Linux: the second number is how long this thread waited for a core
 
 
 class Choice(NamedTuple):
@@ -22,7 +27,10 @@ class Choice(NamedTuple):
     steps: int  # that were measured
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.step_s * 1e3:.3f} ms per step, {self.cpu_share:.0%} computing ({self.steps} steps)"
+        return (
+            f"{self.kind}: {self.step_s * 1e3:.3f} ms per step, {self.cpu_share:.0%} computing "
+            f"({self.steps} steps)"
+        )
 
 
 def measured(env: gym.Env[Any, Any]) -> Choice:
@@ -31,7 +39,9 @@ def measured(env: gym.Env[Any, Any]) -> Choice:
     actions.seed(0)
     env.reset(seed=0)
     count, elapsed, computed, queued = 0, 0.0, 0.0, 0.0
-    ended = stepped(env, actions.sample())  # not counted: the first step often loads or compiles something
+    ended = stepped(
+        env, actions.sample()
+    )  # not counted: the first step often loads or compiles something
     began = time.perf_counter()
     while count == 0 or (count < STEPS and time.perf_counter() - began < LONGEST_S):
         if ended:
@@ -39,9 +49,14 @@ def measured(env: gym.Env[Any, Any]) -> Choice:
         action, waited = actions.sample(), seconds_queued()
         cpu, wall = time.thread_time(), time.perf_counter()
         ended = stepped(env, action)
-        elapsed, computed = elapsed + time.perf_counter() - wall, computed + time.thread_time() - cpu
+        elapsed, computed = (
+            elapsed + time.perf_counter() - wall,
+            computed + time.thread_time() - cpu,
+        )
         queued, count = queued + seconds_queued() - waited, count + 1
-    own = max(elapsed - queued, computed, 1e-9)  # on a busy machine, waiting for a core is not the environment's
+    own = max(
+        elapsed - queued, computed, 1e-9
+    )  # on a busy machine, waiting for a core is not the environment's
     return chosen(own / count, computed / own, count)
 
 
@@ -52,7 +67,9 @@ def stepped(env: gym.Env[Any, Any], action: Any) -> bool:
 
 
 def seconds_queued() -> float:
-    """How long this thread has been ready but without a core, since it began; 0 where the system does not say."""
+    """How long this thread has been ready but without a core, since it began; 0 where the system
+    does not say.
+    """
     return int(QUEUE.read_text().split()[1]) / 1e9 if QUEUE.exists() else 0.0
 
 

@@ -1,7 +1,8 @@
-"""An event loop on simulated time: where nothing is ready, the clock jumps to the next timer instead of waiting.
+"""An event loop on simulated time: where nothing is ready, the clock jumps to the next timer
+instead of waiting.
 
-What runs on it is the same code that runs on real time. Given equal seeds it does the same things in the same order,
-and an hour of waits takes as long as the work between them.
+What runs on it is the same code that runs on real time. Given equal seeds it does the same things
+in the same order, and an hour of waits takes as long as the work between them.
 """
 
 import asyncio
@@ -27,19 +28,23 @@ class JumpingSelector(selectors.SelectSelector):
             return ready
         if timeout is None:
             raise RunError(
-                "everything waits for something that no timer will bring: on simulated time that is for ever"
+                "everything waits for something that no timer will bring: on simulated time "
+                "that is for ever"
             )
         self.now += max(timeout, 0.0)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop with a clock that starts at 0 and only jumps. Threads and sockets have no place on it."""
+    """asyncio's loop with a clock that starts at 0 and only jumps. Threads and sockets have no
+    place on it.
+    """
 
     def __init__(self) -> None:
         self.jumping = JumpingSelector()
         super().__init__(self.jumping)
-        self._clock_resolution = 1e-9  # timers that are due within it fire together; the default is the system's
+        # timers that are due within it fire together; the default is the system's
+        self._clock_resolution = 1e-9
 
     def time(self) -> float:
         return self.jumping.now

@@ -41,6 +41,10 @@ class Assignment(NamedTuple):
         return self.overlap.waiting_batches * self.rule.batch_segments
 
     def shapes(self) -> Shapes:
-        """What lies in shared memory: a ring of segments, and weights twice: one to read, one to write."""
-        ring = {name: ((self.ring, *shape), kind) for name, (shape, kind) in self.form.shapes().items()}
+        """What lies in shared memory: a ring of segments, and weights twice: one to read, one to
+        write.
+        """
+        ring = {
+            name: ((self.ring, *shape), kind) for name, (shape, kind) in self.form.shapes().items()
+        }
         return {**ring, "weights": ((2, self.knowledge.vector.size), np.float32)}

@@ -1,7 +1,8 @@
 """The learner's process: takes segments from shared memory, learns, and puts weights back.
 
-Started by `link.ProcessLink` as `python -m flatout.slow_envs.learner_process CONNECTION MEMORY`. It yields to the
-environments wherever both want a core: their waits are what the run is made of. It ends with its driver.
+Started by `link.ProcessLink` as `python -m flatout.slow_envs.learner_process CONNECTION MEMORY`. It
+yields to the environments wherever both want a core: their waits are what the run is made of. It
+ends with its driver.
 """
 
 import contextlib
@@ -77,7 +78,9 @@ class Server:
     def hear(self, message: Any) -> None:
         """Do what a message asks."""
         if isinstance(message, Filled):
-            self.learning.take(Segment(*(self.memory[name][message.place] for name in Segment._fields)))
+            self.learning.take(
+                Segment(*(self.memory[name][message.place] for name in Segment._fields))
+            )
             self.places.append(message.place)
         elif isinstance(message, Took):
             self.taken = message.version

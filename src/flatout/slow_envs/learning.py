@@ -1,5 +1,5 @@
-"""What a learner does with segments as they come: batches of the oldest first, again from the last while that is
-still worth it, and account of its time and of the data's age.
+"""What a learner does with segments as they come: batches of the oldest first, again from the last
+while that is still worth it, and account of its time and of the data's age.
 """
 
 import time
@@ -77,14 +77,20 @@ class Learning:
         made = self.learner.update(self.last)
         self.times_used += 1
         seconds = time.perf_counter() - begun
-        return Update(made.version, made.figures, made.lags, made.too_old, self.times_used > 1, seconds)
+        return Update(
+            made.version, made.figures, made.lags, made.too_old, self.times_used > 1, seconds
+        )
 
     def may_reuse(self, batch: Segment) -> bool:
-        """Whether the last batch may teach once more; if not, it is forgotten: it will not become so again. When half
-        of the next one is there, it would only make that older.
+        """Whether the last batch may teach once more; if not, it is forgotten: it will not become
+        so again. When half of the next one is there, it would only make that older.
         """
         timely = 2 * len(self.waiting) < self.rule.batch_segments
-        if timely and self.times_used <= self.overlap.reuse.most and self.learner.worth_again(batch):
+        if (
+            timely
+            and self.times_used <= self.overlap.reuse.most
+            and self.learner.worth_again(batch)
+        ):
             return True
         self.last = None
         return False

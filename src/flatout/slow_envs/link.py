@@ -1,7 +1,9 @@
-"""The way between environments and learner: segments there, weights back, each with the version of the policy.
+"""The way between environments and learner: segments there, weights back, each with the version of
+the policy.
 
-`InlineLink` learns in the same event loop, for simulated time. `ProcessLink` has the learner in a process of its own,
-so that learning takes nothing from the event loop: arrays lie in shared memory, and small messages say which are ready.
+`InlineLink` learns in the same event loop, for simulated time. `ProcessLink` has the learner in a
+process of its own, so that learning takes nothing from the event loop: arrays lie in shared memory,
+and small messages say which are ready.
 """
 
 import asyncio
@@ -26,7 +28,8 @@ from flatout.slow_envs.overlap import Rule
 from flatout.slow_envs.shared_memory import SharedArrays
 from flatout.slow_envs.tape import Segment
 
-# --- messages -----------------------------------------------------------------------------------------------
+# --- messages
+# -----------------------------------------------------------------------------------------------
 
 
 class Filled(NamedTuple):
@@ -70,7 +73,8 @@ class Broken(NamedTuple):
     traceback: str
 
 
-# --- links --------------------------------------------------------------------------------------------------
+# --- links
+# --------------------------------------------------------------------------------------------------
 
 
 class Link(Protocol):
@@ -92,10 +96,16 @@ class Heard(Protocol):
 
 
 class InlineLink:
-    """A learner in the same event loop: updates are made on the spot, and take as long as the settings say."""
+    """A learner in the same event loop: updates are made on the spot, and take as long as the
+    settings say.
+    """
 
-    def __init__(self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]) -> None:
-        from flatout.slow_envs.torch_learner import new_learner  # late: PyTorch takes seconds to load
+    def __init__(
+        self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]
+    ) -> None:
+        from flatout.slow_envs.torch_learner import (
+            new_learner,
+        )  # late: PyTorch takes seconds to load
 
         self.learner, self.heard = new_learner(assignment), heard
         self.learning, self.ring = Learning(self.learner, assignment.overlap), assignment.ring
@@ -129,7 +139,9 @@ class InlineLink:
                 self.heard(update, self.learner.vector, 0.0)
                 continue
             async with self.changed:
-                await self.changed.wait_for(lambda: len(self.learning.waiting) >= self.learning.rule.batch_segments)
+                await self.changed.wait_for(
+                    lambda: len(self.learning.waiting) >= self.learning.rule.batch_segments
+                )
 
     async def knowledge(self) -> Knowledge:
         return self.learner.knowledge
@@ -146,7 +158,9 @@ class InlineLink:
 class ProcessLink:
     """The learner's process, seen from the environments'."""
 
-    def __init__(self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]) -> None:
+    def __init__(
+        self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]
+    ) -> None:
         self.heard, self.failed = heard, failed
         self.memory = SharedArrays(assignment.shapes())
         self.free = deque(range(assignment.ring))
@@ -166,10 +180,14 @@ class ProcessLink:
                 pass_fds=inherited,
             )
         self.connection = Connection(ours.detach())
-        self.connection.send((sys.path, cloudpickle.dumps(assignment)))  # a model may be defined in a user's script
+        self.connection.send(
+            (sys.path, cloudpickle.dumps(assignment))
+        )  # a model may be defined in a user's script
         self.loop = asyncio.get_running_loop()
         self.loop.add_reader(self.connection.fileno(), self.read)
-        os.set_blocking(self.connection.fileno(), True)  # uvloop makes it non-blocking, and messages may be long
+        os.set_blocking(
+            self.connection.fileno(), True
+        )  # uvloop makes it non-blocking, and messages may be long
         self.outbox = Outbox(self.connection, self.loop)
 
     async def put(self, segment: Segment) -> None:

@@ -1,4 +1,5 @@
-"""What the overlapping learner asks of a policy: weights as nested tuples, a distribution and a value, all through xp.
+"""What the overlapping learner asks of a policy: weights as nested tuples, a distribution and a
+value, all through xp.
 
 The environments' process runs it in NumPy, the learner's in PyTorch. Observations are flat vectors.
 """
@@ -19,7 +20,9 @@ from flatout.settings.tables import Activation
 
 
 class Model(Protocol):
-    """A policy and its critic without their weights. It travels to the learner's process: keep it plain data."""
+    """A policy and its critic without their weights. It travels to the learner's process: keep it
+    plain data.
+    """
 
     @property
     def observation_size(self) -> int: ...
@@ -51,11 +54,17 @@ class PerceptronModel:
 
     def new_weights(self, seed: int) -> Network:
         deviations = self.actions.size if isinstance(self.actions, Box) else 0
-        return new_network(Sizes(self.observation_size, self.hidden, self.actions.size, deviations), seed, self.log_std)
+        return new_network(
+            Sizes(self.observation_size, self.hidden, self.actions.size, deviations),
+            seed,
+            self.log_std,
+        )
 
     def policy(self, weights: Network, observation: Array, xp: Namespace) -> Distribution:
         head = actor(weights, observation, self.activation, xp)
-        return Gaussian(head, weights.log_std) if isinstance(self.actions, Box) else Categorical(head)
+        return (
+            Gaussian(head, weights.log_std) if isinstance(self.actions, Box) else Categorical(head)
+        )
 
     def value(self, weights: Network, observation: Array, xp: Namespace) -> Array:
         return critic(weights, observation, self.activation, xp)

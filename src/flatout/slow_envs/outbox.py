@@ -1,7 +1,7 @@
 """Small messages to another process, sent without ever waiting.
 
-Two sides that both wait for the other to read would wait for ever; so one of them, the event loop's, never does: what
-finds no room in the connection is kept, and sent when there is room again.
+Two sides that both wait for the other to read would wait for ever; so one of them, the event
+loop's, never does: what finds no room in the connection is kept, and sent when there is room again.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ class Outbox:
             self.flush()
 
     def flush(self) -> None:
-        """Send what there is room for. A connection is said to have room while most of it is free: for all of a small
-        message.
+        """Send what there is room for. A connection is said to have room while most of it is free:
+        for all of a small message.
         """
         try:
             while self.unsent and self.room.poll(0):

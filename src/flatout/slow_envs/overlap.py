@@ -13,7 +13,8 @@ Objective = Literal["decoupled", "vtrace"]
 class Care:
     """What is done about environments that hang or break."""
 
-    step_deadline_s: float = 30.0  # a step that takes longer is cancelled and its environment restarted
+    # a step that takes longer is cancelled and its environment restarted
+    step_deadline_s: float = 30.0
     reset_deadline_s: float = 60.0
     most_failures: int = 5  # in a row; then the environment is left out for good
     first_pause_s: float = 0.1  # before the first restart; doubled each time
@@ -23,11 +24,15 @@ class Care:
     def __post_init__(self) -> None:
         if min(self.step_deadline_s, self.reset_deadline_s) <= 0 or self.most_failures < 1:
             raise SettingsError(
-                f"step_deadline_s is {self.step_deadline_s}, reset_deadline_s {self.reset_deadline_s}, most_failures "
-                f"{self.most_failures}: deadlines must be positive, and an environment may fail at least once"
+                f"step_deadline_s is {self.step_deadline_s}, reset_deadline_s "
+                f"{self.reset_deadline_s}, most_failures "
+                f"{self.most_failures}: deadlines must be positive, and an environment may fail "
+                f"at least once"
             )
         if not 0 < self.least_alive <= 1:
-            raise SettingsError(f"least_alive is {self.least_alive}; give a share of the environments in (0, 1]")
+            raise SettingsError(
+                f"least_alive is {self.least_alive}; give a share of the environments in (0, 1]"
+            )
 
     def pause(self, failures: int) -> float:
         """Seconds before the next restart."""
@@ -54,19 +59,24 @@ class Overlap:
     waiting_batches: int = 2  # so many may wait for the learner before environments must
     learner: Literal["process", "inline"] = "process"  # inline: no process, and simulated time
     update_s: float = 0.0  # how long an update takes on simulated time
-    rho: float = 1.0  # largest weight of a step that the newest policy likes better than the one that took it
+    # largest weight of a step that the newest policy likes better than the one that took it
+    rho: float = 1.0
     trace: float = 1.0  # the same, for what its successors tell of it
     reuse: Reuse = field(default_factory=Reuse)
-    plain: Literal["auto", "inline", "thread", "process"] = "auto"  # how environments that cannot wait are stepped
+    # how environments that cannot wait are stepped
+    plain: Literal["auto", "inline", "thread", "process"] = "auto"
     care: Care = field(default_factory=Care)
     batching: Batching = field(default_factory=Batching)
 
     def __post_init__(self) -> None:
         if self.objective not in ("decoupled", "vtrace"):
-            raise SettingsError(f"objective is {self.objective!r}; give 'decoupled' (PPO) or 'vtrace'")
+            raise SettingsError(
+                f"objective is {self.objective!r}; give 'decoupled' (PPO) or 'vtrace'"
+            )
         if self.segment < 1 or self.max_lag < 0 or self.waiting_batches < 1:
             raise SettingsError(
-                f"segment is {self.segment}, max_lag {self.max_lag}, waiting_batches {self.waiting_batches}: "
+                f"segment is {self.segment}, max_lag {self.max_lag}, waiting_batches "
+                f"{self.waiting_batches}: "
                 "give at least 1, 0 and 1"
             )
 

@@ -1,7 +1,9 @@
-"""Plain Gymnasium environments among those that wait: three ways to give them the signatures of an AsyncEnv.
+"""Plain Gymnasium environments among those that wait: three ways to give them the signatures of an
+AsyncEnv.
 
-`Inline` steps at once, `InThread` in a thread (for blocking I/O), `InProcess` in a process (for computing, and for what
-may hang or crash). `adapted` makes an environment and chooses by measuring. This file knows no pool and no learner.
+`Inline` steps at once, `InThread` in a thread (for blocking I/O), `InProcess` in a process (for
+computing, and for what may hang or crash). `adapted` makes an environment and chooses by measuring.
+This file knows no pool and no learner.
 """
 
 import asyncio
@@ -40,7 +42,9 @@ class Inline:
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.choice: Choice | None = None
 
-    async def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Reset:
         """Begin an episode."""
         return self.env.reset(seed=seed, options=options)
 
@@ -58,7 +62,9 @@ class Inline:
 
 
 class OwnThread(Executor):
-    """One thread that makes calls in turn. One that never returns does not keep the program from ending."""
+    """One thread that makes calls in turn. One that never returns does not keep the program from
+    ending.
+    """
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -89,10 +95,11 @@ class OwnThread(Executor):
 
 
 class InThread:
-    """Steps are done in a thread, one at a time; without an executor, in one of this environment's own.
+    """Steps are done in a thread, one at a time; without an executor, in one of this environment's
+    own.
 
-    Nothing can stop a thread: a call that is cancelled goes on behind the scenes. Until it has returned, `reset` raises
-    `StillBusyError`; `close` then closes the environment when it has.
+    Nothing can stop a thread: a call that is cancelled goes on behind the scenes. Until it has
+    returned, `reset` raises `StillBusyError`; `close` then closes the environment when it has.
     """
 
     def __init__(self, env: Env, executor: Executor | None = None) -> None:
@@ -103,7 +110,9 @@ class InThread:
         self.cut = self.closed = False
         self.choice: Choice | None = None
 
-    async def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Reset:
         """Begin an episode."""
         found: Reset = await self.call(partial(self.env.reset, seed=seed, options=options))
         self.cut = False
@@ -112,7 +121,9 @@ class InThread:
     async def step(self, action: Any) -> Step:
         """One step."""
         if self.cut:
-            raise SettingsError("step() was called after a call that was cancelled: reset() or close() comes first")
+            raise SettingsError(
+                "step() was called after a call that was cancelled: reset() or close() comes first"
+            )
         return await self.call(partial(self.env.step, action))
 
     async def apply(self, function: Callable[[Env], T]) -> T:
@@ -124,7 +135,9 @@ class InThread:
         if self.closed:
             raise SettingsError("this environment is closed: make a new one")
         if self.running is not None and not self.running.done():
-            raise StillBusyError("an earlier call to this environment has not returned: close it and make a new one")
+            raise StillBusyError(
+                "an earlier call to this environment has not returned: close it and make a new one"
+            )
         self.running = self.executor.submit(function)
         try:
             return await asyncio.wrap_future(self.running)
@@ -148,10 +161,11 @@ class InThread:
 
 
 def adapted(maker: Maker, kind: str = "auto") -> AsyncEnv:
-    """An environment that can be awaited: the maker's own if it can, else a plain one stepped in the way of `kind`.
+    """An environment that can be awaited: the maker's own if it can, else a plain one stepped in
+    the way of `kind`.
 
-    "auto" measures a few random steps of one environment, closes it, and makes another: the choice is kept in its
-    attribute `choice`. A maker must make a new environment at each call.
+    "auto" measures a few random steps of one environment, closes it, and makes another: the choice
+    is kept in its attribute `choice`. A maker must make a new environment at each call.
     """
     if kind not in KINDS:
         raise SettingsError(f"kind is {kind!r}; it may be one of {', '.join(KINDS)}")
@@ -167,7 +181,9 @@ def adapted(maker: Maker, kind: str = "auto") -> AsyncEnv:
 
 
 def threaded(maker: Maker) -> AsyncEnv:
-    """An environment that is made and stepped in one thread: some may not be handed from one to another."""
+    """An environment that is made and stepped in one thread: some may not be handed from one to
+    another.
+    """
     thread = OwnThread()
     try:
         env = thread.submit(maker).result()
@@ -191,19 +207,26 @@ def by_measure(maker: Maker, trial: Env) -> AsyncEnv:
         trial.close()
     made: Any = adapted(maker, choice.kind)
     if getattr(made, "env", None) is trial:
-        raise SettingsError("the maker gave the same environment twice: it must make a new one at each call")
+        raise SettingsError(
+            "the maker gave the same environment twice: it must make a new one at each call"
+        )
     made.choice = choice
     return made
 
 
 def require_plain(env: Any) -> None:
     """Refuse what is no environment at all."""
-    if not all(callable(getattr(env, name, None)) for name in ("reset", "step", "close")) or not all(
-        isinstance(getattr(env, name, None), Space) for name in ("observation_space", "action_space")
+    if not all(
+        callable(getattr(env, name, None)) for name in ("reset", "step", "close")
+    ) or not all(
+        isinstance(getattr(env, name, None), Space)
+        for name in ("observation_space", "action_space")
     ):
         raise SettingsError(
-            f"the maker returned {type(env).__name__!r}, which is no environment: it must have reset, step and close, "
-            "plain as gymnasium.Env has them or async, and the spaces observation_space and action_space"
+            f"the maker returned {type(env).__name__!r}, which is no environment: it must have "
+            f"reset, step and close, "
+            "plain as gymnasium.Env has them or async, and the spaces observation_space and "
+            "action_space"
         )
 
 

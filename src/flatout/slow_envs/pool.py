@@ -1,8 +1,10 @@
-"""Hundreds of environments in one event loop: each lives on its own, breaks on its own, and is mended on its own.
+"""Hundreds of environments in one event loop: each lives on its own, breaks on its own, and is
+mended on its own.
 
-An environment asks for a decision, waits for its step, writes down what came of it, and goes on. A step that takes too
-long is cancelled; an environment that breaks is restarted after a pause that doubles, and left out for good when that
-does not help. When too few are left the run stops with the error that the last of them ended with.
+An environment asks for a decision, waits for its step, writes down what came of it, and goes on. A
+step that takes too long is cancelled; an environment that breaks is restarted after a pause that
+doubles, and left out for good when that does not help. When too few are left the run stops with the
+error that the last of them ended with.
 """
 
 import asyncio
@@ -59,7 +61,13 @@ class Pool:
         seed: int | None = None,
         plain: str = "auto",
     ) -> None:
-        self.care, self.ask, self.ship, self.seed, self.plain = care or Care(), ask, ship, seed, plain
+        self.care, self.ask, self.ship, self.seed, self.plain = (
+            care or Care(),
+            ask,
+            ship,
+            seed,
+            plain,
+        )
         if not envs:
             raise SettingsError("there are no environments: give at least one")
         self.slots = [self.new_slot(k, given, form) for k, given in enumerate(envs)]
@@ -76,10 +84,14 @@ class Pool:
             return Slot(index, None, given, form)
         if callable(given):
             return Slot(index, given, self.made(given), form)
-        raise SettingsError(f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one")
+        raise SettingsError(
+            f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one"
+        )
 
     def made(self, maker: Maker) -> Any:
-        """What a maker makes; the first plain one is measured, and the others are stepped as it is."""
+        """What a maker makes; the first plain one is measured, and the others are stepped as
+        it is.
+        """
         env = adapted(maker, self.plain)
         choice = getattr(env, "choice", None)
         self.plain = self.plain if choice is None else choice.kind
@@ -99,7 +111,9 @@ class Pool:
         while not slot.quarantined:
             try:
                 await self.play(slot)
-            except Exception as error:  # whatever an environment raises is its own failure, not the run's
+            except (
+                Exception
+            ) as error:  # whatever an environment raises is its own failure, not the run's
                 await self.recover(slot, error)
 
     async def play(self, slot: Slot) -> None:
@@ -120,14 +134,18 @@ class Pool:
                 await self.ship(segment)
             seen = await self.reset(slot) if terminated or truncated else then
 
-    async def step(self, slot: Slot, decision: Decision) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+    async def step(
+        self, slot: Slot, decision: Decision
+    ) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """One step, within the deadline."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self.waiting += 1
         try:
             async with asyncio.timeout(self.care.step_deadline_s):
-                then, reward, terminated, truncated, info = await slot.env.step(taken(self.action_space, decision.raw))
+                then, reward, terminated, truncated, info = await slot.env.step(
+                    taken(self.action_space, decision.raw)
+                )
         finally:
             self.waiting -= 1
         self.step_times.append(loop.time() - begun)
@@ -137,7 +155,10 @@ class Pool:
         """Begin an episode, within the deadline."""
         seed = None
         if not slot.begun and self.seed is not None:
-            seed = int(np.random.SeedSequence([self.seed, slot.index, slot.restarts]).generate_state(1)[0] >> 1)
+            seed = int(
+                np.random.SeedSequence([self.seed, slot.index, slot.restarts]).generate_state(1)[0]
+                >> 1
+            )
         async with asyncio.timeout(self.care.reset_deadline_s):
             seen, _ = await slot.env.reset(seed=seed)
         slot.begun = True
@@ -145,7 +166,9 @@ class Pool:
         return self.features(seen)
 
     def features(self, observation: Any) -> Floats:
-        """An observation as the policy reads it; a copy, since environments may write into theirs."""
+        """An observation as the policy reads it; a copy, since environments may write into
+        theirs.
+        """
         return flat_observation(self.observation_space, observation)
 
     def note_episode(self, slot: Slot, info: dict[str, Any]) -> None:
@@ -155,7 +178,9 @@ class Pool:
         slot.earned, slot.length = 0.0, 0
 
     async def recover(self, slot: Slot, error: Exception) -> None:
-        """An environment broke or hung: what it owes is struck out, and it is started again or left out."""
+        """An environment broke or hung: what it owes is struck out, and it is started again or left
+        out.
+        """
         self.events["timeouts" if isinstance(error, TimeoutError) else "crashes"] += 1
         full = slot.tape.cut(slot.seen) if slot.seen is not None else []
         slot.tape.continuing = False
@@ -174,7 +199,9 @@ class Pool:
             await self.recover(slot, again)
 
     async def restart(self, slot: Slot) -> None:
-        """A new environment in the old one's place; one that nobody can make again begins a new episode."""
+        """A new environment in the old one's place; one that nobody can make again begins a new
+        episode.
+        """
         slot.restarts += 1
         slot.begun = False
         self.events["restarts"] += 1
@@ -186,8 +213,10 @@ class Pool:
         """Refuse to go on when every environment failed before a single one began."""
         if all(slot.failures and not slot.steps and not slot.begun for slot in self.slots):
             raise RunError(
-                f"none of the {len(self.slots)} environments could begin an episode; the first failure of the last "
-                f"one: {told(error)}. Nothing was trained: see to what they wait for, and start again"
+                f"none of the {len(self.slots)} environments could begin an episode; the first "
+                f"failure of the last "
+                f"one: {told(error)}. Nothing was trained: see to what they wait for, and start "
+                f"again"
             ) from error
 
     def quarantine(self, slot: Slot, error: Exception) -> None:
@@ -198,7 +227,8 @@ class Pool:
         if alive < max(1, self.care.least_alive * len(self.slots)):
             raise RunError(
                 f"{alive} of {len(self.slots)} environments are alive, fewer than the share of "
-                f"{self.care.least_alive} that must be; environment {slot.index} failed {slot.failures} times in a "
+                f"{self.care.least_alive} that must be; environment {slot.index} failed "
+                f"{slot.failures} times in a "
                 f"row, at last with {told(error)}"
             ) from error
 
@@ -219,8 +249,12 @@ def told(error: Exception) -> str:
 
 
 def flat_observation(space: spaces.Space[Any], observation: Any) -> Floats:
-    """What `gymnasium.spaces.flatten` makes of it, in float32; without its detours for boxes and dicts of them."""
-    if isinstance(space, spaces.Dict) and all(isinstance(part, PLAIN) for part in space.spaces.values()):
+    """What `gymnasium.spaces.flatten` makes of it, in float32; without its detours for boxes and
+    dicts of them.
+    """
+    if isinstance(space, spaces.Dict) and all(
+        isinstance(part, PLAIN) for part in space.spaces.values()
+    ):
         parts = [np.ravel(observation[name]) for name in space.spaces]
         return np.concatenate(parts, dtype=np.float32, casting="unsafe")
     return np.array(spaces.flatten(space, observation), np.float32)

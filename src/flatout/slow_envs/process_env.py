@@ -1,7 +1,8 @@
 """A plain environment in a process of its own, awaited in the event loop of whoever steps it.
 
-For environments that compute rather than wait, or that may hang or crash. A step that is cancelled costs the process
-its life; the next `reset` starts another. How process and parent talk: `process_parent.py`.
+For environments that compute rather than wait, or that may hang or crash. A step that is cancelled
+costs the process its life; the next `reset` starts another. How process and parent talk:
+`process_parent.py`.
 """
 
 import pickle
@@ -26,7 +27,8 @@ Maker = Callable[[], Any]
 class InProcess:
     """A plain environment in its own process, with the signatures of an AsyncEnv.
 
-    The process starts at once, and makes the environment while others start; the first look at a space waits for it.
+    The process starts at once, and makes the environment while others start; the first look at a
+    space waits for it.
     """
 
     def __init__(self, maker: Maker) -> None:
@@ -42,7 +44,8 @@ class InProcess:
         if self.greeting is None:
             if self.busy and self.worker.hello is None:
                 raise SettingsError(
-                    "the spaces are not known before reset() has returned: look at them before, or after"
+                    "the spaces are not known before reset() has returned: look at them "
+                    "before, or after"
                 )
             self.greeting = self.worker.meet()
         return self.greeting
@@ -89,7 +92,10 @@ class InProcess:
         """One step."""
         self.require_free("step")
         if not self.begun or not self.worker.lives or self.worker.slots is None:
-            raise SettingsError("step() was called on an environment whose episode has not begun: call reset() first")
+            raise SettingsError(
+                "step() was called on an environment whose episode has not begun: call reset() "
+                "first"
+            )
         slots, payload = self.worker.slots, b""
         if slots.action is None:
             payload = cloudpickle.dumps(action)
@@ -135,7 +141,9 @@ class InProcess:
         if self.closed:
             raise SettingsError(f"{what}() was called on a closed environment: make a new one")
         if self.busy:
-            raise SettingsError(f"{what}() was called while another call is awaited: await one at a time")
+            raise SettingsError(
+                f"{what}() was called while another call is awaited: await one at a time"
+            )
 
 
 def write_action(slot: Any, action: Any) -> None:

@@ -1,7 +1,7 @@
 """The process of a plain environment as its parent sees it: started, asked, listened to, and ended.
 
-Observations, actions and rewards lie in memory that both see; a socket tells when they are ready. What goes on in the
-process: `process_worker.py`.
+Observations, actions and rewards lie in memory that both see; a socket tells when they are ready.
+What goes on in the process: `process_worker.py`.
 """
 
 import asyncio
@@ -38,7 +38,9 @@ class WorkerDied(FlatoutError):  # noqa: N818 (it says what happened)
 
 
 class EnvFailedError(FlatoutError):
-    """The environment raised something that cannot be sent from its process; the message says what."""
+    """The environment raised something that cannot be sent from its process; the message says
+    what.
+    """
 
 
 class Worker:
@@ -54,7 +56,8 @@ class Worker:
                 own_program("flatout.slow_envs.process_worker", *words),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), self.memory),
-                # One environment needs one core: several processes with all threads each would fight for them.
+                # One environment needs one core: several processes with all threads each would
+                # fight for them.
                 env={"OMP_NUM_THREADS": "1", **os.environ},
             )
         self.hello: Hello | None = None
@@ -134,7 +137,8 @@ class Worker:
             how = "closed its socket without ending, and was killed"
         self.end()
         died = WorkerDied(
-            f"the process of an environment (pid {self.process.pid}) {how}; what it printed is in this program's "
+            f"the process of an environment (pid {self.process.pid}) {how}; what it printed is in "
+            f"this program's "
             "output; reset() starts another one"
         )
         if words:
@@ -161,7 +165,9 @@ class Worker:
         try:
             async with asyncio.timeout(CLOSE_S) as limit:
                 await self.ask(CLOSE)
-                with suppress(OSError):  # the end of the socket is that of the process, however it is told
+                with suppress(
+                    OSError
+                ):  # the end of the socket is that of the process, however it is told
                     await asyncio.get_running_loop().sock_recv(self.door, 1)
         except WorkerDied:
             return  # it had gone before
@@ -189,7 +195,9 @@ def cause(code: int) -> str:
 
 
 def filled_file(content: bytes) -> int:
-    """A file without a name that holds this; it is gone with its last user, however the processes end."""
+    """A file without a name that holds this; it is gone with its last user, however the processes
+    end.
+    """
     number = anonymous_file()
     with open(number, "wb", closefd=False) as file:
         file.write(content)

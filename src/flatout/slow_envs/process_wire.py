@@ -1,8 +1,8 @@
 """What an environment's process and its parent say to each other, and the memory that both see.
 
-Messages are a kind and a payload on a socket; observations, actions and rewards lie in shared memory, one slot per part
-of a space. Spaces whose values have no fixed size (text, graphs, sequences) go through the socket instead. This file
-knows neither processes nor event loops.
+Messages are a kind and a payload on a socket; observations, actions and rewards lie in shared
+memory, one slot per part of a space. Spaces whose values have no fixed size (text, graphs,
+sequences) go through the socket instead. This file knows neither processes nor event loops.
 """
 
 import struct
@@ -54,7 +54,9 @@ def fits(space: Space[Any]) -> bool:
         return all(fits(one) for one in space.spaces.values())
     if isinstance(space, spaces.Tuple):
         return all(fits(one) for one in space.spaces)
-    return isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete)
+    return isinstance(
+        space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
+    )
 
 
 def room(space: Space[Any]) -> int:
@@ -114,7 +116,9 @@ def write(into: Views, value: Any) -> None:
     else:
         given = np.asarray(value)
         if given.shape != into.shape:
-            raise ValueError(f"a value of shape {given.shape} was given where the space has {into.shape}")
+            raise ValueError(
+                f"a value of shape {given.shape} was given where the space has {into.shape}"
+            )
         np.copyto(into, given)
 
 

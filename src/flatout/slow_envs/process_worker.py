@@ -1,9 +1,10 @@
 """A process that holds one plain environment and steps it when told.
 
-Started by `process_env.py` as `python -m flatout.slow_envs.process_worker SOCKET MEMORY PARENT KIND`: two inherited
-file descriptors, the parent's process id, and whether its main thread started this process. It makes the environment
-from what lies in the memory, says hello, and answers each request with one message. It dies with its parent, also amid
-a step. It imports neither torch nor jax: what the environment needs, its maker imports.
+Started by `process_env.py` as `python -m flatout.slow_envs.process_worker SOCKET MEMORY PARENT
+KIND`: two inherited file descriptors, the parent's process id, and whether its main thread started
+this process. It makes the environment from what lies in the memory, says hello, and answers each
+request with one message. It dies with its parent, also amid a step. It imports neither torch nor
+jax: what the environment needs, its maker imports.
 """
 
 import ctypes
@@ -49,7 +50,9 @@ PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 def main() -> None:
     """Serve one parent until it lets go."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its processes
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the parent, which ends its processes
     faulthandler.enable()
     door_number, memory_number, parent = (int(word) for word in sys.argv[1:4])
     die_with(parent, door_number, by_main_thread=sys.argv[4] == "main")
@@ -68,8 +71,9 @@ def main() -> None:
 def die_with(parent: int, door: int, by_main_thread: bool) -> None:
     """Have this process end when its parent does, whatever the environment is doing.
 
-    Linux can do it even where C code holds the interpreter for ever, but counts the end of the *thread* that started
-    this process: so it is asked only where that was the main one. The watching thread works everywhere.
+    Linux can do it even where C code holds the interpreter for ever, but counts the end of the
+    *thread* that started this process: so it is asked only where that was the main one. The
+    watching thread works everywhere.
     """
     if sys.platform == "linux" and by_main_thread:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -92,7 +96,9 @@ def serve(door: socket, memory_number: int) -> None:
         os.ftruncate(memory_number, whole_room(env.observation_space, env.action_space))
         memory = mmap.mmap(memory_number, 0)
         slots = slots_in(memory, env.observation_space, env.action_space)
-        hello = Hello(env.observation_space, env.action_space, getattr(env, "metadata", {}), render_mode(env))
+        hello = Hello(
+            env.observation_space, env.action_space, getattr(env, "metadata", {}), render_mode(env)
+        )
         send(door, HELLO, cloudpickle.dumps(hello))
         while (request := receive(door))[0] != CLOSE:
             send(door, *answer(env, slots, *request))

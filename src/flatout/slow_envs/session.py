@@ -1,7 +1,7 @@
 """Environments, policy and learner at work together, until they are told to stop.
 
-One event loop holds the environments and answers them with the newest weights that have arrived; the learner sits
-behind a link. Between two calls of `next_update` all of them go on.
+One event loop holds the environments and answers them with the newest weights that have arrived;
+the learner sits behind a link. Between two calls of `next_update` all of them go on.
 """
 
 import asyncio
@@ -45,7 +45,15 @@ class Session:
         self.form = Format(self.overlap.segment, model.observation_size, model.actions)
         self.rng = np.random.default_rng([seed, 0xAC7])
         self.batcher = Batcher(self.act, model.observation_size, self.overlap.batching)
-        self.pool = Pool(envs, self.form, self.batcher.ask, self.ship, self.overlap.care, seed, self.overlap.plain)
+        self.pool = Pool(
+            envs,
+            self.form,
+            self.batcher.ask,
+            self.ship,
+            self.overlap.care,
+            seed,
+            self.overlap.plain,
+        )
         self.link: Link | None = None
         self.updates: deque[Update] = deque()
         self.lags: Counter[int] = Counter()
@@ -56,10 +64,13 @@ class Session:
     async def start(self) -> None:
         """Hire the learner and let the environments live."""
         self.check_spaces()
-        # Small products on several threads are slower than on one, and much slower where other processes want a core.
+        # Small products on several threads are slower than on one, and much slower where other
+        # processes want a core.
         self.limits = threadpool_limits(1)
         self.news = asyncio.Event()
-        assignment = Assignment(self.model, self.rule, self.overlap, self.form, self.start_from, self.seed)
+        assignment = Assignment(
+            self.model, self.rule, self.overlap, self.form, self.start_from, self.seed
+        )
         if self.overlap.learner == "inline":
             self.link = InlineLink(assignment, self.heard, self.failed)
         else:
@@ -104,7 +115,8 @@ class Session:
             self.rule = rule
             self.link.change(rule)
 
-    # --- what the parts call -----------------------------------------------------------------------------
+    # --- what the parts call
+    # -----------------------------------------------------------------------------
 
     def act(self, observations: Floats) -> Decisions:
         """What the newest policy does about these."""
@@ -141,7 +153,8 @@ class Session:
         self.error = error
         self.news.set()
 
-    # --- checks and figures ------------------------------------------------------------------------------
+    # --- checks and figures
+    # ------------------------------------------------------------------------------
 
     def check_spaces(self) -> None:
         """All environments must speak of the same things."""
@@ -150,13 +163,17 @@ class Session:
                 given, first = getattr(slot.env, name), getattr(self.pool, name)
                 if given != first:
                     raise SettingsError(
-                        f"environment {slot.index} has the {name.replace('_', ' ')} {given}, the first one {first}: "
+                        f"environment {slot.index} has the {name.replace('_', ' ')} {given}, the "
+                        f"first one {first}: "
                         "all must be equal"
                     )
 
     def figures(self) -> dict[str, Any]:
         """What happened so far: counts, ages, waits."""
-        waits, times = np.array(self.batcher.waits or [0.0]), np.array(self.pool.step_times or [0.0])
+        waits, times = (
+            np.array(self.batcher.waits or [0.0]),
+            np.array(self.pool.step_times or [0.0]),
+        )
         ages = np.array(sorted(self.lags.elements()) or [0])
         sizes = np.array(sorted(self.batcher.sizes.elements()) or [0])
         busy = self.learning_s + self.idle_s

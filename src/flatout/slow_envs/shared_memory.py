@@ -1,6 +1,8 @@
-"""Arrays in memory that two processes share: no copies through pipes, and nothing left behind when either is killed.
+"""Arrays in memory that two processes share: no copies through pipes, and nothing left behind when
+either is killed.
 
-The memory has no name: the other process inherits its file descriptor, and the system frees it with the last of them.
+The memory has no name: the other process inherits its file descriptor, and the system frees it with
+the last of them.
 """
 
 import mmap

@@ -1,9 +1,10 @@
-"""What environments did, cut into segments of equal length: the form in which it travels to the learner.
+"""What environments did, cut into segments of equal length: the form in which it travels to the
+learner.
 
-A segment is a run of rows of one environment. A row is something seen; an *acting* row also holds what was done there
-and what came of it. A row that does not act ends what was before it: the last observation of an episode that was cut
-short, or of one whose environment broke before it answered. So no row ever holds a made-up outcome, and a segment may
-hold the ends of several episodes.
+A segment is a run of rows of one environment. A row is something seen; an *acting* row also holds
+what was done there and what came of it. A row that does not act ends what was before it: the last
+observation of an episode that was cut short, or of one whose environment broke before it answered.
+So no row ever holds a made-up outcome, and a segment may hold the ends of several episodes.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from flatout.slow_envs.batcher import Decision, Floats
 
 
 class Segment(NamedTuple):
-    """Rows of one environment; also, side by side along the second axis, a batch of runs of them."""
+    """Rows of one environment; also, side by side along the second axis, a batch of runs of
+    them.
+    """
 
     observation: NDArray[np.float32]  # (row + 1, feature): the last is what came after the last row
     raw: NDArray[Any]  # (row,) or (row, action) as drawn
@@ -53,18 +56,22 @@ class Format(NamedTuple):
 
     def new(self) -> Segment:
         """An empty one."""
-        return Segment(**{name: np.zeros(shape, kind) for name, (shape, kind) in self.shapes().items()})
+        return Segment(
+            **{name: np.zeros(shape, kind) for name, (shape, kind) in self.shapes().items()}
+        )
 
 
 def side_by_side(segments: Sequence[Segment]) -> Segment:
-    """A batch: segments of one environment follow each other as they came, and those of several stand side by side,
-    (row, environment, ...), filled up with rows that do not act.
+    """A batch: segments of one environment follow each other as they came, and those of several
+    stand side by side, (row, environment, ...), filled up with rows that do not act.
     """
     runs: dict[int, list[Segment]] = {}
     for segment in segments:
         runs.setdefault(int(segment.env), []).append(segment)
     rows, length = segments[0].reward.shape[0], max(map(len, runs.values()))
-    whole = Segment(*(room(x, rows * length + (x is segments[0].observation), len(runs)) for x in segments[0]))
+    whole = Segment(
+        *(room(x, rows * length + (x is segments[0].observation), len(runs)) for x in segments[0])
+    )
     for k, run in enumerate(runs.values()):
         for n, segment in enumerate(run):
             place = slice(n * rows, (n + 1) * rows)
@@ -89,11 +96,23 @@ class Tape:
         self.continuing = False  # whether the last row waits for what it led to
 
     def act(
-        self, seen: Floats, decision: Decision, reward: float, then: Floats, terminated: bool, truncated: bool
+        self,
+        seen: Floats,
+        decision: Decision,
+        reward: float,
+        then: Floats,
+        terminated: bool,
+        truncated: bool,
     ) -> list[Segment]:
-        """Write down a step: what was seen, done, earned and seen then. Returns the segments that it filled."""
+        """Write down a step: what was seen, done, earned and seen then. Returns the segments that
+        it filled.
+        """
         row, rows = self.filled, self.open
-        rows.observation[row], rows.raw[row], rows.log_prob[row] = seen, decision.raw, decision.log_prob
+        rows.observation[row], rows.raw[row], rows.log_prob[row] = (
+            seen,
+            decision.raw,
+            decision.log_prob,
+        )
         rows.version[row], rows.reward[row] = decision.version, reward
         rows.terminated[row], rows.acting[row] = terminated, True
         self.continuing = not terminated
@@ -103,11 +122,14 @@ class Tape:
         return full
 
     def cut(self, seen: Floats) -> list[Segment]:
-        """The episode goes no further than what is seen: whatever led here is worth what the critic says of it."""
+        """The episode goes no further than what is seen: whatever led here is worth what the critic
+        says of it.
+        """
         if not self.continuing:
             return []
         self.continuing = False
-        self.open.observation[self.filled] = seen  # all else of a fresh row is zero: it does not act
+        # all else of a fresh row is zero: it does not act
+        self.open.observation[self.filled] = seen
         return self.advance(seen)
 
     def advance(self, then: Floats) -> list[Segment]:

@@ -1,4 +1,6 @@
-"""Learns from batches of segments of bounded age, in PyTorch. Knows neither environments nor processes."""
+"""Learns from batches of segments of bounded age, in PyTorch. Knows neither environments nor
+processes.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -47,14 +49,21 @@ class Learned(NamedTuple):
 class TorchSegmentLearner:
     """One agent and its optimiser."""
 
-    def __init__(self, model: Model, rule: Rule, overlap: Overlap, weights: Any, seed: int = 0) -> None:
+    def __init__(
+        self, model: Model, rule: Rule, overlap: Overlap, weights: Any, seed: int = 0
+    ) -> None:
         self.model, self.rule, self.overlap, self.version = model, rule, overlap, 0
-        self.weights = map_leaves(lambda leaf: torch.as_tensor(np.array(leaf, np.float32)).requires_grad_(), weights)
+        self.weights = map_leaves(
+            lambda leaf: torch.as_tensor(np.array(leaf, np.float32)).requires_grad_(), weights
+        )
         self.leaves = [leaf for leaf in leaves_of(self.weights) if leaf.numel()]
-        self.optimiser = torch.optim.Adam(self.leaves, rule.learning_rate, eps=ADAM_EPSILON, fused=True)
+        self.optimiser = torch.optim.Adam(
+            self.leaves, rule.learning_rate, eps=ADAM_EPSILON, fused=True
+        )
         self.seed = seed
 
-    # --- an update ---------------------------------------------------------------------------------------
+    # --- an update
+    # ---------------------------------------------------------------------------------------
 
     def update(self, batch: Segment) -> Learned:
         """Learn from a batch of segments (row, segment, ...); the version goes up by one."""
@@ -69,17 +78,24 @@ class TorchSegmentLearner:
         return Learned(self.version, figures, Counter(lag[fresh].tolist()), too_old)
 
     def worth_again(self, batch: Segment) -> bool:
-        """Whether the policy is still close enough to those that acted in this batch to learn from it again."""
+        """Whether the policy is still close enough to those that acted in this batch to learn from
+        it again.
+        """
         fresh = batch.acting & (self.version - batch.version <= self.overlap.max_lag)
         if not fresh.any():
             return False
         with torch.no_grad():
-            log_prob = self.log_probs(torch.as_tensor(batch.observation[:-1][fresh]), torch.as_tensor(batch.raw[fresh]))
+            log_prob = self.log_probs(
+                torch.as_tensor(batch.observation[:-1][fresh]), torch.as_tensor(batch.raw[fresh])
+            )
             log_ratio = log_prob - torch.as_tensor(batch.log_prob[fresh])
             ratio = torch.exp(log_ratio)
             distance = float(torch.mean(ratio - 1 - log_ratio))
             share = float(effective_share(ratio, xp))
-        return share >= self.overlap.reuse.least_effective and distance <= self.overlap.reuse.largest_kl
+        return (
+            share >= self.overlap.reuse.least_effective
+            and distance <= self.overlap.reuse.largest_kl
+        )
 
     def log_probs(self, observation: Tensor, raw: Tensor) -> Tensor:
         """Of these actions, by the policy as it is."""
@@ -98,7 +114,16 @@ class TorchSegmentLearner:
         proximal = self.log_probs(seen, arrays.raw)
         ratio = torch.exp(proximal - arrays.log_prob)
         trust = Trust(self.overlap.rho, self.overlap.trace, self.rule.gae_lambda)
-        corrected = vtrace(arrays.reward, value, arrays.terminated, arrays.acting, ratio, self.rule.gamma, trust, xp)
+        corrected = vtrace(
+            arrays.reward,
+            value,
+            arrays.terminated,
+            arrays.acting,
+            ratio,
+            self.rule.gamma,
+            trust,
+            xp,
+        )
         parts = (seen, arrays.raw, arrays.log_prob, proximal, *corrected, value[:-1])
         rows = Rows(*(part[chosen] for part in parts))
         return rows, {
@@ -130,10 +155,16 @@ class TorchSegmentLearner:
         rule = self.rule
         policy = self.model.policy(self.weights, rows.observation, xp)
         advantage = normalise(rows.advantage, xp) if rule.normalise_advantage else rows.advantage
-        surrogate = self.surrogate()(policy.log_prob(rows.raw, xp), rows.proximal, rows.behaviour, advantage)
+        surrogate = self.surrogate()(
+            policy.log_prob(rows.raw, xp), rows.proximal, rows.behaviour, advantage
+        )
         value_clip = torch.tensor(NO_LIMIT if rule.value_clip is None else rule.value_clip)
         error = value_loss(
-            self.model.value(self.weights, rows.observation, xp), rows.value, rows.target, value_clip, xp
+            self.model.value(self.weights, rows.observation, xp),
+            rows.value,
+            rows.target,
+            value_clip,
+            xp,
         )
         entropy = torch.mean(policy.entropy(rows.raw, xp))
         loss = surrogate.loss + rule.value * error - rule.entropy * entropy
@@ -159,9 +190,13 @@ class TorchSegmentLearner:
         """Means over minibatches."""
         names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss")
         means = np.mean(made, axis=0).tolist()
-        return dict(zip(names, means, strict=True)) | {"epochs": float(epochs), "minibatches": float(len(made))}
+        return dict(zip(names, means, strict=True)) | {
+            "epochs": float(epochs),
+            "minibatches": float(len(made)),
+        }
 
-    # --- what it knows -----------------------------------------------------------------------------------
+    # --- what it knows
+    # -----------------------------------------------------------------------------------
 
     @property
     def vector(self) -> NDArray[np.float32]:
@@ -171,7 +206,10 @@ class TorchSegmentLearner:
     @property
     def knowledge(self) -> Knowledge:
         """All that was learned: copies."""
-        known = [(self.optimiser.state.get(leaf, {}), torch.zeros_like(leaf).detach()) for leaf in self.leaves]
+        known = [
+            (self.optimiser.state.get(leaf, {}), torch.zeros_like(leaf).detach())
+            for leaf in self.leaves
+        ]
         first, second = (
             torch.cat([state.get(name, zeros).reshape(-1) for state, zeros in known]).numpy()
             for name in ("exp_avg", "exp_avg_sq")
@@ -182,11 +220,15 @@ class TorchSegmentLearner:
         """Go on from there."""
         self.version = known.version
         with torch.no_grad():
-            saved = unflat(known.vector, map_leaves(lambda leaf: leaf.detach().numpy(), self.weights))
+            saved = unflat(
+                known.vector, map_leaves(lambda leaf: leaf.detach().numpy(), self.weights)
+            )
             for leaf, kept in zip(leaves_of(self.weights), leaves_of(saved), strict=True):
                 leaf.copy_(torch.as_tensor(kept))
         sizes = [leaf.numel() for leaf in self.leaves]
-        moments = [torch.split(torch.as_tensor(part), sizes) for part in (known.first, known.second)]
+        moments = [
+            torch.split(torch.as_tensor(part), sizes) for part in (known.first, known.second)
+        ]
         for leaf, mu, nu in zip(self.leaves, *moments, strict=True):
             self.optimiser.state[leaf] = {
                 "step": torch.tensor(float(known.steps)),
@@ -204,7 +246,11 @@ def new_learner(assignment: Assignment) -> TorchSegmentLearner:
     """One who goes on from what the assignment knows."""
     model = assignment.model
     learner = TorchSegmentLearner(
-        model, assignment.rule, assignment.overlap, model.new_weights(assignment.seed), assignment.seed
+        model,
+        assignment.rule,
+        assignment.overlap,
+        model.new_weights(assignment.seed),
+        assignment.seed,
     )
     learner.recall(assignment.knowledge)
     return learner

@@ -1,7 +1,9 @@
-"""Many environments that wait, as one `gymnasium.vector.VectorEnv`: all their waits overlap in one event loop.
+"""Many environments that wait, as one `gymnasium.vector.VectorEnv`: all their waits overlap in one
+event loop.
 
-Plain environments may be among them (see `plain.py`). A step takes as long as its slowest environment, as with every
-vector environment; what is saved is the sum of the others, and the processes. This file knows no learner.
+Plain environments may be among them (see `plain.py`). A step takes as long as its slowest
+environment, as with every vector environment; what is saved is the sum of the others, and the
+processes. This file knows no learner.
 """
 
 import asyncio
@@ -34,7 +36,8 @@ class Row(NamedTuple):
     terminated: bool
     truncated: bool
     info: dict[str, Any]
-    final: dict[str, Any] | None = None  # of an episode that ended in this step and began anew in it
+    # of an episode that ended in this step and began anew in it
+    final: dict[str, Any] | None = None
 
     @property
     def ended(self) -> bool:
@@ -44,9 +47,10 @@ class Row(NamedTuple):
 class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
     """Environments of these makers, stepped together.
 
-    An environment that needs longer than `step_deadline_s` for a step is cancelled: its episode counts as truncated,
-    with no reward and the last observation again, and "timed_out" in the info. Steps that are done inline cannot be
-    cancelled. Any exception of an environment closes all of them and is raised as it was.
+    An environment that needs longer than `step_deadline_s` for a step is cancelled: its episode
+    counts as truncated, with no reward and the last observation again, and "timed_out" in the info.
+    Steps that are done inline cannot be cancelled. Any exception of an environment closes all of
+    them and is raised as it was.
     """
 
     def __init__(
@@ -64,7 +68,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         self.step_deadline_s, self.reset_deadline_s = step_deadline_s, reset_deadline_s
         self.num_envs = len(self.makers)
         if not self.makers:
-            raise SettingsError("AsyncioVectorEnv was given no makers: give at least one function that makes one")
+            raise SettingsError(
+                "AsyncioVectorEnv was given no makers: give at least one function that makes one"
+            )
         self.envs: list[AsyncEnv] = []
         self.choice: Choice | None = None  # what was measured, if plain environments were
         self.loop, self.closed = OwnLoop(), False
@@ -74,17 +80,26 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         self.ended = np.zeros(self.num_envs, np.bool_)
 
     async def make(self) -> None:
-        """Make the environments: the first plain one is measured, the others are stepped in the same way."""
+        """Make the environments: the first plain one is measured, the others are stepped in the
+        same way.
+        """
         for maker in self.makers:
             env = adapted(maker, self.choice.kind if self.choice else self.kind)
             self.envs.append(env)
             self.choice = self.choice or getattr(env, "choice", None)
         first: Any = self.envs[0]
-        self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
+        self.single_observation_space, self.single_action_space = (
+            first.observation_space,
+            first.action_space,
+        )
         for k, env in enumerate(self.envs):
-            if (env.observation_space, env.action_space) != (first.observation_space, first.action_space):
+            if (env.observation_space, env.action_space) != (
+                first.observation_space,
+                first.action_space,
+            ):
                 raise SettingsError(
-                    f"environment {k} has the spaces {env.observation_space} and {env.action_space}, the first has "
+                    f"environment {k} has the spaces {env.observation_space} and "
+                    f"{env.action_space}, the first has "
                     f"{first.observation_space} and {first.action_space}: they must be equal"
                 )
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -102,7 +117,10 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         return self.reset_each(self.seeds(seed), [rest] * self.num_envs, mask)
 
     def reset_each(
-        self, seeds: Sequence[int | None], options: Sequence[Options], mask: NDArray[np.bool_] | None = None
+        self,
+        seeds: Sequence[int | None],
+        options: Sequence[Options],
+        mask: NDArray[np.bool_] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """The same with a seed and options for each."""
         self.require_open()
@@ -122,10 +140,14 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         self.require_open()
         orders = list(iterate(self.action_space, actions))
         if len(orders) != self.num_envs:
-            raise SettingsError(f"there are {len(orders)} actions for {self.num_envs} environments: give one for each")
+            raise SettingsError(
+                f"there are {len(orders)} actions for {self.num_envs} environments: give one "
+                f"for each"
+            )
         if self.mode == AutoresetMode.DISABLED and self.ended.any():
             raise SettingsError(
-                f"the episodes of environments {np.flatnonzero(self.ended).tolist()} have ended, and autoreset is "
+                f"the episodes of environments {np.flatnonzero(self.ended).tolist()} have ended, "
+                f"and autoreset is "
                 'disabled: call reset(options={"reset_mask": ...}) first'
             )
         rows = self.run_or_close(all_of([self.row(k, action) for k, action in enumerate(orders)]))
@@ -161,7 +183,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 raise
             return Row(self.last[k], 0.0, False, True, {"timed_out": True})
 
-    async def begin(self, k: int, seed: int | None = None, options: Options = None) -> tuple[Any, dict[str, Any]]:
+    async def begin(
+        self, k: int, seed: int | None = None, options: Options = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Reset one environment; one that still hangs in a thread is replaced."""
         try:
             async with asyncio.timeout(self.reset_deadline_s) as limit:
@@ -175,7 +199,8 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             if not limit.expired():
                 raise
             raise RunError(
-                f"environment {k} was not reset within {self.reset_deadline_s} s: raise reset_deadline_s, or see "
+                f"environment {k} was not reset within {self.reset_deadline_s} s: raise "
+                f"reset_deadline_s, or see "
                 "what it waits for"
             ) from error
 
@@ -191,7 +216,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         if isinstance(seed, int | np.integer):
             return [int(seed) + k for k in range(self.num_envs)]
         if len(seed) != self.num_envs:
-            raise SettingsError(f"there are {len(seed)} seeds for {self.num_envs} environments: give one for each")
+            raise SettingsError(
+                f"there are {len(seed)} seeds for {self.num_envs} environments: give one for each"
+            )
         return seed
 
     def mask(self, mask: Any) -> NDArray[np.bool_]:
@@ -201,11 +228,14 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         given = np.asarray(mask)
         if given.shape != (self.num_envs,) or given.dtype != np.bool_ or not given.any():
             raise SettingsError(
-                f"reset_mask is {mask!r}: it must be {self.num_envs} booleans, of which at least one is True"
+                f"reset_mask is {mask!r}: it must be {self.num_envs} booleans, of which at "
+                f"least one is True"
             )
         return given
 
-    def apply(self, function: Callable[[Any], Any], only: Iterable[int] | None = None) -> tuple[Any, ...]:
+    def apply(
+        self, function: Callable[[Any], Any], only: Iterable[int] | None = None
+    ) -> tuple[Any, ...]:
         """What a function of an environment returns for each of them (or of these)."""
         self.require_open()
         which = range(self.num_envs) if only is None else only
@@ -227,7 +257,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         """Set an attribute: a list or tuple has one value per environment."""
         each = values if isinstance(values, list | tuple) else [values] * self.num_envs
         if len(each) != self.num_envs:
-            raise SettingsError(f"there are {len(each)} values for {self.num_envs} environments: give one for each")
+            raise SettingsError(
+                f"there are {len(each)} values for {self.num_envs} environments: give one for each"
+            )
         for k, value in enumerate(each):
             self.apply(partial(assigned, name=name, value=value), [k])
 
@@ -248,7 +280,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             try:
                 self.close()
             except Exception as other:
-                error.add_note(f"Closing the environments failed too: {type(other).__name__}: {other}")
+                error.add_note(
+                    f"Closing the environments failed too: {type(other).__name__}: {other}"
+                )
             raise
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -264,7 +298,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all; the first exception (or being cancelled) cancels the others, and awaits that too."""
+    """Await all; the first exception (or being cancelled) cancels the others, and awaits that
+    too.
+    """
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return await asyncio.gather(*tasks)
@@ -276,8 +312,8 @@ async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def each_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-    """Await all; an exception stands in the place of its result and does not cancel the others, which in a process
-    would cost it its life.
+    """Await all; an exception stands in the place of its result and does not cancel the others,
+    which in a process would cost it its life.
     """
     return await asyncio.gather(*work, return_exceptions=True)
 

@@ -1,7 +1,8 @@
-"""From bars and settings to a training: which bars teach, which judge, and one lane per agent and seed.
+"""From bars and settings to a training: which bars teach, which judge, and one lane per agent and
+seed.
 
-The scaler is fitted on teaching bars only. Agents of several symbols share one tape, one after another; segments keep
-each on its own stretch.
+The scaler is fitted on teaching bars only. Agents of several symbols share one tape, one after
+another; segments keep each on its own stretch.
 """
 
 from collections.abc import Sequence
@@ -54,15 +55,19 @@ def make_agent(name: str, panel: Panel, settings: Settings, held_out: float) -> 
     recipe = recipe_of(settings.features)
     if cut < recipe.warmup + 2 or panel.n_bars - cut < LEAST_HELD_OUT:
         raise RulesError(
-            f"{name}: {panel.n_bars} bars are too few: the features need {recipe.warmup} to warm up, and the last "
-            f"{held_out:.0%} ({panel.n_bars - cut}) are held out; give more bars, another --held-out or shorter "
+            f"{name}: {panel.n_bars} bars are too few: the features need {recipe.warmup} to warm "
+            f"up, and the last "
+            f"{held_out:.0%} ({panel.n_bars - cut}) are held out; give more bars, another "
+            f"--held-out or shorter "
             "indicators"
         )
     return Agent(name, build_market(panel, settings, fit(recipe, panel, np.arange(cut))), cut)
 
 
 def episode_bars(settings: Settings, teaching: int) -> int:
-    """Bars of a training episode: as the settings say, else short enough that episodes start in many places."""
+    """Bars of a training episode: as the settings say, else short enough that episodes start in
+    many places.
+    """
     return settings.market.episode_bars or min(LONGEST_EPISODE, max(teaching // 4, 2))
 
 
@@ -76,17 +81,25 @@ def make_training(
     index_only: bool | None = None,
     free: int | None = None,
 ) -> MarketTraining:
-    """One lane per agent and seed; `timesteps` for each. What is left open is chosen by the memory that is free."""
+    """One lane per agent and seed; `timesteps` for each. What is left open is chosen by the memory
+    that is free.
+    """
     shapes = {agent.market.shape for agent in agents}
     if len(shapes) > 1:
-        raise RulesError("agents of different shapes (assets, features, actions) cannot share one program")
+        raise RulesError(
+            "agents of different shapes (assets, features, actions) cannot share one program"
+        )
     arrays = [agent.market.arrays() for agent in agents]
     tape, offsets = join_tapes([tape for tape, _ in arrays])
     program = program_of(
-        settings.train, market_environment(shapes.pop(), settings.train.engine), settings.train.n_envs or USUAL_ENVS
+        settings.train,
+        market_environment(shapes.pop(), settings.train.engine),
+        settings.train.n_envs or USUAL_ENVS,
     )
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes, free)
+    program = choose(
+        program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes, free
+    )
     if index_only is not None:
         program = program._replace(index_only=index_only)
     updates = max(1, -(-timesteps // program.rollout))
@@ -94,22 +107,39 @@ def make_training(
     for agent, (_, rules), offset in zip(agents, arrays, offsets, strict=True):
         warm, stop = int(agent.market.rules.segments.first[0]), agent.market.panel.n_bars
         teach = bounded_rules(
-            rules, offset, warm, agent.cut, episode_bars(settings, agent.cut - warm), len(tape.features)
+            rules,
+            offset,
+            warm,
+            agent.cut,
+            episode_bars(settings, agent.cut - warm),
+            len(tape.features),
         )
         judge = bounded_rules(rules, offset, max(agent.cut, warm), stop, None, len(tape.features))
         for seed in seeds:
             name = f"{agent.name}-seed{seed}"
             rates = rates_of(settings.train, updates, teach)
-            lanes.append(Lane(name, seed, rates, judge, settings.train.hidden, settings.train.log_std))
+            lanes.append(
+                Lane(name, seed, rates, judge, settings.train.hidden, settings.train.log_std)
+            )
             agent_of[name] = agent
     longest = max(agent.market.panel.n_bars - agent.cut for agent in agents)
     training = Training(
-        program, tape, tuple(lanes), updates, max(1, updates // evaluations), eval_envs=1, eval_steps=longest
+        program,
+        tape,
+        tuple(lanes),
+        updates,
+        max(1, updates // evaluations),
+        eval_envs=1,
+        eval_steps=longest,
     )
     return MarketTraining(training, tuple(agents), agent_of)
 
 
-def bounded_rules(rules: Rules, offset: int, first: int, stop: int, length: int | None, n_bars: int) -> Any:
-    """Rules whose episodes stay inside some bars of one tape among several, as arrays that can be stacked."""
+def bounded_rules(
+    rules: Rules, offset: int, first: int, stop: int, length: int | None, n_bars: int
+) -> Any:
+    """Rules whose episodes stay inside some bars of one tape among several, as arrays that can be
+    stacked.
+    """
     bounds = segments([(offset + first, offset + stop)], length, n_bars)
     return map_leaves(np.asarray, rules._replace(segments=bounds))

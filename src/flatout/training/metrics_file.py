@@ -1,4 +1,6 @@
-"""What a training reports, lane by lane: `metrics.jsonl` (one row per lane and chunk) and `tensorboard/`."""
+"""What a training reports, lane by lane: `metrics.jsonl` (one row per lane and chunk) and
+`tensorboard/`.
+"""
 
 import json
 import math
@@ -55,7 +57,9 @@ class LaneProgress(Model):
 
 
 class Journal:
-    """`metrics.jsonl` and TensorBoard files; rows that a checkpoint does not know are dropped when a run goes on."""
+    """`metrics.jsonl` and TensorBoard files; rows that a checkpoint does not know are dropped when
+    a run goes on.
+    """
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.program = program
@@ -72,12 +76,18 @@ class Journal:
         known: dict[str, int] = {}
         for path in sorted((folder / "checkpoints").glob("worker-*.safetensors")):
             known |= progress_in(path)
-        kept = [(line, row) for line, row in read_rows(self.path) if row.updates <= known.get(row.lane, 0)]
+        kept = [
+            (line, row)
+            for line, row in read_rows(self.path)
+            if row.updates <= known.get(row.lane, 0)
+        ]
         write_bytes(self.path, b"".join(line + b"\n" for line, _ in kept))
         return {row.lane: row.updates for _, row in kept}
 
     def note(self, job: Job, chunk: Chunk) -> list[Row]:
-        """Write down what a worker reported, unless it was written before; the rows that are new."""
+        """Write down what a worker reported, unless it was written before; the rows that are
+        new.
+        """
         rows = []
         names = metric_names(self.program)
         scored = ("reward", "length", *self.program.environment.terms)
@@ -115,13 +125,19 @@ class Journal:
         writer = self.writers[row.lane]
         points = {TAGS[name]: value for name, value in row.metrics.items() if name in TAGS}
         if not row.metrics["episodes"]:
-            points = {tag: value for tag, value in points.items() if not tag.startswith("rollout/ep_")}
+            points = {
+                tag: value for tag, value in points.items() if not tag.startswith("rollout/ep_")
+            }
         points["train/entropy_loss"] = -row.metrics["entropy"]
         points["train/n_updates"] = row.updates
         points["time/fps"] = row.steps_per_s
         points["eval/mean_reward"] = row.scores["reward"]
         points["eval/mean_ep_length"] = row.scores["length"]
-        points |= {f"reward/{name[6:]}": value for name, value in row.metrics.items() if name.startswith("terms/")}
+        points |= {
+            f"reward/{name[6:]}": value
+            for name, value in row.metrics.items()
+            if name.startswith("terms/")
+        }
         for tag, value in points.items():
             writer.add_scalar(tag, value, row.steps)
 
@@ -143,13 +159,14 @@ def progress_in(path: Path) -> dict[str, int]:
 
 
 def read_rows(path: Path) -> list[tuple[bytes, LaneProgress]]:
-    """The lines of `metrics.jsonl`, each with what it says of a lane's progress; without a last one that a kill cut
-    off.
+    """The lines of `metrics.jsonl`, each with what it says of a lane's progress; without a last one
+    that a kill cut off.
     """
     cure = "remove that line, or restore the file from a copy"
     *whole, rest = read_file(path, JSON_BYTES, RunError, CURE).split(b"\n")
     rows = [
-        (line, parse_json(line, LaneProgress, f"{path}: line {n}", RunError, cure)) for n, line in enumerate(whole, 1)
+        (line, parse_json(line, LaneProgress, f"{path}: line {n}", RunError, cure))
+        for n, line in enumerate(whole, 1)
     ]
     try:
         return [*rows, (rest, parse_json(rest, LaneProgress, f"{path}: the last line", RunError))]

@@ -1,4 +1,6 @@
-"""The forecast of a training: memory from its arrays, time from two updates that are really made."""
+"""The forecast of a training: memory from its arrays, time from two updates that are really
+made.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -14,7 +16,8 @@ from flatout.workers.driving import drive_workers, start_workers
 from flatout.workers.slots import Slot
 
 TRIAL_UPDATES = 2
-TRIAL_LANES = 256  # the speed of more is no other, and a forecast shall not take longer than what it is for
+# the speed of more is no other, and a forecast shall not take longer than what it is for
+TRIAL_LANES = 256
 MIB = 2**20
 
 
@@ -39,7 +42,9 @@ class Plan:
     def largest_n_envs(self) -> int:
         """The most accounts per agent that fit into memory."""
         training = self.training
-        return largest_envs(training.program, len(training.lanes), self.workers, data_bytes(training), self.free)
+        return largest_envs(
+            training.program, len(training.lanes), self.workers, data_bytes(training), self.free
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -51,10 +56,16 @@ class Plan:
     @property
     def fits(self) -> bool:
         """Whether the memory is there."""
-        return self.total_bytes <= free_bytes() if self.free is None else self.memory.total <= self.free
+        return (
+            self.total_bytes <= free_bytes()
+            if self.free is None
+            else self.memory.total <= self.free
+        )
 
     def measured(self, slots: Sequence[Slot]) -> "Plan":
-        """The same with the time that a short trial on all workers forecasts; nothing is tried that does not fit."""
+        """The same with the time that a short trial on all workers forecasts; nothing is tried that
+        does not fit.
+        """
         if not self.fits:
             return self
         lanes = self.training.lanes[:TRIAL_LANES]
@@ -73,8 +84,13 @@ class Plan:
         )
 
     def speed(self, trial: Chunk) -> float:
-        """Steps per second of a worker whose trial took this long: evaluations come once per chunk, not per trial."""
-        updates, evaluations = self.training.updates, -(-self.training.updates // self.training.chunk)
+        """Steps per second of a worker whose trial took this long: evaluations come once per chunk,
+        not per trial.
+        """
+        updates, evaluations = (
+            self.training.updates,
+            -(-self.training.updates // self.training.chunk),
+        )
         share = updates / TRIAL_UPDATES
         seconds = share * float(trial.busy) + evaluations * float(trial.seconds - trial.busy)
         return share * float(trial.steps) / seconds
@@ -90,7 +106,11 @@ class Plan:
             "updates": self.training.updates,
             "steps": self.training.steps,
             "trajectories": "index only" if program.index_only else "whole",
-            "memory_bytes": {**self.memory._asdict(), "worker": self.memory.total, "all": self.total_bytes},
+            "memory_bytes": {
+                **self.memory._asdict(),
+                "worker": self.memory.total,
+                "all": self.total_bytes,
+            },
             "free_bytes": free_bytes() if self.free is None else self.free,
             "largest_n_envs": self.largest_n_envs,
             "trial_peak_bytes": self.measured_bytes,
@@ -102,18 +122,27 @@ class Plan:
     def lines(self) -> list[str]:
         """For people."""
         f = self.facts()
-        memory = ", ".join(f"{name} {size / MIB:,.0f}" for name, size in self.memory._asdict().items())
+        memory = ", ".join(
+            f"{name} {size / MIB:,.0f}" for name, size in self.memory._asdict().items()
+        )
         lines = [
-            f"{f['agents']} agents on {f['workers']} workers, {f['n_envs']} accounts x {f['n_steps']} bars per update, "
-            f"{f['updates']} updates each, {f['steps']:,} steps in all; trajectories {f['trajectories']}",
-            f"memory: {self.memory.total / MIB:,.0f} MiB per worker ({memory}), {self.total_bytes / MIB:,.0f} MiB in "
-            f"all; free {f['free_bytes'] / MIB:,.0f} MiB, enough for {f['largest_n_envs']:,} accounts per agent",
+            f"{f['agents']} agents on {f['workers']} workers, {f['n_envs']} accounts x "
+            f"{f['n_steps']} bars per update, "
+            f"{f['updates']} updates each, {f['steps']:,} steps in all; trajectories "
+            f"{f['trajectories']}",
+            f"memory: {self.memory.total / MIB:,.0f} MiB per worker ({memory}), "
+            f"{self.total_bytes / MIB:,.0f} MiB in "
+            f"all; free {f['free_bytes'] / MIB:,.0f} MiB, enough for {f['largest_n_envs']:,} "
+            f"accounts per agent",
         ]
         if not self.fits:
-            lines.append("this does not fit: lower train.n_envs, train.n_steps or the number of agents")
+            lines.append(
+                "this does not fit: lower train.n_envs, train.n_steps or the number of agents"
+            )
         elif self.seconds is not None:
             lines.append(
-                f"time: about {self.seconds:,.0f} s ({self.steps_per_s:,.0f} steps/s measured in a trial, evaluation "
+                f"time: about {self.seconds:,.0f} s ({self.steps_per_s:,.0f} steps/s measured in "
+                f"a trial, evaluation "
                 f"included, after {self.compile_seconds:.0f} s of compiling)"
             )
         return lines
@@ -121,7 +150,10 @@ class Plan:
 
 def make_plan(training: Training, slots: Sequence[Slot], free: int | None = None) -> Plan:
     """The forecast without a trial; `free` bytes are a GPU's."""
-    one_by_one = all(slot.name.startswith("cpu") for slot in slots) or engine_of(training.program.environment) != "jax"
+    one_by_one = (
+        all(slot.name.startswith("cpu") for slot in slots)
+        or engine_of(training.program.environment) != "jax"
+    )
     per_worker = -(-len(training.lanes) // len(slots))
     memory = forecast(training.program, per_worker, data_bytes(training), one_by_one)
     return Plan(training, len(slots), memory, free=free)

@@ -1,4 +1,6 @@
-"""What was asked of `flatout train`, kept in the run's folder so that the run can go on after any interruption."""
+"""What was asked of `flatout train`, kept in the run's folder so that the run can go on after any
+interruption.
+"""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,7 +24,13 @@ from flatout.training.training import finished_lanes
 from flatout.workers.devices import Choice, settle
 
 PORTFOLIO = "portfolio"
-MOST_TIMESTEPS, MOST_SEEDS, MOST_EVALUATIONS, MOST_WORKERS, MOST_SEED = 10**15, 10_000, 10**6, 1024, 2**31 - 1
+MOST_TIMESTEPS, MOST_SEEDS, MOST_EVALUATIONS, MOST_WORKERS, MOST_SEED = (
+    10**15,
+    10_000,
+    10**6,
+    1024,
+    2**31 - 1,
+)
 LEAST_HELD_OUT, MOST_HELD_OUT = 0.01, 0.9
 NOT_A_RUN = "give --resume the folder of a `flatout train` run that can go on"
 
@@ -60,7 +68,8 @@ def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, Choice,
     found = {agent.name: agent.market.panel.fingerprint for agent in agents}
     if request.fingerprints is not None and request.fingerprints != found:
         raise RunError(
-            f"the bars have changed since the run was started ({request.bars or 'built in'}): put the old ones back, "
+            f"the bars have changed since the run was started ({request.bars or 'built in'}): put "
+            f"the old ones back, "
             "or start a new run"
         )
     lanes = len(agents) * request.seeds
@@ -70,13 +79,18 @@ def build(request: Request, resolved: Resolved) -> tuple[MarketTraining, Choice,
     settings = resolved.settings.model_copy(update={"train": train})
     seeds = range(request.seed, request.seed + request.seeds)
     made = make_training(
-        agents, settings, seeds, request.timesteps, len(slots), request.evaluations, request.index_only,
+        agents, settings, seeds, request.timesteps, len(slots), request.evaluations,
+        request.index_only,
         chosen.free_bytes,
     )  # fmt: skip
     if request.updates is not None:
         made = made.shortened(request.updates)
     index_only = made.training.program.index_only
-    return made, chosen, replace(request, workers=len(slots), index_only=index_only, fingerprints=found)
+    return (
+        made,
+        chosen,
+        replace(request, workers=len(slots), index_only=index_only, fingerprints=found),
+    )
 
 
 def make_agents(request: Request, resolved: Resolved) -> list[Agent]:
@@ -88,7 +102,8 @@ def make_agents(request: Request, resolved: Resolved) -> list[Agent]:
     if twice:
         raise RulesError(f"--symbols names {', '.join(twice)} twice")
     return [
-        make_agent(name, panel_of(request, [name]), resolved.settings, request.held_out) for name in request.symbols
+        make_agent(name, panel_of(request, [name]), resolved.settings, request.held_out)
+        for name in request.symbols
     ]
 
 
@@ -103,14 +118,16 @@ def panel_of(request: Request, symbols: list[str] | None) -> Panel:
 
 
 def start_run(out: Path, request: Request, resolved: Resolved, made: MarketTraining) -> Path:
-    """A new run folder that knows what was asked. What memory and devices decided stays so: a resumed run must
-    not choose anew.
+    """A new run folder that knows what was asked. What memory and devices decided stays so: a
+    resumed run must not choose anew.
     """
     runs_folder(out)
     program = made.training.program
     settled = {"n_envs": program.n_envs, "engine": engine_of(program.environment)}
     chosen = resolved.settings.train.model_copy(update=settled)
-    known = resolved.model_copy(update={"settings": resolved.settings.model_copy(update={"train": chosen})})
+    known = resolved.model_copy(
+        update={"settings": resolved.settings.model_copy(update={"train": chosen})}
+    )
     name = "-".join(agent.name for agent in made.agents[:3])
     return create_run(out, f"train-{name}", known, {"verb": "train", "request": asdict(request)})
 
@@ -123,8 +140,12 @@ def read_request(run: Path) -> tuple[Request, Resolved]:
     return about.request, resolved
 
 
-def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: Request) -> list[str]:
-    """The best and the last policy of every lane that has a checkpoint; what could not be saved, in sentences."""
+def save_bundles(
+    run: Path, made: MarketTraining, resolved: Resolved, request: Request
+) -> list[str]:
+    """The best and the last policy of every lane that has a checkpoint; what could not be saved, in
+    sentences.
+    """
     program, refused = made.training.program, []
     for result in finished_lanes(made.training, run, request.workers or 1):
         market = made.agent_of[result.lane.name].market
@@ -142,7 +163,8 @@ def save_bundles(run: Path, made: MarketTraining, resolved: Resolved, request: R
             }
             try:
                 Bundle(
-                    network, program.activation, program.distribution, market.fitted, resolved.settings.market,
+                    network, program.activation, program.distribution, market.fitted,
+                    resolved.settings.market,
                     notes=notes,
                 ).save(run / file_name(result.lane.name) / name)  # fmt: skip
             except BundleError as error:  # one agent that diverged must not cost the others

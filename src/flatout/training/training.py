@@ -1,4 +1,5 @@
-"""A training: lanes handed to workers, what they report written down, checkpoints on disk at every chunk.
+"""A training: lanes handed to workers, what they report written down, checkpoints on disk at every
+chunk.
 
 It knows nothing about markets: an environment, its data and each lane's rates come from outside.
 """
@@ -66,8 +67,12 @@ class Result(NamedTuple):
     updates: int
 
 
-def train(training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]) -> list[Result]:
-    """Train all lanes, from their checkpoints if there are any; `heard` is told of each chunk's rows."""
+def train(
+    training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]
+) -> list[Result]:
+    """Train all lanes, from their checkpoints if there are any; `heard` is told of each chunk's
+    rows.
+    """
     with alone(folder):
         return train_alone(training, folder, slots, heard)
 
@@ -84,7 +89,9 @@ def train_alone(
         start_workers(slots, [[job] for job in jobs], logs) as workers,
     ):
         drive_workers(
-            workers, lambda k, chunk: next_until(training, chunk), lambda k, chunk: heard(journal.note(jobs[k], chunk))
+            workers,
+            lambda k, chunk: next_until(training, chunk),
+            lambda k, chunk: heard(journal.note(jobs[k], chunk)),
         )
     shutil.rmtree(folder / "scratch", ignore_errors=True)
     sweep(folder / "checkpoints")
@@ -109,7 +116,9 @@ def make_jobs(training: Training, folder: Path, workers: int) -> list[Job]:
                 hidden=[lane.hidden for lane in lanes],
                 checkpoint=checkpoint_path(folder, k),
                 evaluation=EvaluationPlan(
-                    stack_trees([lane.judged for lane in lanes]), training.eval_envs, training.eval_steps
+                    stack_trees([lane.judged for lane in lanes]),
+                    training.eval_envs,
+                    training.eval_steps,
                 ),
             )
         )
@@ -134,7 +143,9 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
     """A new .npy file. NumPy's own writer does not tell a full disk from other errors."""
     try:
         with path.open("xb") as file:
-            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+            np.lib.format.write_array_header_1_0(
+                file, np.lib.format.header_data_from_array_1_0(array)
+            )
             file.write(array.reshape(-1).view(np.uint8).data)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
@@ -162,7 +173,8 @@ def finished_lanes(training: Training, folder: Path, workers: int) -> list[Resul
         for n, lane in enumerate(share):
             results.append(
                 Result(
-                    training.lanes[lane], take_lane(last, n), take_lane(best, n), float(arrays["best/score"][n]),
+                    training.lanes[lane], take_lane(last, n), take_lane(best, n),
+                    float(arrays["best/score"][n]),
                     int(arrays["best/updates"][n]), int(arrays["lanes/updates"][n]),
                 )
             )  # fmt: skip

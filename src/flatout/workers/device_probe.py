@@ -1,6 +1,8 @@
-"""What one array library can compute on, told as JSON: `python -m flatout.workers.device_probe jax`.
+"""What one array library can compute on, told as JSON: `python -m flatout.workers.device_probe
+jax`.
 
-Run as another process, so that the one that asks holds no device, and a driver that crashes takes nobody along.
+Run as another process, so that the one that asks holds no device, and a driver that crashes takes
+nobody along.
 """
 
 import json
@@ -46,14 +48,19 @@ def torch_gpus() -> list[dict[str, Any]]:
     if torch.backends.mps.is_available():
         (torch.ones(1, device="mps") + 1).cpu()
         total = torch.mps.recommended_max_memory()
-        found.append(gpu("Apple GPU", "mps", "Metal", total, total - torch.mps.driver_allocated_memory()))
+        found.append(
+            gpu("Apple GPU", "mps", "Metal", total, total - torch.mps.driver_allocated_memory())
+        )
     return found
 
 
 def main() -> None:
     """Print what was found, or why nothing could be."""
     try:
-        told: dict[str, Any] = {"gpus": jax_gpus() if sys.argv[1] == "jax" else torch_gpus(), "trouble": None}
+        told: dict[str, Any] = {
+            "gpus": jax_gpus() if sys.argv[1] == "jax" else torch_gpus(),
+            "trouble": None,
+        }
     except Exception as error:  # whatever a driver throws is what the user needs to know
         told = {"gpus": [], "trouble": f"{type(error).__name__}: {error}".splitlines()[0]}
     sys.stdout.write("\n" + json.dumps(told))

@@ -1,5 +1,5 @@
-"""Which engine and which devices a run uses. A GPU that is missing or broken is told in one line, and the CPU takes
-over, unless the user asked for the GPU: then it is an error.
+"""Which engine and which devices a run uses. A GPU that is missing or broken is told in one line,
+and the CPU takes over, unless the user asked for the GPU: then it is an error.
 """
 
 import importlib.util
@@ -55,14 +55,18 @@ class Choice(NamedTuple):
 
 @cache
 def ask(engine: Engine) -> Found:
-    """What this library can use, asked of another process; nothing is asked where no GPU is in sight."""
+    """What this library can use, asked of another process; nothing is asked where no GPU is in
+    sight.
+    """
     if importlib.util.find_spec(engine) is None:
         return Found((), f"{engine} is not installed")
     if not hardware() and sys.platform != "darwin":
         return Found()
     command = own_program("flatout.workers.device_probe", engine)
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        told = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         return Found((), f"{engine} did not answer within {PROBE_SECONDS} s")
     return read_answer(engine, told.stdout, told.returncode)
@@ -85,18 +89,30 @@ def hardware() -> list[str]:
     lines = []
     for device, (maker, version) in DRIVERS.items():
         if Path(device).exists():
-            known = Path(version).read_text(encoding="utf-8").splitlines()[:1] if Path(version).exists() else []
+            known = (
+                Path(version).read_text(encoding="utf-8").splitlines()[:1]
+                if Path(version).exists()
+                else []
+            )
             lines.append(" ".join([maker, *known]))
     return lines
 
 
-def settle(engine: EngineName, device: str | None, lanes: int, workers: int | None = None) -> Choice:
-    """The engine and the workers' places; `device` is what the user asked for, None or auto for anything."""
+def settle(
+    engine: EngineName, device: str | None, lanes: int, workers: int | None = None
+) -> Choice:
+    """The engine and the workers' places; `device` is what the user asked for, None or auto for
+    anything.
+    """
     wanted = device or "auto"
     if not ALLOWED.fullmatch(wanted):
-        raise RunError(f"--device {wanted} is unknown; there are auto, cpu, cuda, cuda:N, rocm, rocm:N and mps")
+        raise RunError(
+            f"--device {wanted} is unknown; there are auto, cpu, cuda, cuda:N, rocm, rocm:N and mps"
+        )
     if engine == "torch" and importlib.util.find_spec("torch") is None:
-        raise RunError("the torch engine needs PyTorch: pip install 'flatout[torch]', or choose --engine jax")
+        raise RunError(
+            "the torch engine needs PyTorch: pip install 'flatout[torch]', or choose --engine jax"
+        )
     if wanted == "cpu":
         return on_cpu("jax" if engine == "auto" else engine, lanes, workers, None)
     engines: tuple[Engine, ...] = ("jax", "torch") if engine == "auto" else (engine,)
@@ -107,16 +123,29 @@ def settle(engine: EngineName, device: str | None, lanes: int, workers: int | No
     trouble = [ask(one).trouble for one in engines]
     reasons = "; ".join(reason for reason in trouble if reason and hardware())
     if wanted != "auto":
-        seen = reasons or f"{' and '.join(engines)} see{'s' * (len(engines) == 1)} no such device here"
-        raise RunError(f"--device {wanted}: {seen}; leave --device out to use the CPU, `flatout doctor` tells more")
-    note = f"there is a GPU ({', '.join(hardware())}), but {reasons}; using the CPU" if reasons else None
+        seen = (
+            reasons or f"{' and '.join(engines)} see{'s' * (len(engines) == 1)} no such device here"
+        )
+        raise RunError(
+            f"--device {wanted}: {seen}; leave --device out to use the CPU, `flatout doctor` "
+            f"tells more"
+        )
+    note = (
+        f"there is a GPU ({', '.join(hardware())}), but {reasons}; using the CPU"
+        if reasons
+        else None
+    )
     return on_cpu(engines[0], lanes, workers, note)
 
 
 def matching(gpus: tuple[Gpu, ...], wanted: str) -> list[int]:
     """Which of the accelerators were asked for."""
     kind, _, index = wanted.partition(":")
-    numbers = [k for k, gpu in enumerate(gpus) if wanted == "auto" or (gpu.kind == "mps") == (kind == "mps")]
+    numbers = [
+        k
+        for k, gpu in enumerate(gpus)
+        if wanted == "auto" or (gpu.kind == "mps") == (kind == "mps")
+    ]
     return [k for k in numbers if not index or k == int(index)]
 
 
@@ -125,14 +154,22 @@ def on_cpu(engine: Engine, lanes: int, workers: int | None, note: str | None) ->
     return Choice(engine, cpu_slots(lanes, workers), None, note)
 
 
-def on_gpus(engine: Engine, gpus: list[int], found: Found, lanes: int, workers: int | None) -> Choice:
+def on_gpus(
+    engine: Engine, gpus: list[int], found: Found, lanes: int, workers: int | None
+) -> Choice:
     """One worker per GPU, unless fewer or more are asked for."""
     count = min(workers or len(gpus), lanes)
     slots = []
     for k in range(count):
         index = gpus[k % len(gpus)]
         kind = found.gpus[index].kind
-        place = {TORCH_DEVICE: kind} | (dict.fromkeys(VISIBLE, str(index)) if kind == "cuda" else {})
+        place = {TORCH_DEVICE: kind} | (
+            dict.fromkeys(VISIBLE, str(index)) if kind == "cuda" else {}
+        )
         slots.append(Slot(f"gpu {index} ({found.gpus[index].name})", (), {**CACHE, **place}))
-    known = [gpu.free_bytes for k, gpu in enumerate(found.gpus) if k in gpus and gpu.free_bytes is not None]
+    known = [
+        gpu.free_bytes
+        for k, gpu in enumerate(found.gpus)
+        if k in gpus and gpu.free_bytes is not None
+    ]
     return Choice(engine, slots, min(known) if known else None, None)

@@ -15,8 +15,12 @@ Until = Sequence[int]  # per lane: advance to this many updates
 
 
 @contextlib.contextmanager
-def start_workers(slots: Sequence[Slot], jobs: Sequence[Sequence[Job]], logs: Path) -> Iterator[list[Worker]]:
-    """One worker per slot with its jobs, ended on the way out; their messages go to `logs/worker-K.log`."""
+def start_workers(
+    slots: Sequence[Slot], jobs: Sequence[Sequence[Job]], logs: Path
+) -> Iterator[list[Worker]]:
+    """One worker per slot with its jobs, ended on the way out; their messages go to
+    `logs/worker-K.log`.
+    """
     with contextlib.ExitStack() as stack:
         workers: list[Worker] = []
         for k, (slot, own) in enumerate(zip(slots, jobs, strict=True)):
@@ -32,8 +36,8 @@ def drive_workers(
 ) -> None:
     """Feed workers that have one job each until none has more to do.
 
-    `heard(worker, chunk)` is told of every chunk, also of the one that a checkpoint ended with; `next_until` says how
-    far the worker shall go next, None if it is done.
+    `heard(worker, chunk)` is told of every chunk, also of the one that a checkpoint ended with;
+    `next_until` says how far the worker shall go next, None if it is done.
     """
     open_workers: dict[Any, int] = {worker.connection: k for k, worker in enumerate(workers)}
     while open_workers:
@@ -50,8 +54,8 @@ def drive_workers(
 
 
 def run_scripts(workers: Sequence[Worker], scripts: Sequence[Sequence[Order]]) -> list[list[Chunk]]:
-    """The answers to scripts of orders, dealt to the workers: a script stays on one worker, and begins with lanes that
-    begin. One that a death interrupts is begun again.
+    """The answers to scripts of orders, dealt to the workers: a script stays on one worker, and
+    begins with lanes that begin. One that a death interrupts is begun again.
     """
     left = [list(range(n, len(scripts), len(workers))) for n in range(len(workers))]
     found: list[list[Chunk]] = [[] for _ in scripts]

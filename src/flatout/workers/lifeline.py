@@ -6,7 +6,9 @@ import threading
 
 
 def die_with_driver() -> None:
-    """End this process when its standard input does, which the driver holds open as long as it lives."""
+    """End this process when its standard input does, which the driver holds open as long as it
+    lives.
+    """
     threading.Thread(target=_wait, daemon=True).start()
 
 

@@ -1,7 +1,9 @@
-"""The driver's side of the workers: one process per device, started, fed, replaced when it dies, ended with the run.
+"""The driver's side of the workers: one process per device, started, fed, replaced when it dies,
+ended with the run.
 
-On a CPU a worker is pinned to one core and its XLA uses one thread: several XLA devices in one process may hang, and
-one program on all cores is slower than one on each. A single agent is the exception: it has all cores for itself.
+On a CPU a worker is pinned to one core and its XLA uses one thread: several XLA devices in one
+process may hang, and one program on all cores is slower than one on each. A single agent is the
+exception: it has all cores for itself.
 """
 
 import contextlib
@@ -46,13 +48,17 @@ class ProcessWorker:
             )
         pin(self.process.pid, self.slot.cores)
         self.connection = Connection(ours.detach())
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a dead worker shows when it is asked
-            self.connection.send(sys.path)  # an environment of the user's own is found where they found it
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # a dead worker shows when it is asked
+            self.connection.send(
+                sys.path
+            )  # an environment of the user's own is found where they found it
             self.connection.send(self.jobs)
 
     def answer(self) -> tuple[Chunk, ...]:
-        """What the worker sent: a chunk; after a start the last of each job; nothing if it died and was started
-        again.
+        """What the worker sent: a chunk; after a start the last of each job; nothing if it died and
+        was started again.
         """
         try:
             told = self.connection.recv()
@@ -78,7 +84,8 @@ class ProcessWorker:
         self.restarts += 1
         if self.restarts > MOST_RESTARTS:
             raise RunError(
-                f"the worker on {self.slot.name} died {self.restarts} times in a row without finishing a chunk "
+                f"the worker on {self.slot.name} died {self.restarts} times in a row without "
+                f"finishing a chunk "
                 f"(last: {cause(code)}); its messages are in {self.log}"
             )
         self.stop()
@@ -97,7 +104,8 @@ class ProcessWorker:
         if "RESOURCE_EXHAUSTED" in failure.message or failure.kind == "MemoryError":
             largest = max(self.jobs, key=lambda job: job.program.rollout * len(job.seeds))
             return (
-                f"out of memory on {self.slot.name}: lower train.n_envs ({largest.program.n_envs}), train.n_steps "
+                f"out of memory on {self.slot.name}: lower train.n_envs "
+                f"({largest.program.n_envs}), train.n_steps "
                 f"({largest.program.n_steps}) or the number of lanes ({len(largest.seeds)}); "
                 "`--plan` forecasts what fits"
             )
@@ -105,15 +113,24 @@ class ProcessWorker:
 
 
 def large_pages(jobs: Sequence[Job]) -> dict[str, str]:
-    """Ask the C library for large pages where matrices are large: faster for one worker at width 256, slower at 64."""
+    """Ask the C library for large pages where matrices are large: faster for one worker at width
+    256, slower at 64.
+    """
     wide = max(max(job.program.hidden) for job in jobs) >= WIDE
-    return {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if wide and "GLIBC_TUNABLES" not in os.environ else {}
+    return (
+        {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+        if wide and "GLIBC_TUNABLES" not in os.environ
+        else {}
+    )
 
 
 def cause(code: int) -> str:
     """Why a process ended."""
     if code == -9:
-        return "killed, perhaps for want of memory: lower train.n_envs, train.n_steps or the number of lanes"
+        return (
+            "killed, perhaps for want of memory: lower train.n_envs, train.n_steps or the "
+            "number of lanes"
+        )
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

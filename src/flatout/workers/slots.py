@@ -16,9 +16,14 @@ CACHE_FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") 
 
 
 CACHE = {
-    "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(CACHE_FOLDER / "xla")),
-    # PyTorch would keep and run libraries in the folder for temporary files, which all users of a machine share.
-    "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(CACHE_FOLDER / "inductor")),
+    "JAX_COMPILATION_CACHE_DIR": os.environ.get(
+        "JAX_COMPILATION_CACHE_DIR", str(CACHE_FOLDER / "xla")
+    ),
+    # PyTorch would keep and run libraries in the folder for temporary files, which all users of a
+    # machine share.
+    "TORCHINDUCTOR_CACHE_DIR": os.environ.get(
+        "TORCHINDUCTOR_CACHE_DIR", str(CACHE_FOLDER / "inductor")
+    ),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1",
 }
 

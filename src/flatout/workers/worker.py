@@ -1,4 +1,5 @@
-"""What a driver asks of a worker, whoever launches it: a process on this machine, or another machine's.
+"""What a driver asks of a worker, whoever launches it: a process on this machine, or another
+machine's.
 
 A launcher makes something with these names; `driving.py` and `search/` know nothing else of it.
 """
@@ -19,7 +20,9 @@ class Waitable(Protocol):
 
 
 class Worker(Protocol):
-    """The lanes of some jobs on one device, advanced by orders; their state survives the worker on disk."""
+    """The lanes of some jobs on one device, advanced by orders; their state survives the worker on
+    disk.
+    """
 
     @property
     def slot(self) -> Slot:
@@ -46,7 +49,9 @@ class Worker(Protocol):
         ...
 
     def answer(self) -> tuple[Chunk, ...]:
-        """What it sent: a chunk; after a start the last of each job; nothing if it died and was started again."""
+        """What it sent: a chunk; after a start the last of each job; nothing if it died and was
+        started again.
+        """
         ...
 
     def stop(self) -> None:

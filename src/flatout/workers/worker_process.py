@@ -1,9 +1,11 @@
-"""A worker process: owns one device, holds its jobs' lanes, and advances them chunk by chunk when told.
+"""A worker process: owns one device, holds its jobs' lanes, and advances them chunk by chunk when
+told.
 
-Started by `workers.py` as `python -m flatout.workers.worker_process`; it gets its jobs through the connection that it
-inherited, and answers every `Order` with a `Chunk`. Orders wait in a queue: a driver that sends the next one
-early never lets the device wait. After each chunk all of its state is on disk before the answer is sent. It dies with
-its driver: the end of its standard input means that nobody wants its work any more.
+Started by `workers.py` as `python -m flatout.workers.worker_process`; it gets its jobs through the
+connection that it inherited, and answers every `Order` with a `Chunk`. Orders wait in a queue: a
+driver that sends the next one early never lets the device wait. After each chunk all of its state
+is on disk before the answer is sent. It dies with its driver: the end of its standard input means
+that nobody wants its work any more.
 """
 
 import contextlib
@@ -41,7 +43,9 @@ def serve(connection: Connection, jobs: Sequence[Job]) -> None:
     began = time.perf_counter()
     crews = assemble(jobs)
     working = max(crew.compiled.working_bytes for crew in crews)
-    connection.send(Ready(tuple(crew.state.last for crew in crews), time.perf_counter() - began, working))
+    connection.send(
+        Ready(tuple(crew.state.last for crew in crews), time.perf_counter() - began, working)
+    )
     orders: SimpleQueue[Order | None] = SimpleQueue()
     threading.Thread(target=receive, args=(connection, orders), daemon=True).start()
     while order := orders.get():
@@ -50,8 +54,8 @@ def serve(connection: Connection, jobs: Sequence[Job]) -> None:
 
 
 def receive(connection: Connection, orders: "SimpleQueue[Order | None]") -> None:
-    """Take orders as they come, None at the end: a driver that sends a large one must not wait for this worker while
-    this worker waits for the driver to read its answer.
+    """Take orders as they come, None at the end: a driver that sends a large one must not wait for
+    this worker while this worker waits for the driver to read its answer.
     """
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -67,7 +71,12 @@ def assemble(jobs: Sequence[Job]) -> list[LaneBatch]:
         if job.data not in loaded:
             loaded[job.data] = load_data(job)
         plan = job.evaluation
-        shape = (job.program, job.data, len(job.seeds), plan and (plan.n_envs, plan.n_steps, plan.traced))
+        shape = (
+            job.program,
+            job.data,
+            len(job.seeds),
+            plan and (plan.n_envs, plan.n_steps, plan.traced),
+        )
         crew = crew_of(job, loaded[job.data], programs.get(shape))
         programs[shape] = crew.compiled
         crews.append(crew)
@@ -75,8 +84,9 @@ def assemble(jobs: Sequence[Job]) -> list[LaneBatch]:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held. Linux counts the memory of the process that started it into
-    `ru_maxrss`, so a worker of a large driver would seem large: the high-water mark is its own.
+    """The most memory that this process has held. Linux counts the memory of the process that
+    started it into `ru_maxrss`, so a worker of a large driver would seem large: the high-water mark
+    is its own.
     """
     status = Path("/proc/self/status")
     if status.exists():

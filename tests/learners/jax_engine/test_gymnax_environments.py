@@ -1,4 +1,6 @@
-"""Environments by others: their transitions are not changed, and they are solved with the settings of RL-Zoo."""
+"""Environments by others: their transitions are not changed, and they are solved with the settings
+of RL-Zoo.
+"""
 
 from typing import Any, NamedTuple
 
@@ -7,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_learners import population, runner, train
 
 from flatout.learners.environment import Box, Discrete
 from flatout.learners.jax_engine.evaluate import evaluator
 from flatout.learners.jax_engine.gymnax_environment import GymnaxEnvironment
 from flatout.settings.tables import TrainSettings
 from rounding import assert_close
+from small_learners import population, runner, train
 
 N_ENVS, STEPS = 16, 200
 SHORT = {"CartPole-v1": 15, "Pendulum-v1": 30}  # episodes: both kinds of ends are met
@@ -36,19 +38,28 @@ def played(name: str) -> tuple[Seen, Seen]:
     short = params.replace(max_steps_in_episode=SHORT[name])
     wrapped = GymnaxEnvironment(env, params)
     keys = wrapped.draw(jax.random.key(0), STEPS + 1, N_ENVS)
-    sample = jax.vmap(jax.vmap(lambda key: env.action_space(params).sample(jax.random.fold_in(key, 1))))
+    sample = jax.vmap(
+        jax.vmap(lambda key: env.action_space(params).sample(jax.random.fold_in(key, 1)))
+    )
     actions = sample(keys[1:])
 
     def both(state: Any, inputs: Any) -> Any:
         action, key = inputs
         after, step = wrapped.step(state, action, key, None, short)
-        seen, final = (wrapped.observe(wrapped.view(x, None, short), None) for x in (after, step.arrived))
+        seen, final = (
+            wrapped.observe(wrapped.view(x, None, short), None) for x in (after, step.arrived)
+        )
         ours = Seen(seen, step.reward, step.terminated, step.truncated, final, after.state)
         other = jax.vmap(lambda key, state, action: env.step(key, state, action, short))
         seen, then, reward, terminated, truncated, info = other(key, state.state, action)
-        return after, (ours, Seen(seen, reward, terminated, truncated, info["final_observation"], then))
+        return after, (
+            ours,
+            Seen(seen, reward, terminated, truncated, info["final_observation"], then),
+        )
 
-    run = jax.jit(lambda: jax.lax.scan(both, wrapped.reset(keys[0], None, short), (actions, keys[1:]))[1])
+    run = jax.jit(
+        lambda: jax.lax.scan(both, wrapped.reset(keys[0], None, short), (actions, keys[1:]))[1]
+    )
     return jax.tree.map(np.asarray, run())
 
 
@@ -79,13 +90,24 @@ def test_spaces_are_read() -> None:
 
 
 def returns(name: str, steps: int, episode: int, settings: TrainSettings) -> np.ndarray:
-    """(seed,) mean return of the policy without noise over 256 episodes, after training for so many steps."""
+    """(seed,) mean return of the policy without noise over 256 episodes, after training for so many
+    steps.
+    """
     env, params = gymnax.make(name)
     rules = [jax.tree.map(np.asarray, params)] * 3
     updates = steps // (settings.n_envs * settings.n_steps)
-    lanes = population([settings] * 3, rules, updates=updates, environment=GymnaxEnvironment(env, params), data=None)
+    lanes = population(
+        [settings] * 3,
+        rules,
+        updates=updates,
+        environment=GymnaxEnvironment(env, params),
+        data=None,
+    )
     state = train(lanes._replace(state=train(lanes, until=1).state)).state
-    assert np.asarray(state.updates).tolist() == [updates] * 3 and runner(lanes.program)._cache_size() == 1
+    assert (
+        np.asarray(state.updates).tolist() == [updates] * 3
+        and runner(lanes.program)._cache_size() == 1
+    )
     found = evaluator(lanes.program, 256, episode)(None, lanes.rates, state.network, jnp.uint32(7))
     return np.asarray(found.reward).mean(axis=1)
 
@@ -94,7 +116,8 @@ def returns(name: str, steps: int, episode: int, settings: TrainSettings) -> np.
 def test_cartpole_is_solved_by_every_seed() -> None:
     """RL-Zoo's settings and budget, but for its clip range, which does not fall."""
     settings = TrainSettings(
-        n_envs=8, n_steps=32, minibatches=1, epochs=20, gamma=0.98, gae_lambda=0.8, learning_rate=1e-3,
+        n_envs=8, n_steps=32, minibatches=1, epochs=20, gamma=0.98, gae_lambda=0.8,
+        learning_rate=1e-3,
         final_rate_share=0.0,
     )  # fmt: skip
     assert returns("CartPole-v1", 100_000, 500, settings).min() >= 475
@@ -102,10 +125,17 @@ def test_cartpole_is_solved_by_every_seed() -> None:
 
 @pytest.mark.slow
 def test_pendulum_is_solved_by_every_seed() -> None:
-    """RL-Zoo's settings and budget, but for a longer horizon and a rate that falls: -165 to -180 instead of -190 to
+    """RL-Zoo's settings and budget, but for a longer horizon and a rate that falls: -165 to -180
+    instead of -190 to
     -200 with its gamma of 0.9 and a constant rate.
     """
     settings = TrainSettings(
-        n_envs=4, n_steps=1024, minibatches=64, epochs=10, gamma=0.95, learning_rate=1e-3, final_rate_share=0.0
+        n_envs=4,
+        n_steps=1024,
+        minibatches=64,
+        epochs=10,
+        gamma=0.95,
+        learning_rate=1e-3,
+        final_rate_share=0.0,
     )
     assert returns("Pendulum-v1", 100_000, 200, settings).min() >= -200

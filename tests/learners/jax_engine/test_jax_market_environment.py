@@ -1,4 +1,5 @@
-"""The learner in the market: rules are data, observations may be made again, rewards are accounted for.
+"""The learner in the market: rules are data, observations may be made again, rewards are accounted
+for.
 
 All of it in float64: two programs that learn the same are compared.
 """
@@ -9,8 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from small_learners import LANES, Population, Trained, assert_learned_alike, difference, lane, population, runner
-from small_learners import train as train_in
 
 from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
 from flatout.market import jax_market
@@ -19,13 +18,41 @@ from flatout.market.rewards import RewardTerms
 from flatout.settings.tables import Settings
 from rounding import assert_close
 from scenarios import random_panel
+from small_learners import (
+    LANES,
+    Population,
+    Trained,
+    assert_learned_alike,
+    difference,
+    lane,
+    population,
+    runner,
+)
+from small_learners import train as train_in
 
 pytestmark = pytest.mark.long
 
-COSTS = {"tiers": [{"volume": 0, "maker_bps": 10, "taker_bps": 20}], "half_spread_bps": 2.0, "impact": 0.5}
-LIMITS = {"max_weight": 0.5, "max_short_weight": 0.3, "gross_limit": 1.1, "trailing_stop": 0.03, "ruin": 0.7}
-REWARD = {"log_return": 1.0, "excess": 0.5, "differential_sharpe": 0.1, "drawdown": 0.2, "turnover": 0.05,
-          "concentration": 0.02, "scale": 2.0}  # fmt: skip
+COSTS = {
+    "tiers": [{"volume": 0, "maker_bps": 10, "taker_bps": 20}],
+    "half_spread_bps": 2.0,
+    "impact": 0.5,
+}
+LIMITS = {
+    "max_weight": 0.5,
+    "max_short_weight": 0.3,
+    "gross_limit": 1.1,
+    "trailing_stop": 0.03,
+    "ruin": 0.7,
+}
+REWARD = {
+    "log_return": 1.0,
+    "excess": 0.5,
+    "differential_sharpe": 0.1,
+    "drawdown": 0.2,
+    "turnover": 0.05,
+    "concentration": 0.02,
+    "scale": 2.0,
+}
 
 
 def market(seed: int = 0, **changes: dict[str, float]) -> Market:
@@ -33,7 +60,10 @@ def market(seed: int = 0, **changes: dict[str, float]) -> Market:
     groups = {"costs": COSTS, "limits": LIMITS, "reward": REWARD}
     rules = {name: values | changes.get(name, {}) for name, values in groups.items()}
     features = {"indicators": ["return_1", "roc"], "lookback": 2}
-    values = {"market": {"capital": 1e6, "action": "trade", "episode_bars": 9, **rules}, "features": features}
+    values = {
+        "market": {"capital": 1e6, "action": "trade", "episode_bars": 9, **rules},
+        "features": features,
+    }
     return build_market(random_panel(seed, 60, 2), Settings.model_validate(values))
 
 
@@ -76,7 +106,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_other_numbers_are_learned_from_and_compile_nothing(lanes: Population, trained: Trained, what: str) -> None:
+def test_other_numbers_are_learned_from_and_compile_nothing(
+    lanes: Population, trained: Trained, what: str
+) -> None:
     """Nor does the next chunk."""
     other = lanes_in(*[OTHERS[what]] * 3)
     assert other.program == lanes.program
@@ -109,7 +141,9 @@ def test_reward_terms_add_up_to_the_reward(trained: Trained) -> None:
     weights = REWARD["scale"] * np.asarray([REWARD[name] for name in RewardTerms._fields])
     assert (np.abs(terms) > 1e-6).all()
     size = np.abs(weights) @ np.abs(terms)
-    assert_close(weights @ terms, trained.metrics["reward"], roundings=1e6, size=size)  # of 384 steps that cancel out
+    assert_close(
+        weights @ terms, trained.metrics["reward"], roundings=1e6, size=size
+    )  # of 384 steps that cancel out
 
 
 def test_episodes_are_as_long_as_they_may_be(trained: Trained) -> None:

@@ -1,4 +1,6 @@
-"""Trajectories and what is made of them before anything is learned: noise, values, advantages, scaled rewards."""
+"""Trajectories and what is made of them before anything is learned: noise, values, advantages,
+scaled rewards.
+"""
 
 from itertools import product
 from typing import Any, NamedTuple
@@ -9,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from small_learners import DATA, Population, biting_settings, clock, population, train
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -20,10 +21,13 @@ from flatout.learners.rates import UPDATE_METRICS
 from flatout.learners.trajectory import Batch, Transition
 from flatout.policies.network import actor, critic
 from rounding import assert_close
+from small_learners import DATA, Population, biting_settings, clock, population, train
 
 
 class Rolled(NamedTuple):
-    """Lanes, the state they were in, and one update of each up to what is learned from: (lane, ...) each."""
+    """Lanes, the state they were in, and one update of each up to what is learned from: (lane, ...)
+    each.
+    """
 
     lanes: Population
     before: Any
@@ -39,7 +43,9 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def rolled() -> list[Rolled]:
-    """Of the first update and of the second, in episodes that are truncated, terminated, truncated."""
+    """Of the first update and of the second, in episodes that are truncated, terminated,
+    truncated.
+    """
     lanes = population([biting_settings()] * 3, [clock(5), clock(5, True), clock(3)])
 
     def look(rates: Any, state: Any) -> Any:
@@ -57,7 +63,10 @@ def rolled() -> list[Rolled]:
 
     look = jax.jit(jax.vmap(look))
     states = (lanes.state, train(lanes, until=1).state)
-    return [Rolled(lanes, state, *jax.tree.map(np.asarray, look(lanes.rates, state))) for state in states]
+    return [
+        Rolled(lanes, state, *jax.tree.map(np.asarray, look(lanes.rates, state)))
+        for state in states
+    ]
 
 
 def of_lane(tree: Any, k: int) -> Any:
@@ -66,11 +75,15 @@ def of_lane(tree: Any, k: int) -> Any:
 
 def last_targets(one: Rolled) -> np.ndarray:
     """(lane, step, env) targets as seen after each step."""
-    return np.concatenate([one.steps.seen[:, 1:, :, 1], one.after.view.target[:, None] * DATA[1]], axis=1)
+    return np.concatenate(
+        [one.steps.seen[:, 1:, :, 1], one.after.view.target[:, None] * DATA[1]], axis=1
+    )
 
 
 def test_the_last_observation_of_a_truncated_episode_is_valued(rolled: list[Rolled]) -> None:
-    """Not the first one of the next episode: its clock shows the full time, and its target is the next one's."""
+    """Not the first one of the next episode: its clock shows the full time, and its target is the
+    next one's.
+    """
     one = rolled[1]
     assert one.steps.truncated[0].sum() == 8 * 3 and not one.steps.truncated[1].any()
     for k in (0, 2):
@@ -81,13 +94,19 @@ def test_the_last_observation_of_a_truncated_episode_is_valued(rolled: list[Roll
 
 
 def test_advantages_and_returns_are_those_of_stable_baselines(rolled: list[Rolled]) -> None:
-    """Where an episode was truncated their rewards get the discounted value of its last observation."""
+    """Where an episode was truncated their rewards get the discounted value of its last
+    observation.
+    """
     space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     for one, k in product(rolled, range(3)):
-        steps, rates, network = (of_lane(x, k) for x in (one.steps, one.lanes.rates, one.before.network))
+        steps, rates, network = (
+            of_lane(x, k) for x in (one.steps, one.lanes.rates, one.before.network)
+        )
         value = np.asarray(critic(network, steps.seen, "tanh", jnp))
         ended = steps.terminated | steps.truncated
-        buffer = RolloutBuffer(16, space, space, "cpu", float(rates.gae_lambda), float(rates.gamma), n_envs=8)
+        buffer = RolloutBuffer(
+            16, space, space, "cpu", float(rates.gae_lambda), float(rates.gamma), n_envs=8
+        )
         buffer.values[:] = value
         buffer.rewards[:] = one.scaled[2][k] + float(rates.gamma) * steps.truncated * steps.final
         buffer.episode_starts[1:] = ended[:-1]
@@ -98,7 +117,8 @@ def test_advantages_and_returns_are_those_of_stable_baselines(rolled: list[Rolle
         size = 1 + np.max(np.abs(buffer.rewards)) + np.max(np.abs(buffer.returns))
         assert_close(batch.value, value, roundings=64, size=size)
         for name, theirs in (("advantage", buffer.advantages), ("returns", buffer.returns)):
-            # a sum of 16 steps with two values of some 20 roundings each, whose weights fall by 6 % a step
+            # a sum of 16 steps with two values of some 20 roundings each, whose weights fall by 6 %
+            # a step
             assert_close(getattr(batch, name), theirs, roundings=512, size=size, name=name)
         np.testing.assert_array_equal(batch.seen, steps.seen)  # copied
         policy = torch.distributions.Normal(
@@ -107,13 +127,18 @@ def test_advantages_and_returns_are_those_of_stable_baselines(rolled: list[Rolle
         )
         expected = policy.log_prob(torch.as_tensor(np.array(steps.raw))).sum(-1)
         # squares of a distance in deviations, which is as exact as the actor's head of 64 roundings
-        assert_close(batch.log_prob, expected, roundings=256, size=1 + np.max(np.abs(expected.numpy())))
+        assert_close(
+            batch.log_prob, expected, roundings=256, size=1 + np.max(np.abs(expected.numpy()))
+        )
 
 
 def test_every_rollout_and_every_lane_has_its_own_noise(rolled: list[Rolled]) -> None:
     """Of actions, of the environment, and of minibatches."""
     first, second = rolled  # correlations of 128 pairs and more: their deviation is 0.09
-    drawn = [(x.steps.raw - x.steps.head) / np.exp(np.asarray(x.before.network.log_std))[:, None, None] for x in rolled]
+    drawn = [
+        (x.steps.raw - x.steps.head) / np.exp(np.asarray(x.before.network.log_std))[:, None, None]
+        for x in rolled
+    ]
     assert abs(np.mean(drawn)) < 0.1 and abs(np.std(drawn) - 1) < 0.1
     for noise in (drawn, [last_targets(x) for x in rolled]):
         rows = np.reshape(noise, (6, -1))
@@ -141,7 +166,9 @@ class Replayed(gymnasium.Env):
 
 
 def test_rewards_are_scaled_as_by_vecnormalize(rolled: list[Rolled]) -> None:
-    """Over two rollouts, the moments of the first being carried on; also those in the state after a chunk."""
+    """Over two rollouts, the moments of the first being carried on; also those in the state after a
+    chunk.
+    """
     first, second = rolled
     lanes = first.lanes
     later = train(lanes, until=2).state
@@ -150,23 +177,36 @@ def test_rewards_are_scaled_as_by_vecnormalize(rolled: list[Rolled]) -> None:
         reward = np.concatenate([x.reward for x in parts])
         ends = np.concatenate([x.terminated | x.truncated for x in parts])
         players = [lambda r=r, e=e: Replayed(r, e) for r, e in zip(reward.T, ends.T, strict=True)]
-        theirs = VecNormalize(DummyVecEnv(players), norm_obs=False, gamma=float(lanes.rates.gamma[k]))
+        theirs = VecNormalize(
+            DummyVecEnv(players), norm_obs=False, gamma=float(lanes.rates.gamma[k])
+        )
         theirs.reset()
         expected = np.stack([theirs.step(np.zeros((8, 1)))[1] for _ in range(len(reward))])
         found = np.concatenate([x.scaled[2][k] for x in rolled])
-        # 32 merges of moments in float32, some 30 roundings each; what is divided by the deviation keeps its own size
+        # 32 merges of moments in float32, some 30 roundings each; what is divided by the deviation
+        # keeps its own size
         assert_close(found, expected, roundings=2048, size=expected)
         assert_close(second.scaled[0][k], theirs.returns, roundings=256, dtype=np.float32)
         rms = theirs.ret_rms
-        for mean, var, count in ([x[k] for x in moments] for moments in (second.scaled[1], later.moments)):
-            assert_close(mean, rms.mean, roundings=2048, size=np.sqrt(rms.var) + abs(rms.mean), dtype=np.float32)
+        for mean, var, count in (
+            [x[k] for x in moments] for moments in (second.scaled[1], later.moments)
+        ):
+            assert_close(
+                mean,
+                rms.mean,
+                roundings=2048,
+                size=np.sqrt(rms.var) + abs(rms.mean),
+                dtype=np.float32,
+            )
             assert_close(var, rms.var, roundings=2048, size=rms.var + rms.mean**2, dtype=np.float32)
             assert_close(count, rms.count, roundings=2048, dtype=np.float32)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5, 7), (200, 500)])
 def test_noise_is_standard_normal(shape: tuple[int, ...]) -> None:
-    """JAX draws the same bits everywhere; of other seeds the fourth moment would err by 0.03, the others by less."""
+    """JAX draws the same bits everywhere; of other seeds the fourth moment would err by 0.03, the
+    others by less.
+    """
     noise = np.asarray(normal(jax.random.key(1), shape))
     assert noise.shape == shape and np.isfinite(noise).all()
     if noise.size > 1000:

@@ -1,7 +1,8 @@
-"""From equal weights, equal noise and equal minibatch order, PyTorch and JAX roll out and learn alike.
+"""From equal weights, equal noise and equal minibatch order, PyTorch and JAX roll out and learn
+alike.
 
-In float64. In float32 an order may fall on the other side of a lot or of a limit: accounts go ways of their own then,
-and all but a few of them are compared.
+In float64. In float32 an order may fall on the other side of a lot or of a limit: accounts go ways
+of their own then, and all but a few of them are compared.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from small_learners import QUICK, assert_learned_alike, difference
 
 torch = pytest.importorskip("torch")
@@ -33,13 +35,15 @@ from rounding import assert_close, tolerance  # noqa: E402
 
 SEED, UPDATES = 3, 4
 TRAIN = {
-    "n_envs": 12, "n_steps": 16, "minibatches": 4, "epochs": 2, "hidden": (16, 16), "learning_rate": 3e-3,
+    "n_envs": 12, "n_steps": 16, "minibatches": 4, "epochs": 2, "hidden": (16, 16),
+    "learning_rate": 3e-3,
     "activation": "relu",
 }  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {  # the first two are one program in JAX
     "plain": {},
     "everything": {
-        "normalise_reward": True, "target_kl": 1e-4, "value_clip": 0.2, "entropy": 0.01, "final_rate_share": 0.1,
+        "normalise_reward": True, "target_kl": 1e-4, "value_clip": 0.2, "entropy": 0.01,
+        "final_rate_share": 0.1,
         "max_grad_norm": 0.3,
     },
     "squashed": {"distribution": "squashed_gaussian", "activation": "silu"},
@@ -73,10 +77,14 @@ def pair(precision: str, index_only: bool = False, **changes: Any) -> Pair:
     ]
     network: Network = map_leaves(exact, new_network(programs[0].sizes, SEED, settings.log_std))
     data = map_leaves(jnp.asarray, tape)
-    lanes = population.init(programs[0], data, jax.tree.map(lambda x: x[None], rates), [network], [SEED])
+    lanes = population.init(
+        programs[0], data, jax.tree.map(lambda x: x[None], rates), [network], [SEED]
+    )
     state = population.lane(lanes, 0)
     dtype = getattr(torch, precision)
-    other = TorchLearner(programs[1], map_leaves(torch.as_tensor, tape), rates, network, SEED, dtype=dtype)
+    other = TorchLearner(
+        programs[1], map_leaves(torch.as_tensor, tape), rates, network, SEED, dtype=dtype
+    )
     other.load(jax.tree.map(np.array, state))
     return Pair(programs[0], data, jax.tree.map(jnp.asarray, rates), state, other)
 
@@ -92,7 +100,12 @@ def noise_of(both: Pair, update: int) -> Noise:
         jax.random.uniform(jax.random.fold_in(key, k), shuffle.noise_shape(program.rollout))
         for k in range(int(both.rates.epochs))
     ]
-    return Noise(*(torch.as_tensor(np.array(x), dtype=both.other.dtype) for x in (action, luck, jnp.stack(cells))))
+    return Noise(
+        *(
+            torch.as_tensor(np.array(x), dtype=both.other.dtype)
+            for x in (action, luck, jnp.stack(cells))
+        )
+    )
 
 
 @cache
@@ -125,7 +138,10 @@ def test_the_same_rollout(case: str) -> None:
     """Which the weights below tell too, but not where it went wrong."""
     (expected, means, counts), (found, terms, episodes) = rolled_out(pair("float64", **CASES[case]))
     assert expected.truncated.any()
-    steps = [(x._asdict() | {"final": np.where(expected.truncated, x.final, 0)}) for x in (found, expected)]
+    steps = [
+        (x._asdict() | {"final": np.where(expected.truncated, x.final, 0)})
+        for x in (found, expected)
+    ]
     for name in (*SEEN, "final"):
         for a, b in zip(leaves_of(steps[0][name]), leaves_of(steps[1][name]), strict=True):
             assert_close(a, b, roundings=1e5, name=name)  # 16 bars of a market and a network
@@ -141,15 +157,24 @@ def test_the_same_rollout_in_single_precision(case: str) -> None:
     (expected, *_), (found, *_) = rolled_out(pair("float32", **CASES[case]))
     alike = np.ones(TRAIN["n_envs"], bool)
     for name in ("raw", "head", "reward", "terminated", "truncated"):
-        a, b = (np.moveaxis(getattr(x, name), 1, 0).reshape(len(alike), -1) for x in (found, expected))
+        a, b = (
+            np.moveaxis(getattr(x, name), 1, 0).reshape(len(alike), -1) for x in (found, expected)
+        )
         assert a.dtype == b.dtype == (bool if b.dtype == bool else np.float32)
-        alike &= (np.abs(a.astype(float) - b) <= tolerance(5000, 1 + np.abs(b), np.float32)).all(axis=1)
+        alike &= (np.abs(a.astype(float) - b) <= tolerance(5000, 1 + np.abs(b), np.float32)).all(
+            axis=1
+        )
     assert alike.sum() >= 10
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "case", ["plain", "everything", *(pytest.param(x, marks=pytest.mark.slow) for x in ("squashed", "index only"))]
+    "case",
+    [
+        "plain",
+        "everything",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("squashed", "index only")),
+    ],
 )
 @pytest.mark.usefixtures("doubles")
 def test_the_same_weights_after_some_updates(case: str) -> None:
@@ -164,7 +189,9 @@ def test_the_same_weights_after_some_updates(case: str) -> None:
         assert_learned_alike(found, expected, steps * (1 + update), TRAIN["learning_rate"])
         stopped += found["epochs"] < TRAIN["epochs"]
     after, found = jax.tree.map(np.asarray, state), map_leaves(to_numpy, both.other.state)
-    assert_learned_alike(leaves_of(found), jax.tree.leaves(after), steps * UPDATES, TRAIN["learning_rate"])
+    assert_learned_alike(
+        leaves_of(found), jax.tree.leaves(after), steps * UPDATES, TRAIN["learning_rate"]
+    )
     assert difference(before, after.network) > 1e-2
     assert stopped > 0 if case == "everything" else stopped == 0
 
@@ -175,7 +202,10 @@ def test_about_the_same_weights_in_single_precision() -> None:
     both = pair("float32")
     state, _ = compiled(population._update, both.program)(both.data, both.rates, both.state)
     both.other.update(noise_of(both, 0))
-    before, after = (np.concatenate([np.ravel(x) for x in jax.tree.leaves(y.network)]) for y in (both.state, state))
+    before, after = (
+        np.concatenate([np.ravel(x) for x in jax.tree.leaves(y.network)])
+        for y in (both.state, state)
+    )
     found = np.concatenate([to_numpy(x).ravel() for x in both.other.weights])
     assert found.dtype == after.dtype == np.float32
     assert np.abs(found - after).mean() < 0.25 * np.abs(after - before).mean()

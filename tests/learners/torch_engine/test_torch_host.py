@@ -19,9 +19,13 @@ BOX, CHOICE = Box((-1.0,), (1.0,)), Discrete(2)
 
 
 def learner_of(actions: Any = BOX, batch_size: int = 9, **changes: Any) -> HostLearner:
-    program = Program(HostEnvironment(OBSERVATION, actions), N_ENVS, N_STEPS, 1, (8, 8), "tanh", "gaussian")
+    program = Program(
+        HostEnvironment(OBSERVATION, actions), N_ENVS, N_STEPS, 1, (8, 8), "tanh", "gaussian"
+    )
     settings = SETTINGS.model_copy(update=changes)
-    return HostLearner(program, batch_size, rates_of(settings, 1, ()), new_network(program.sizes, 0), seed=5)
+    return HostLearner(
+        program, batch_size, rates_of(settings, 1, ()), new_network(program.sizes, 0), seed=5
+    )
 
 
 class Story:
@@ -54,7 +58,9 @@ def tuple_to_tensors(learner: HostLearner) -> Any:
 @pytest.mark.parametrize("actions", [BOX, CHOICE])
 def test_noise_follows_from_the_seed_and_the_update(actions: Any) -> None:
     one, other = learner_of(actions), learner_of(actions)
-    assert (one.draw().action == other.draw().action).all() and (one.draw().order == other.draw().order).all()
+    assert (one.draw().action == other.draw().action).all() and (
+        one.draw().order == other.draw().order
+    ).all()
     other.core.updates = 1
     assert not (one.draw().action == other.draw().action).all()
     assert one.draw().action.shape == (N_STEPS, N_ENVS, actions.size)
@@ -74,7 +80,9 @@ def test_values_after_ends() -> None:
         if k == 2:
             follows[0], follows[1] = critic(network, story.last, "tanh", np)[0], 0
         expected = steps.reward[k] + 0.9 * follows
-        assert_close(returns[k], expected, roundings=128, size=1 + np.abs(expected).max())  # three layers of 8
+        assert_close(
+            returns[k], expected, roundings=128, size=1 + np.abs(expected).max()
+        )  # three layers of 8
 
 
 def test_steps_that_were_none_are_replaced_by_others() -> None:
@@ -86,7 +94,10 @@ def test_steps_that_were_none_are_replaced_by_others() -> None:
     batch = batch_of(learner)
     seen = {row.tobytes() for row in batch.seen.numpy()}
     assert len(batch.seen) == N_STEPS * N_ENVS
-    assert learner.steps.seen[3, 0].tobytes() not in seen and learner.steps.seen[4, 1].tobytes() not in seen
+    assert (
+        learner.steps.seen[3, 0].tobytes() not in seen
+        and learner.steps.seen[4, 1].tobytes() not in seen
+    )
     assert len(seen) == N_STEPS * N_ENVS - 2
 
 
@@ -128,7 +139,8 @@ def test_weights_for_numpy_are_those_that_learn() -> None:
     learner.learn(draw.order, 1e-2)
     assert not (learner.network.actor.hidden[0].weight == first).all()
     np.testing.assert_array_equal(
-        learner.network.actor.hidden[0].weight, learner.core.network.actor.hidden[0].weight.detach().numpy()
+        learner.network.actor.hidden[0].weight,
+        learner.core.network.actor.hidden[0].weight.detach().numpy(),
     )
 
 

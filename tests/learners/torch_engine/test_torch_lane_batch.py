@@ -35,12 +35,22 @@ from flatout.workers.slots import cpu_slots  # noqa: E402
 from rounding import assert_close  # noqa: E402
 
 PANEL = RandomWalk(n_bars=300, seed=1, symbols=("AAA", "BBB")).panel()
-TRAIN = {"n_envs": 8, "n_steps": 16, "minibatches": 2, "epochs": 2, "hidden": [8, 8], "learning_rate": 3e-3}
+TRAIN = {
+    "n_envs": 8,
+    "n_steps": 16,
+    "minibatches": 2,
+    "epochs": 2,
+    "hidden": [8, 8],
+    "learning_rate": 3e-3,
+}
 
 
 def made(engine: str = "torch", seeds: int = 2, **train: Any) -> MarketTraining:
     settings = Settings.model_validate(
-        {"train": {**TRAIN, "engine": engine, **train}, "features": {"indicators": ["return_1", "roc"]}}
+        {
+            "train": {**TRAIN, "engine": engine, **train},
+            "features": {"indicators": ["return_1", "roc"]},
+        }
     )
     agent = make_agent("both", PANEL, settings, 0.2)
     return make_training([agent], settings, range(seeds), 8 * 16 * 6, evaluations=3)
@@ -74,13 +84,20 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
     def run(engine: str) -> Run:
         training, folder, rows = made(engine), tmp_path_factory.mktemp(engine), list[Any]()
         workers = 2 if engine == "torch" else 1
-        return Run(training, folder, train(training.training, folder, cpu_slots(workers, workers), rows.extend), rows)
+        return Run(
+            training,
+            folder,
+            train(training.training, folder, cpu_slots(workers, workers), rows.extend),
+            rows,
+        )
 
     return run
 
 
 @pytest.mark.long
-def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(tmp_path: Path, run_of: Callable[[str], Run]) -> None:
+def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(
+    tmp_path: Path, run_of: Callable[[str], Run]
+) -> None:
     ours = crew_in(tmp_path)
     ours.advance(Order((1, 1), turn=7))
     [theirs] = (run_of("jax").folder / "checkpoints").iterdir()
@@ -93,7 +110,10 @@ def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(tmp_path: Path, r
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "jax"])
 def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine: str) -> None:
-    crews = {"torch": (TorchLaneBatch, torch_batch.load_data), "jax": (jax_batch.JaxLaneBatch, jax_batch.load_data)}
+    crews = {
+        "torch": (TorchLaneBatch, torch_batch.load_data),
+        "jax": (jax_batch.JaxLaneBatch, jax_batch.load_data),
+    }
     job = job_in(tmp_path, made(engine))
     make, load = crews.pop(engine)
     first = make(job, load(job)).advance(Order((2, 2)))
@@ -123,7 +143,9 @@ def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
     both.advance(Order((3, 1)))
     alone.advance(Order((3,)))
     for name, leaf in torch_batch.array_names(alone.state.lanes):
-        np.testing.assert_array_equal(dict(torch_batch.array_names(both.state.lanes))[name][:1], leaf)
+        np.testing.assert_array_equal(
+            dict(torch_batch.array_names(both.state.lanes))[name][:1], leaf
+        )
     assert list(both.state.last.updates) == [3, 1]
 
 
@@ -135,14 +157,16 @@ def test_newcomers_take_over_their_lanes_only(tmp_path: Path) -> None:
     crew.advance(Order((2, 1), newcomers=newcomer))
     other.advance(Order((2, 1)))
     for (name, ours), (_, theirs) in zip(
-        torch_batch.array_names(crew.state.lanes), torch_batch.array_names(other.state.lanes), strict=True
+        torch_batch.array_names(crew.state.lanes),
+        torch_batch.array_names(other.state.lanes),
+        strict=True,
     ):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
 
 def traced_job(folder: Path, engine: str) -> Job:
-    """Two stretches of bars that judge, on every bar. Any order counts there, however small: next to a smallest one,
-    a rounding would decide whether it is carried out.
+    """Two stretches of bars that judge, on every bar. Any order counts there, however small: next
+    to a smallest one, a rounding would decide whether it is carried out.
     """
     job = job_in(folder, made(engine))
     rules = job.evaluation.environment  # type: ignore[union-attr]
@@ -155,8 +179,9 @@ def traced_job(folder: Path, engine: str) -> Job:
 
 
 def check_same_traces(found: Any, expected: Any) -> None:
-    """Bar by bar, and summed up to each bar: what is wrong by little on every bar shows there. A bar's changes of an
-    equity of size 1 have some thirty roundings, their sums ten for each bar, as in test_tracer.py.
+    """Bar by bar, and summed up to each bar: what is wrong by little on every bar shows there. A
+    bar's changes of an equity of size 1 have some thirty roundings, their sums ten for each bar, as
+    in test_tracer.py.
     """
     assert_close(found, expected, roundings=200, size=1.0, dtype=np.float32)
     sums = [np.cumsum(traces, axis=-1, dtype=float) for traces in (found, expected)]
@@ -199,7 +224,9 @@ def test_a_saved_policy_gives_the_same_orders_in_every_library(
     """Whoever trained it; along the path that its own orders lead to."""
     training, _, [result, _], _ = run_of(engine)
     market = training.agents[0].market
-    Bundle(result.last, "tanh", "gaussian", market.fitted, Settings().market).save(tmp_path / "bundle")
+    Bundle(result.last, "tanh", "gaussian", market.fitted, Settings().market).save(
+        tmp_path / "bundle"
+    )
     bundle = Bundle.load(tmp_path / "bundle")
     env = MarketVectorEnv(market, 3)
     observation, _ = env.reset(seed=0)
@@ -211,7 +238,9 @@ def test_a_saved_policy_gives_the_same_orders_in_every_library(
     seen, orders = np.stack(seen), np.stack(orders)
     for xp, up in ((jnp, jnp.asarray), (array_api_compat.torch, torch.as_tensor)):
         network = map_leaves(up, bundle.network)
-        found = Gaussian.bounded(actor(network, up(seen), "tanh", xp), up(np.float32(-1)), up(np.float32(1)), xp)
+        found = Gaussian.bounded(
+            actor(network, up(seen), "tanh", xp), up(np.float32(-1)), up(np.float32(1)), xp
+        )
         # three sums of at most a few dozen products each, of size 1 but for what is seen
         assert_close(to_numpy(found), orders, roundings=128, size=1 + np.abs(seen).max())
     assert np.ptp(orders, axis=0).max() > 1e-3
@@ -226,7 +255,9 @@ def test_the_best_network_is_kept(tmp_path: Path) -> None:
         best = np.maximum(best, chunk.scores[:, 0])
         np.testing.assert_array_equal(crew.state.best.score, best.astype(np.float32))
         for new, kept in zip(
-            jax.tree.leaves(crew.state.lanes.network), jax.tree.leaves(crew.state.best.network), strict=True
+            jax.tree.leaves(crew.state.lanes.network),
+            jax.tree.leaves(crew.state.best.network),
+            strict=True,
         ):
             np.testing.assert_array_equal(kept[won], new[won])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from small_learners import assert_learned_alike
 
 torch = pytest.importorskip("torch")
@@ -21,25 +22,41 @@ from flatout.policies.network import new_network  # noqa: E402
 from flatout.settings.tables import TrainSettings  # noqa: E402
 from market.small_markets import biting_market  # noqa: E402
 
-TRAIN: dict[str, Any] = {"n_envs": 8, "n_steps": 12, "minibatches": 3, "epochs": 2, "hidden": (8, 8)}
+TRAIN: dict[str, Any] = {
+    "n_envs": 8,
+    "n_steps": 12,
+    "minibatches": 3,
+    "epochs": 2,
+    "hidden": (8, 8),
+}
 MARKET = biting_market(80, episode_bars=7)
 
 
 def learner(
-    kernels: Any = None, seed: int = 0, index_only: bool = False, dtype: str = "float32", **changes: Any
+    kernels: Any = None,
+    seed: int = 0,
+    index_only: bool = False,
+    dtype: str = "float32",
+    **changes: Any,
 ) -> TorchLearner:
     settings = TrainSettings(**{**TRAIN, **changes})
     tape, rules = MARKET.arrays(dtype)
-    program = program_of(settings, TorchMarketEnvironment(MARKET.shape), settings.n_envs or 0, index_only=index_only)
+    program = program_of(
+        settings, TorchMarketEnvironment(MARKET.shape), settings.n_envs or 0, index_only=index_only
+    )
     rates = rates_of(settings, 10, map_leaves(np.asarray, rules))
     data = map_leaves(torch.as_tensor, tape)
     network = new_network(program.sizes, seed, settings.log_std)
-    return TorchLearner(program, data, rates, network, seed, kernels=kernels, dtype=getattr(torch, dtype))
+    return TorchLearner(
+        program, data, rates, network, seed, kernels=kernels, dtype=getattr(torch, dtype)
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Several would wait for each other for most of the time on a busy machine; see the test of threads below."""
+    """Several would wait for each other for most of the time on a busy machine; see the test of
+    threads below.
+    """
     usual = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -47,7 +64,8 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"index_only": True}, {"normalise_reward": True}, {"distribution": "squashed_gaussian"}]
+    "changes",
+    [{}, {"index_only": True}, {"normalise_reward": True}, {"distribution": "squashed_gaussian"}],
 )
 def test_an_update_never_waits_for_the_device(changes: dict[str, Any]) -> None:
     one = learner(**changes)
@@ -72,7 +90,9 @@ def test_learning_asks_the_device_once_per_epoch_and_only_for_the_limit() -> Non
             batch = one.batch_of(one.rollout(noise)[0])
         with HostSyncs() as syncs:
             one.learn(batch, noise.shuffle, 1e-3)
-        asked = [name for name in syncs.found if "_local_scalar_dense" in name or "is_nonzero" in name]
+        asked = [
+            name for name in syncs.found if "_local_scalar_dense" in name or "is_nonzero" in name
+        ]
         assert len(asked) == epochs, syncs.found
 
 
@@ -83,7 +103,12 @@ def test_a_gpu_is_never_waited_for() -> None:
     program = program_of(settings, TorchMarketEnvironment(MARKET.shape), 8)
     data = map_leaves(partial(torch.as_tensor, device="cuda"), tape)
     one = TorchLearner(
-        program, data, rates_of(settings, 10, map_leaves(np.asarray, rules)), new_network(program.sizes, 0), 0, "cuda"
+        program,
+        data,
+        rates_of(settings, 10, map_leaves(np.asarray, rules)),
+        new_network(program.sizes, 0),
+        0,
+        "cuda",
     )
     one.update()
     noise = one.draw()
@@ -120,9 +145,12 @@ def test_state_can_be_taken_out_and_put_back() -> None:
 
 
 KNOBS: dict[str, Any] = {
-    "epochs": 1, "learning_rate": 1e-2, "final_rate_share": 0.1, "gamma": 0.5, "gae_lambda": 0.5, "clip": 0.001,
-    "value_clip": 0.01, "entropy": 0.1, "value": 2.0, "max_grad_norm": 0.01, "target_kl": 1e-6, "log_std": -1.0,
-    "normalise_advantage": False, "normalise_reward": True, "n_envs": 4, "n_steps": 6, "minibatches": 2,
+    "epochs": 1, "learning_rate": 1e-2, "final_rate_share": 0.1, "gamma": 0.5, "gae_lambda": 0.5,
+    "clip": 0.001,
+    "value_clip": 0.01, "entropy": 0.1, "value": 2.0, "max_grad_norm": 0.01, "target_kl": 1e-6,
+    "log_std": -1.0,
+    "normalise_advantage": False, "normalise_reward": True, "n_envs": 4, "n_steps": 6,
+    "minibatches": 2,
     "hidden": (4,), "activation": "relu", "distribution": "squashed_gaussian",
 }  # fmt: skip
 
@@ -154,8 +182,11 @@ def test_a_policy_that_moved_too_far_stops() -> None:
     before = [weight.detach().clone() for weight in one.weights]
     row = one.update()
     assert float(row[metric_names(one.program).index("epochs")]) == 1
-    moved = max(np.abs(to_numpy(a) - to_numpy(b)).max() for a, b in zip(before, one.weights, strict=True))
-    assert 0 < moved < 2 * 3e-4  # the first minibatch has not moved yet and may learn, the others may not
+    moved = max(
+        np.abs(to_numpy(a) - to_numpy(b)).max() for a, b in zip(before, one.weights, strict=True)
+    )
+    # the first minibatch has not moved yet and may learn, the others may not
+    assert 0 < moved < 2 * 3e-4
 
 
 def test_threads_are_few_only_while_they_are_not_needed() -> None:
@@ -172,7 +203,8 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
         torch.set_num_threads(usual)
 
 
-# --- fusing ---------------------------------------------------------------------------------------------------------
+# --- fusing
+# --------------------------------------------------------------------------------------------------
 
 
 def test_short_trainings_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +224,9 @@ def test_a_compiler_that_fails_costs_a_line(monkeypatch: pytest.MonkeyPatch, cap
     from torch._inductor import config
 
     kernels = Kernels(*(Fused(kernel) for kernel in PLAIN))
-    with config.patch({"cpp.cxx": ("/nowhere/g++",), "fx_graph_cache": False, "force_disable_caches": True}):
+    with config.patch(
+        {"cpp.cxx": ("/nowhere/g++",), "fx_graph_cache": False, "force_disable_caches": True}
+    ):
         row = learner(kernels, n_steps=3, minibatches=2).update()
     assert [kernel.current for kernel in kernels] == list(PLAIN)
     said = capsys.readouterr().err
@@ -203,7 +237,9 @@ def test_a_compiler_that_fails_costs_a_line(monkeypatch: pytest.MonkeyPatch, cap
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_the_fused_step_learns_alike() -> None:
-    """In float64: in float32 an order may fall on the other side of a lot, and Adam enlarges what is rounded off."""
+    """In float64: in float32 an order may fall on the other side of a lot, and Adam enlarges what
+    is rounded off.
+    """
     kernels, plain = Kernels(*(Fused(kernel) for kernel in PLAIN)), learner(dtype="float64")
     one = learner(kernels, dtype="float64")
     one.warm_up()

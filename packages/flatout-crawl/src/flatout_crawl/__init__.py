@@ -1,1 +1,3 @@
-"""One slow environment worth having: a polite crawler that finds the pages that matter with few requests."""
+"""One slow environment worth having: a polite crawler that finds the pages that matter with few
+requests.
+"""

@@ -1,5 +1,5 @@
-"""What policies earn without noise, on the device: sums over an episode in each of some environments, or every bar of
-given stretches.
+"""What policies earn without noise, on the device: sums over an episode in each of some
+environments, or every bar of given stretches.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,9 @@ class Evaluation(NamedTuple):
 def evaluator(
     program: Program, n_envs: int, n_steps: int, one_by_one: bool | None = None
 ) -> Callable[[Any, Rates, Network, int], Evaluation]:
-    """`evaluate(data, rates, networks, seed)`: runs the mode of each policy for at most `n_steps` steps."""
+    """`evaluate(data, rates, networks, seed)`: runs the mode of each policy for at most `n_steps`
+    steps.
+    """
     one_by_one = jax.default_backend() == "cpu" if one_by_one is None else one_by_one
 
     def evaluate(data: Any, rates: Rates, networks: Network, seed: Array) -> Evaluation:
@@ -40,10 +42,19 @@ def evaluator(
 
 
 def _evaluate(
-    program: Program, n_envs: int, n_steps: int, data: Any, seed: Array, rates: Rates, network: Network
+    program: Program,
+    n_envs: int,
+    n_steps: int,
+    data: Any,
+    seed: Array,
+    rates: Rates,
+    network: Network,
 ) -> Evaluation:
     env = program.environment
-    first, luck = env.draw(noise_key(seed, 0, 0), 1, n_envs), env.draw(noise_key(seed, 0, 1), n_steps, n_envs)
+    first, luck = (
+        env.draw(noise_key(seed, 0, 0), 1, n_envs),
+        env.draw(noise_key(seed, 0, 1), n_steps, n_envs),
+    )
     start = env.reset(jax.tree.map(lambda x: x[0], first), data, rates.environment)
 
     def body(carry: Any, luck: Any) -> Any:
@@ -65,16 +76,20 @@ def _evaluate(
 def tracer(
     program: Program, n_segments: int, n_steps: int, most_delay: int = 0
 ) -> Callable[[Any, Rates, Network, Array], Array]:
-    """`trace(data, rates, networks, delay)`: every unweighted term of every bar, (lane, term, segment, bar).
+    """`trace(data, rates, networks, delay)`: every unweighted term of every bar, (lane, term,
+    segment, bar).
 
-    Each lane runs each of its segments once, from the first bar, flat; bars after the end are 0. An order is carried
-    out `delay` (lane,) bars after it was decided, at most `most_delay`; before there is an old one, the first serves.
-    All lanes advance together: this is one narrow scan, which many lanes make wider.
+    Each lane runs each of its segments once, from the first bar, flat; bars after the end are 0. An
+    order is carried out `delay` (lane,) bars after it was decided, at most `most_delay`; before
+    there is an old one, the first serves. All lanes advance together: this is one narrow scan,
+    which many lanes make wider.
     """
     env = program.environment
 
     def one(data: Any, rates: Rates, network: Network, delay: Array) -> Array:
-        which = (jnp.arange(n_segments) + 0.5) / n_segments  # whole segments are equally likely starts: one each
+        which = (
+            jnp.arange(n_segments) + 0.5
+        ) / n_segments  # whole segments are equally likely starts: one each
         start = env.reset(which, data, rates.environment)
         view = env.view(start, data, rates.environment)
 
@@ -88,7 +103,12 @@ def tracer(
             state, step = env.step(state, decided[delay], noise, data, rates.environment)
             terms = alive * jnp.stack(step.terms)
             alive = alive * (1 - jnp.asarray(step.terminated | step.truncated, jnp.float32))
-            return (state, env.view(state, data, rates.environment), alive, decided[:most_delay]), terms
+            return (
+                state,
+                env.view(state, data, rates.environment),
+                alive,
+                decided[:most_delay],
+            ), terms
 
         first = jnp.broadcast_to(decide(view), (most_delay, n_segments, env.actions.size))
         unused = jnp.zeros((n_steps, n_segments))

@@ -1,6 +1,8 @@
-"""Environments in gymnax's convention train as they are: pure `reset_env`, `step_env` and `is_truncated`.
+"""Environments in gymnax's convention train as they are: pure `reset_env`, `step_env` and
+`is_truncated`.
 
-Only that convention is used (one environment, a key, parameters), so that gymnax itself need not be installed.
+Only that convention is used (one environment, a key, parameters), so that gymnax itself need not be
+installed.
 """
 
 from typing import Any, NamedTuple
@@ -40,7 +42,8 @@ class GymnaxEnvironment(NamedTuple):
         if hasattr(space, "n"):
             return Discrete(int(space.n))
         bounds = (
-            np.broadcast_to(np.asarray(bound, float), space.shape).reshape(-1) for bound in (space.low, space.high)
+            np.broadcast_to(np.asarray(bound, float), space.shape).reshape(-1)
+            for bound in (space.low, space.high)
         )
         low, high = (tuple(bound.tolist()) for bound in bounds)
         return Box(low, high)
@@ -62,15 +65,27 @@ class GymnaxEnvironment(NamedTuple):
     def observe(self, view: Array, data: Any) -> Array:
         return view
 
-    def step(self, state: Running, action: Array, noise: Array, data: Any, rates: Any) -> tuple[Running, Step]:
+    def step(
+        self, state: Running, action: Array, noise: Array, data: Any, rates: Any
+    ) -> tuple[Running, Step]:
         def one(key: Array, state: Any, action: Array) -> Any:
             step_key, reset_key = jax.random.split(key)
-            observation, arrived, reward, terminated, _ = self.env.step_env(step_key, state, action, rates)
+            observation, arrived, reward, terminated, _ = self.env.step_env(
+                step_key, state, action, rates
+            )
             truncated = self.env.is_truncated(arrived, rates) & ~terminated
             fresh = self.env.reset_env(reset_key, rates)
             ended = terminated | truncated
-            after = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, (observation, arrived))
-            return after, (observation, arrived), jnp.asarray(reward, jnp.float32), terminated, truncated
+            after = jax.tree.map(
+                lambda new, old: jnp.where(ended, new, old), fresh, (observation, arrived)
+            )
+            return (
+                after,
+                (observation, arrived),
+                jnp.asarray(reward, jnp.float32),
+                terminated,
+                truncated,
+            )
 
         after, arrived, reward, terminated, truncated = jax.vmap(one)(noise, state.state, action)
         step = Step(reward, terminated, truncated, (), Running(arrived[1], flat(arrived[0])))

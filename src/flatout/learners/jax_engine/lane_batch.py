@@ -1,4 +1,6 @@
-"""A crew: the lanes of one job on this worker's device, advanced turn by turn, with all of their state on disk."""
+"""A crew: the lanes of one job on this worker's device, advanced turn by turn, with all of their
+state on disk.
+"""
 
 import time
 from functools import cache
@@ -76,7 +78,11 @@ class JaxLaneBatch:
         )
         self.state = Saved(lanes, best, untimed(chunk))
         save(self.job, array_names(self.state))
-        return chunk._replace(networks=jax.tree.map(np.asarray, lanes.network)) if order.networks else chunk
+        return (
+            chunk._replace(networks=jax.tree.map(np.asarray, lanes.network))
+            if order.networks
+            else chunk
+        )
 
     def judge(self, networks: Any, updates: Any, delay: int) -> tuple[Any, Any, Best]:
         """Scores, traces and the best networks so far; empty arrays for what was not asked for."""
@@ -89,14 +95,22 @@ class JaxLaneBatch:
             return last.scores, np.asarray(traces), self.state.best
         result = self.compiled.evaluate(self.data, self.judged, networks, plan.seed)
         figures = [np.mean(np.asarray(x), axis=1) for x in (result.reward, result.length)]
-        scores = np.concatenate([np.stack(figures, axis=1), np.mean(np.asarray(result.terms), axis=1)], axis=1)
+        scores = np.concatenate(
+            [np.stack(figures, axis=1), np.mean(np.asarray(result.terms), axis=1)], axis=1
+        )
         return scores, last.traces, better(self.state.best, scores[:, 0], updates, networks)
 
     @cache  # noqa: B019 a crew lives as long as its process
     def tracing(self, most_delay: int) -> Any:
-        """A program that carries orders out late; compiled when it is wanted, as few studies come so far."""
+        """A program that carries orders out late; compiled when it is wanted, as few studies come
+        so far.
+        """
         plan = self.job.evaluation
-        return jax.jit(tracer(self.job.program, plan.n_envs, plan.n_steps, most_delay)) if plan else None
+        return (
+            jax.jit(tracer(self.job.program, plan.n_envs, plan.n_steps, most_delay))
+            if plan
+            else None
+        )
 
     def receive(self, newcomers: Newcomers) -> None:
         """Put new agents into some lanes; the others stay as they are, except for their rates."""
@@ -139,7 +153,9 @@ def start(job: Job, data: Any, rates: Rates) -> Saved:
     lanes = population.init(program, data, rates, networks, job.seeds)
     count = len(job.seeds)
     nothing = Best(
-        np.full(count, -np.inf, np.float32), np.zeros(count, np.int32), jax.tree.map(jnp.copy, lanes.network)
+        np.full(count, -np.inf, np.float32),
+        np.zeros(count, np.int32),
+        jax.tree.map(jnp.copy, lanes.network),
     )
     fresh = Saved(lanes, nothing, empty_chunk(job))
     arrays = saved_arrays(job, array_names(fresh))
@@ -152,7 +168,10 @@ def start(job: Job, data: Any, rates: Rates) -> Saved:
 
 def array_names(saved: Saved) -> list[tuple[str, Any]]:
     """(name, leaf) of all arrays, in the order of the tree's leaves."""
-    return [("/".join(part(key) for key in path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(saved)]
+    return [
+        ("/".join(part(key) for key in path), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(saved)
+    ]
 
 
 def part(key: Any) -> str:

@@ -22,4 +22,6 @@ class JaxMarketEnvironment(MarketEnvironment):
         return jax.random.uniform(key, (n_steps, n_envs))
 
     def reset(self, noise: Array, data: Tape, rates: Rules) -> Episode:
-        return super().reset(jnp.asarray(noise, noise.dtype), data, rates)  # a weak type would be compiled twice
+        return super().reset(
+            jnp.asarray(noise, noise.dtype), data, rates
+        )  # a weak type would be compiled twice

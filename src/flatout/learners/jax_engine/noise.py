@@ -14,7 +14,9 @@ def noise_key(seed: Array, updates: Array | int, purpose: int) -> Array:
 
 
 def normal(key: Array, shape: tuple[int, ...]) -> Array:
-    """Standard normal noise by Box and Muller's method, which costs a CPU a third of inverting the error function."""
+    """Standard normal noise by Box and Muller's method, which costs a CPU a third of inverting the
+    error function.
+    """
     half = -(-math.prod(shape) // 2)
     uniform = jax.random.uniform(key, (2, half))
     radius, angle = jnp.sqrt(-2 * jnp.log1p(-uniform[0])), (2 * math.pi) * uniform[1]

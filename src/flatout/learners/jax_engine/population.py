@@ -1,7 +1,9 @@
-"""PPO for a population of agents in one compiled program: rollout, advantages and updates, nothing leaves the device.
+"""PPO for a population of agents in one compiled program: rollout, advantages and updates, nothing
+leaves the device.
 
-Every leaf of state and rates has the lane axis first; `data` is shared. On a GPU the lanes are vmapped; on a CPU core
-they run one after another, each within the cache. The program has no callbacks; it returns one row of metrics per lane.
+Every leaf of state and rates has the lane axis first; `data` is shared. On a GPU the lanes are
+vmapped; on a CPU core they run one after another, each within the cache. The program has no
+callbacks; it returns one row of metrics per lane.
 """
 
 from collections.abc import Sequence
@@ -42,10 +44,14 @@ from flatout.policies.network import Network
 ADAM = optax.scale_by_adam(eps=ADAM_EPSILON)
 
 
-def init(program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]) -> Lanes:
+def init(
+    program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]
+) -> Lanes:
     """Fresh lanes, one per network and seed; `rates` has as many."""
     network = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *networks)
-    return jax.jit(_init, static_argnums=0)(program, data, rates, network, jnp.asarray(seeds, jnp.uint32))
+    return jax.jit(_init, static_argnums=0)(
+        program, data, rates, network, jnp.asarray(seeds, jnp.uint32)
+    )
 
 
 def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Array) -> Lanes:
@@ -54,7 +60,9 @@ def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Ar
     def one(network: Network, rates: Rates, seed: Array) -> Lanes:
         noise = env.draw(noise_key(seed, 0, 3), 1, n_envs)
         state = env.reset(jax.tree.map(lambda x: x[0], noise), data, rates.environment)
-        state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)  # weak types would be compiled a second time
+        state = jax.tree.map(
+            lambda x: jnp.asarray(x, x.dtype), state
+        )  # weak types would be compiled a second time
         zeros = jnp.zeros(n_envs)
         return Lanes(
             network=network,
@@ -72,7 +80,9 @@ def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Ar
 
 
 def new_optimiser(network: Network) -> Any:
-    """Adam's state for a network's weights as one long vector: one loop on the device, not one per layer."""
+    """Adam's state for a network's weights as one long vector: one loop on the device, not one per
+    layer.
+    """
     return ADAM.init(ravel_pytree(network)[0])
 
 
@@ -82,10 +92,11 @@ def lane(tree: Any, k: int) -> Any:
 
 
 def chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
-    """`run_chunk(data, rates, state) -> (state, metrics)`, jitted: advances every lane to its `rates.until` updates.
+    """`run_chunk(data, rates, state) -> (state, metrics)`, jitted: advances every lane to its
+    `rates.until` updates.
 
-    The state is donated. Metrics are (lane, metric): means over the updates made, 0 where none was; episodes are
-    counted, and their returns and lengths are means over those that ended.
+    The state is donated. Metrics are (lane, metric): means over the updates made, 0 where none was;
+    episodes are counted, and their returns and lengths are means over those that ended.
     """
     one_by_one = jax.default_backend() == "cpu" if one_by_one is None else one_by_one
 
@@ -119,23 +130,40 @@ def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
     state, steps, terms = rollout(program, data, rates, state)
     value = values_of(program, data, rates, state.network, steps.seen)
     log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
-    last = critic_of(program, rates, state.network, program.environment.observe(state.view, data), jnp)
+    last = critic_of(
+        program, rates, state.network, program.environment.observe(state.view, data), jnp
+    )
     discounted, moments, reward = scale_rewards(rates, state, steps)
     advantage, returns = advantages(rates, steps, value, last, reward, jnp)
     batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
     batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
     rate = scheduled_rate(rates, state.updates, jnp)
     key = noise_key(state.seed, state.updates, 2)
-    network, optimiser, learned, epochs = _learn(program, data, rates, rate, key, state.network, state.optimiser, batch)
-    metrics = update_metrics(learned, rate, epochs, network, state.episodes, batch, steps.reward, terms, jnp)
+    network, optimiser, learned, epochs = _learn(
+        program, data, rates, rate, key, state.network, state.optimiser, batch
+    )
+    metrics = update_metrics(
+        learned, rate, epochs, network, state.episodes, batch, steps.reward, terms, jnp
+    )
     state = state._replace(
-        network=network, optimiser=optimiser, discounted=discounted, moments=moments, updates=state.updates + 1
+        network=network,
+        optimiser=optimiser,
+        discounted=discounted,
+        moments=moments,
+        updates=state.updates + 1,
     )
     return state, metrics
 
 
 def _learn(
-    program: Program, data: Any, rates: Rates, rate: Array, key: Array, network: Network, optimiser: Any, batch: Batch
+    program: Program,
+    data: Any,
+    rates: Rates,
+    rate: Array,
+    key: Array,
+    network: Network,
+    optimiser: Any,
+    batch: Batch,
 ) -> tuple[Network, Any, Array, Array]:
     """Epochs of minibatches until they are done or the policy has moved too far."""
     count, size = program.minibatches, program.minibatch
@@ -152,7 +180,13 @@ def _learn(
         change, moved = ADAM.update(gradient, optimiser)
         weights = jnp.where(going, weights - rate * change, weights)
         optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
-        return (weights, optimiser, going, totals + jnp.stack([*figures, loss, norm]), count + 1), None
+        return (
+            weights,
+            optimiser,
+            going,
+            totals + jnp.stack([*figures, loss, norm]),
+            count + 1,
+        ), None
 
     def epoch(carry: Any) -> Any:
         k, inner = carry

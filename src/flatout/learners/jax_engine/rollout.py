@@ -1,7 +1,7 @@
 """Trajectories: the policy acts in the environment for some steps, and what it earned is counted.
 
-All noise is drawn before the scan. What can be computed for all steps at once (values, log-probabilities) is left to
-the end, where it is one wide product instead of many narrow ones.
+All noise is drawn before the scan. What can be computed for all steps at once (values,
+log-probabilities) is left to the end, where it is one wide product instead of many narrow ones.
 """
 
 from typing import Any
@@ -19,7 +19,9 @@ from flatout.learners.trajectory import Lanes, Transition, count, scaled_step
 from flatout.policies.network import Network
 
 
-def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Transition, Array]:
+def rollout(
+    program: Program, data: Any, rates: Rates, state: Lanes
+) -> tuple[Lanes, Transition, Array]:
     """`n_steps` steps of all environments; also the mean of each reward term."""
     env, n_steps, n_envs = program.environment, program.n_steps, program.n_envs
     network, zeros = state.network, jnp.zeros(n_envs)
@@ -34,7 +36,9 @@ def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
         observation = env.observe(view, data)
         policy = actor_of(program, rates, network, observation, jnp)
         raw = policy.sample(noise, jnp)
-        environment, step = env.step(environment, bounded(program, policy, raw, jnp), luck, data, rates.environment)
+        environment, step = env.step(
+            environment, bounded(program, policy, raw, jnp), luck, data, rates.environment
+        )
         transition = Transition(
             seen=view if program.index_only else observation,
             raw=raw,
@@ -57,8 +61,12 @@ def rollout(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
 
 
 def values_of(program: Program, data: Any, rates: Rates, network: Network, seen: Any) -> Array:
-    """(step, env): what the critic expected, in blocks of a minibatch, which bounds the memory that it takes."""
-    blocks = jax.tree.map(lambda x: jnp.reshape(x, (program.minibatches, program.minibatch, *x.shape[2:])), seen)
+    """(step, env): what the critic expected, in blocks of a minibatch, which bounds the memory that
+    it takes.
+    """
+    blocks = jax.tree.map(
+        lambda x: jnp.reshape(x, (program.minibatches, program.minibatch, *x.shape[2:])), seen
+    )
 
     def one(seen: Any) -> Array:
         observation = program.environment.observe(seen, data) if program.index_only else seen
@@ -72,9 +80,17 @@ def _final_values(program: Program, data: Any, rates: Rates, network: Network, s
     env = program.environment
 
     def look(arrived: Any) -> Array:
-        return critic_of(program, rates, network, env.observe(env.view(arrived, data, rates.environment), data), jnp)
+        return critic_of(
+            program,
+            rates,
+            network,
+            env.observe(env.view(arrived, data, rates.environment), data),
+            jnp,
+        )
 
-    return jax.lax.cond(jnp.any(step.truncated), look, lambda _: jnp.zeros_like(step.reward), step.arrived)
+    return jax.lax.cond(
+        jnp.any(step.truncated), look, lambda _: jnp.zeros_like(step.reward), step.arrived
+    )
 
 
 def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array, Moments, Array]:
@@ -86,7 +102,9 @@ def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array,
 
     def scaled(_: None) -> Any:
         ends = steps.terminated | steps.truncated
-        (discounted, moments), reward = jax.lax.scan(body, (state.discounted, state.moments), (steps.reward, ends))
+        (discounted, moments), reward = jax.lax.scan(
+            body, (state.discounted, state.moments), (steps.reward, ends)
+        )
         return discounted, moments, reward
 
     def plain(_: None) -> Any:

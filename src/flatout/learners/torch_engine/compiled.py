@@ -1,7 +1,8 @@
-"""The learner's step and loss, fused by `torch.compile` where that pays; plain PyTorch where it cannot be, said in one
-line.
+"""The learner's step and loss, fused by `torch.compile` where that pays; plain PyTorch where it
+cannot be, said in one line.
 
-Compiling takes half a minute, so short trainings go without. `FLATOUT_TORCH_COMPILE=0` switches it off, 1 on.
+Compiling takes half a minute, so short trainings go without. `FLATOUT_TORCH_COMPILE=0` switches it
+off, 1 on.
 """
 
 import importlib.util
@@ -25,7 +26,11 @@ def quick_kernels(steps: int, device: str) -> Kernels:
     """What a training of so many steps uses."""
     asked = os.environ.get(SWITCH)
     wanted = steps >= WORTH if asked is None else asked not in ("", "0")
-    return Kernels(*(Fused(function) for function in PLAIN)) if wanted and can_compile(device) else PLAIN
+    return (
+        Kernels(*(Fused(function) for function in PLAIN))
+        if wanted and can_compile(device)
+        else PLAIN
+    )
 
 
 def can_compile(device: str) -> bool:
@@ -45,10 +50,15 @@ class Fused:
     def __call__(self, *inputs: Any) -> Any:
         try:
             return self.current(*inputs)
-        except Exception as error:  # a compiler may fail in any way; plain PyTorch does not need one
+        except (
+            Exception
+        ) as error:  # a compiler may fail in any way; plain PyTorch does not need one
             if self.current is self.plain:
                 raise
             self.current = self.plain
             told = str(error).strip().splitlines()
-            sys.stderr.write(f"torch.compile failed ({told[0] if told else type(error).__name__}); going on without\n")
+            sys.stderr.write(
+                f"torch.compile failed ({told[0] if told else type(error).__name__}); going on "
+                f"without\n"
+            )
             return self.plain(*inputs)

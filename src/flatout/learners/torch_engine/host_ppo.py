@@ -1,7 +1,9 @@
-"""PPO over environments that are stepped on the host: the policy acts in NumPy, PyTorch learns from what came of it.
+"""PPO over environments that are stepped on the host: the policy acts in NumPy, PyTorch learns from
+what came of it.
 
-One observation is too little work for PyTorch, whose calls cost more than the products in them; so the actor runs in
-NumPy on the same weights. Whoever steps the environments hands in what happened; this file knows no library of them.
+One observation is too little work for PyTorch, whose calls cost more than the products in them; so
+the actor runs in NumPy on the same weights. Whoever steps the environments hands in what happened;
+this file knows no library of them.
 """
 
 from collections.abc import Callable
@@ -34,7 +36,9 @@ class Seen(NamedTuple):
 
 
 class HostEnvironment(NamedTuple):
-    """What a program needs to know of environments that somebody else steps; states and views are `Seen`."""
+    """What a program needs to know of environments that somebody else steps; states and views are
+    `Seen`.
+    """
 
     observation_size: int
     actions: Box | Discrete
@@ -60,7 +64,9 @@ class HostEnvironment(NamedTuple):
         return view.observation
 
     def step(self, state: Any, action: Any, noise: Any, data: Any, rates: Any) -> Any:
-        raise NotImplementedError("these environments are stepped on the host: see HostLearner.gather")
+        raise NotImplementedError(
+            "these environments are stepped on the host: see HostLearner.gather"
+        )
 
 
 class Arrival(NamedTuple):
@@ -71,7 +77,10 @@ class Arrival(NamedTuple):
     terminated: Flags
     truncated: Flags
     last: Floats | None  # (env, feature) last observations of episodes, read where truncated
-    void: Flags | None = None  # steps that were none: a vector environment that restarts one step late ignores actions
+    void: Flags | None = (
+        # steps that were none: a vector environment that restarts one step late ignores actions
+        None
+    )
     going: bool = True  # False: stop here
 
 
@@ -86,15 +95,24 @@ class HostLearner:
     """One agent, its optimiser and the trajectories it has seen."""
 
     def __init__(
-        self, program: Program, batch_size: int, rates: Rates, network: Network, seed: int, device: str = "cpu"
+        self,
+        program: Program,
+        batch_size: int,
+        rates: Rates,
+        network: Network,
+        seed: int,
+        device: str = "cpu",
     ) -> None:
-        whole = program._replace(minibatches=1)  # minibatches are made here: the last one may be smaller
+        whole = program._replace(
+            minibatches=1
+        )  # minibatches are made here: the last one may be smaller
         self.core = TorchLearner(whole, None, rates, network, seed, device)
         self.program, self.batch_size = whole, batch_size
         self.seen = np.zeros((program.n_envs, program.environment.observation_size), np.float32)
         self.steps = new_steps(program)
         self.views: Network | None = None
-        self.views = self.network if self.core.device.type == "cpu" else None  # weights are changed in place
+        # weights are changed in place
+        self.views = self.network if self.core.device.type == "cpu" else None
         self.void = np.zeros((program.n_steps, program.n_envs), np.bool_)
 
     @property
@@ -104,7 +122,9 @@ class HostLearner:
 
     def recall(self, network: Network, adam: Adam, seed: int, updates: int) -> None:
         """Go on from these weights and this memory of Adam's."""
-        self.core.load(self.core.state._replace(network=network, optimiser=adam, seed=seed, updates=updates))
+        self.core.load(
+            self.core.state._replace(network=network, optimiser=adam, seed=seed, updates=updates)
+        )
 
     def draw(self) -> Draw:
         """The noise of the next update; it follows from the seed and the number of updates."""
@@ -113,7 +133,10 @@ class HostLearner:
         actions = program.environment.actions
         kind = rng.standard_normal if isinstance(actions, Box) else rng.random
         noise = kind((program.n_steps, program.n_envs, actions.size), np.float32)
-        return Draw(noise, np.stack([rng.permutation(program.rollout) for _ in range(int(core.host.epochs))]))
+        return Draw(
+            noise,
+            np.stack([rng.permutation(program.rollout) for _ in range(int(core.host.epochs))]),
+        )
 
     def gather(self, step: Callable[[NDArray[Any]], Arrival], noise: NDArray[Any]) -> bool:
         """`n_steps` steps with drawn actions; False if it was told to stop before."""
@@ -124,7 +147,9 @@ class HostLearner:
             raw = distribution_of(program, network, head).sample(noise[k], np)
             arrival = step(raw)
             for buffer, made in zip(
-                steps, (self.seen, raw, head, arrival.reward, arrival.terminated, arrival.truncated), strict=False
+                steps,
+                (self.seen, raw, head, arrival.reward, arrival.terminated, arrival.truncated),
+                strict=False,
             ):
                 buffer[k] = made
             if arrival.last is not None and arrival.truncated.any():
@@ -138,7 +163,9 @@ class HostLearner:
         return True
 
     def learn(self, orders: NDArray[np.int64], rate: float) -> dict[str, float]:
-        """Epochs of minibatches over what was gathered, until they are done or the policy has moved too far."""
+        """Epochs of minibatches over what was gathered, until they are done or the policy has moved
+        too far.
+        """
         core = self.core
         core.optimiser.param_groups[0]["lr"] = rate
         core.view = Seen(core.upload(self.seen))
@@ -153,7 +180,10 @@ class HostLearner:
                 if not going:
                     break
         core.updates += 1
-        return self.report(torch.stack(rows).mean(dim=0), batch) | {"learning_rate": rate, "epochs": epochs}
+        return self.report(torch.stack(rows).mean(dim=0), batch) | {
+            "learning_rate": rate,
+            "epochs": epochs,
+        }
 
     def epoch(self, batch: Batch, order: Tensor) -> tuple[list[Tensor], bool]:
         """One pass; False if the policy has moved too far amid it."""
@@ -193,6 +223,7 @@ def new_steps(program: Program) -> Transition:
     one = (*size, env.actions.size)
     raw = np.zeros(one, np.float32) if isinstance(env.actions, Box) else np.zeros(size, np.int64)
     return Transition(
-        np.zeros((*size, env.observation_size), np.float32), raw, np.zeros(one, np.float32), np.zeros(size, np.float32),
+        np.zeros((*size, env.observation_size), np.float32), raw, np.zeros(one, np.float32),
+        np.zeros(size, np.float32),
         np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.zeros(size, np.float32),
     )  # fmt: skip

@@ -1,5 +1,5 @@
-"""A crew on PyTorch: the lanes of one job, one after another on one device; orders, answers and checkpoints are those
-of the JAX crew.
+"""A crew on PyTorch: the lanes of one job, one after another on one device; orders, answers and
+checkpoints are those of the JAX crew.
 """
 
 import os
@@ -15,7 +15,16 @@ from flatout.arrays import map_leaves, to_numpy
 from flatout.children import available_cores
 from flatout.learners.batch_state import empty_chunk, save, saved_arrays, untimed
 from flatout.learners.checkpoint import rebuilt
-from flatout.learners.jobs import TORCH_DEVICE, Best, Chunk, EvaluationPlan, Job, Newcomers, Order, Saved
+from flatout.learners.jobs import (
+    TORCH_DEVICE,
+    Best,
+    Chunk,
+    EvaluationPlan,
+    Job,
+    Newcomers,
+    Order,
+    Saved,
+)
 from flatout.learners.lane_trees import stack_trees, take_lane
 from flatout.learners.market_environment import MarketEnvironment
 from flatout.learners.rates import mean_metrics, metric_names
@@ -54,19 +63,25 @@ class TorchLaneBatch:
         program = self.job.program
         network = new_network(program.sizes, seed, log_std, hidden)
         rates = take_lane(self.rates, lane)
-        return TorchLearner(program, self.data, rates, network, seed, self.device, kernels=self.compiled.kernels)
+        return TorchLearner(
+            program, self.data, rates, network, seed, self.device, kernels=self.compiled.kernels
+        )
 
     def start(self) -> Saved:
         """The lanes as the checkpoint has them, or fresh ones."""
         count, lanes = len(self.lanes), self.snapshot()
-        nothing = Best(np.full(count, -np.inf, np.float32), np.zeros(count, np.int32), lanes.network)
+        nothing = Best(
+            np.full(count, -np.inf, np.float32), np.zeros(count, np.int32), lanes.network
+        )
         fresh = Saved(lanes, nothing, empty_chunk(self.job))
         arrays = saved_arrays(self.job, array_names(fresh))
         if arrays is None:
             return fresh
         last = Chunk(*(None if part is None else rebuilt(part, arrays, f"last/{name}")
                        for name, part in fresh.last._asdict().items()))  # fmt: skip
-        loaded = Saved(rebuilt(lanes, arrays, "lanes"), rebuilt(nothing, arrays, "best"), untimed(last))
+        loaded = Saved(
+            rebuilt(lanes, arrays, "lanes"), rebuilt(nothing, arrays, "best"), untimed(last)
+        )
         for k, lane in enumerate(self.lanes):
             lane.load(take_lane(loaded.lanes, k))
         return loaded
@@ -114,19 +129,31 @@ class TorchLaneBatch:
             return last.scores, np.stack(found), self.state.best
         scores = np.stack(found)
         now = Best(scores[:, 0], lanes.updates, lanes.network)
-        return scores, last.traces, chosen(scores[:, 0] > self.state.best.score, now, self.state.best)
+        return (
+            scores,
+            last.traces,
+            chosen(scores[:, 0] > self.state.best.score, now, self.state.best),
+        )
 
     def judged_lane(self, plan: EvaluationPlan, k: int, delay: int) -> Any:
         """One lane's figures or traces."""
         lane, size = self.lanes[k], (plan.n_envs, plan.n_steps)
         program, xp = self.job.program, torch_namespace
         place: Callable[[Any], Any] = lane.upload
-        data, network, key = self.data, lane.network, torch.Generator(lane.device).manual_seed(plan.seed)
+        data, network, key = (
+            self.data,
+            lane.network,
+            torch.Generator(lane.device).manual_seed(plan.seed),
+        )
         if self.on_host and isinstance(program.environment, MarketEnvironment):
-            program = program._replace(environment=NumpyMarketEnvironment(program.environment.shape))
+            program = program._replace(
+                environment=NumpyMarketEnvironment(program.environment.shape)
+            )
             place, xp, key = to_numpy, np, np.random.default_rng(plan.seed)
             data, network = map_leaves(to_numpy, data), map_leaves(to_numpy, network)
-        rates = map_leaves(place, take_lane(self.rates, k)._replace(environment=take_lane(self.judged, k)))
+        rates = map_leaves(
+            place, take_lane(self.rates, k)._replace(environment=take_lane(self.judged, k))
+        )
         with torch.no_grad():
             if plan.traced:
                 which = place(((np.arange(plan.n_envs) + 0.5) / plan.n_envs).astype(np.float32))
@@ -170,13 +197,18 @@ def chosen(lanes: Any, new: Any, old: Any) -> Any:
 
 
 def array_names(tree: Any, name: str = "") -> list[tuple[str, Any]]:
-    """(name, leaf) of all arrays of nested tuples, in order: `lanes/network/actor/hidden/0/weight`."""
+    """(name, leaf) of all arrays of nested tuples, in order:
+    `lanes/network/actor/hidden/0/weight`.
+    """
     if tree is None:
         return []
     if not isinstance(tree, tuple):
         return [(name, tree)]
     fields = getattr(tree, "_fields", range(len(tree)))
-    parts = [(f"{name}/{field}" if name else str(field), part) for field, part in zip(fields, tree, strict=True)]
+    parts = [
+        (f"{name}/{field}" if name else str(field), part)
+        for field, part in zip(fields, tree, strict=True)
+    ]
     return [found for path, part in parts for found in array_names(part, path)]
 
 
@@ -186,6 +218,8 @@ def device() -> str:
 
 
 def load_data(job: Job) -> Any:
-    """The arrays that all lanes share, on the device. A worker that is pinned to some cores uses as many threads."""
+    """The arrays that all lanes share, on the device. A worker that is pinned to some cores uses as
+    many threads.
+    """
     torch.set_num_threads(len(available_cores()))
     return map_leaves(lambda path: torch.from_numpy(np.load(path)).to(device()), job.data)

@@ -1,7 +1,9 @@
-"""PPO for one agent on any PyTorch device: the same program, rates and state as the JAX learner, driven by Python.
+"""PPO for one agent on any PyTorch device: the same program, rates and state as the JAX learner,
+driven by Python.
 
-Everything stays on the device. A rollout writes into tensors that were made once; nothing in it waits for the host. Of
-an update the host asks once per epoch whether the policy has moved too far, and only where `target_kl` is set.
+Everything stays on the device. A rollout writes into tensors that were made once; nothing in it
+waits for the host. Of an update the host asks once per epoch whether the policy has moved too far,
+and only where `target_kl` is set.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +36,8 @@ from flatout.market.rules import OFF
 from flatout.policies.network import Network
 
 FEW_ENVS = 1024  # up to so many a CPU steps faster on one core than on several
-FEW_UNITS = 2**18  # of a minibatch's widest layer: with so few, several cores gain little, and lose all when shared
+# of a minibatch's widest layer: with so few, several cores gain little, and lose all when shared
+FEW_UNITS = 2**18
 FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch's Adam is one kernel
 
 
@@ -77,13 +80,18 @@ class TorchLearner:
     ) -> None:
         self.program, self.data, self.seed = program, data, seed
         self.device, self.dtype = torch.device(device), dtype
-        self.may_ask = self.device.type == "cpu"  # its own values; on a GPU the host would wait for them
+        # its own values; on a GPU the host would wait for them
+        self.may_ask = self.device.type == "cpu"
         self.kernels = kernels or Kernels(one_step, loss_of)
         self.generator = torch.Generator(self.device)
         self.set_rates(rates)
         self.network = map_leaves(lambda leaf: self.upload(leaf).clone().requires_grad_(), network)
-        self.weights = [leaf for leaf in leaves_of(self.network) if leaf.numel()]  # choices have no deviations
-        self.optimiser = torch.optim.Adam(self.weights, eps=ADAM_EPSILON, fused=self.device.type in FUSED)
+        self.weights = [
+            leaf for leaf in leaves_of(self.network) if leaf.numel()
+        ]  # choices have no deviations
+        self.optimiser = torch.optim.Adam(
+            self.weights, eps=ADAM_EPSILON, fused=self.device.type in FUSED
+        )
         self.updates = 0
         self.restart()
 
@@ -111,7 +119,9 @@ class TorchLearner:
         self.buffers: Transition | None = None
 
     def seed_noise(self, update: int) -> None:
-        """All noise follows from the seed and the number of the update: a resumed training needs no more."""
+        """All noise follows from the seed and the number of the update: a resumed training needs no
+        more.
+        """
         words = np.random.SeedSequence([self.seed, update]).generate_state(1, np.uint64)
         self.generator.manual_seed(int(words[0] >> np.uint64(1)))
 
@@ -127,7 +137,9 @@ class TorchLearner:
         return Noise(kind(*size, **options), luck, torch.rand(*cells, **options))
 
     def update(self, noise: Noise | None = None) -> Tensor:
-        """One rollout and what is learned from it; the metrics are a row that is still on the device."""
+        """One rollout and what is learned from it; the metrics are a row that is still on the
+        device.
+        """
         noise = self.draw() if noise is None else noise
         with torch.no_grad():
             with self.threads(self.program.n_envs <= FEW_ENVS):
@@ -139,19 +151,30 @@ class TorchLearner:
         self.updates += 1
         with torch.no_grad():
             rates, passes = (torch.full_like(learned[0], value) for value in (rate, epochs))
-            return update_metrics(learned, rates, passes, self.network, self.episodes, batch, steps.reward, terms, xp)
+            return update_metrics(
+                learned, rates, passes, self.network, self.episodes, batch, steps.reward, terms, xp
+            )
 
     def rollout(self, noise: Noise) -> tuple[Transition, Tensor]:
         """`n_steps` steps of all environments; also the mean of each reward term."""
         program, env, rules = self.program, self.program.environment, self.rates.environment
         arrivals = []
-        fresh = {name: torch.zeros_like(self.discounted) for name in ("ended", "ended_earned", "ended_length")}
+        fresh = {
+            name: torch.zeros_like(self.discounted)
+            for name in ("ended", "ended_earned", "ended_length")
+        }
         self.episodes = self.episodes._replace(**fresh)
         sums = self.discounted.new_zeros(len(env.terms), program.n_envs)
         carry = (self.environment, self.view, self.episodes, sums)
         for k in range(program.n_steps):
             carry, made, arrived = self.kernels.step(
-                program, self.network, self.rates, self.data, carry, noise.action[k], map_leaf(noise.luck, k)
+                program,
+                self.network,
+                self.rates,
+                self.data,
+                carry,
+                noise.action[k],
+                map_leaf(noise.luck, k),
             )
             self.keep(k, made)
             arrivals.append(arrived)
@@ -162,7 +185,9 @@ class TorchLearner:
 
     @contextmanager
     def threads(self, small: bool) -> Iterator[None]:
-        """One thread for small work on a CPU: handing it to others takes longer, and waits for whatever runs there."""
+        """One thread for small work on a CPU: handing it to others takes longer, and waits for
+        whatever runs there.
+        """
         usual = torch.get_num_threads()
         torch.set_num_threads(1 if small and self.device.type == "cpu" else usual)
         try:
@@ -171,16 +196,22 @@ class TorchLearner:
             torch.set_num_threads(usual)
 
     def warm_up(self) -> None:
-        """Make two steps and a gradient that do not count: what is compiled at first use is compiled then."""
+        """Make two steps and a gradient that do not count: what is compiled at first use is
+        compiled then.
+        """
         program, noise = self.program, self.draw()
         sums = self.discounted.new_zeros(len(program.environment.terms), program.n_envs)
         carry = (self.environment, self.view, self.episodes, sums)
         with torch.no_grad(), self.threads(program.n_envs <= FEW_ENVS):
             for k in range(min(2, program.n_steps)):
                 inputs = (noise.action[k], map_leaf(noise.luck, k))
-                carry, made, _ = self.kernels.step(program, self.network, self.rates, self.data, carry, *inputs)
+                carry, made, _ = self.kernels.step(
+                    program, self.network, self.rates, self.data, carry, *inputs
+                )
         rows = torch.arange(program.minibatch, device=self.device) % program.n_envs
-        batch = map_leaves(lambda x: x.index_select(0, rows), Batch(made.seen, made.raw, *[made.reward] * 4))
+        batch = map_leaves(
+            lambda x: x.index_select(0, rows), Batch(made.seen, made.raw, *[made.reward] * 4)
+        )
         with self.threads(program.minibatch * max(program.hidden) <= FEW_UNITS):
             loss, _ = self.kernels.loss(program, self.data, self.rates, self.network, batch, xp)
             torch.autograd.grad(loss, self.weights)
@@ -189,13 +220,16 @@ class TorchLearner:
         """Write a step into the buffers, which are made at the first one."""
         if self.buffers is None:
             n_steps = self.program.n_steps
-            self.buffers = map_leaves(lambda x: torch.zeros((n_steps, *x.shape), dtype=x.dtype, device=x.device), made)
+            self.buffers = map_leaves(
+                lambda x: torch.zeros((n_steps, *x.shape), dtype=x.dtype, device=x.device), made
+            )
         for buffer, leaf in zip(leaves_of(self.buffers), leaves_of(made), strict=True):
             buffer[k].copy_(leaf)
 
     def value_ends(self, arrivals: Sequence[Any], rules: Any) -> None:
-        """Write the critic's view of where each step led before any restart. Looked at together, at the end: which
-        steps were truncated only the device knows. Where asking costs nothing, those alone are looked at.
+        """Write the critic's view of where each step led before any restart. Looked at together, at
+        the end: which steps were truncated only the device knows. Where asking costs nothing, those
+        alone are looked at.
         """
         assert self.buffers is not None
         env, size = self.program.environment, self.steps_at_once
@@ -203,8 +237,12 @@ class TorchLearner:
         if self.may_ask:
             steps = torch.any(self.buffers.truncated, dim=1).nonzero().flatten().tolist()
         for some in (steps[k : k + size] for k in range(0, len(steps), size)):
-            seen = env.observe(env.view(side_by_side([arrivals[k] for k in some]), self.data, rules), self.data)
-            values = critic_of(self.program, self.rates, self.network, seen, xp).reshape(len(some), -1)
+            seen = env.observe(
+                env.view(side_by_side([arrivals[k] for k in some]), self.data, rules), self.data
+            )
+            values = critic_of(self.program, self.rates, self.network, seen, xp).reshape(
+                len(some), -1
+            )
             for row, k in enumerate(some):
                 self.buffers.final[k].copy_(values[row])
 
@@ -219,16 +257,22 @@ class TorchLearner:
         flat = map_leaves(lambda x: x.reshape(program.rollout, *x.shape[2:]), steps)
         value = torch.cat([self.values_of(flat.seen, k) for k in range(program.minibatches)])
         value = value.reshape(program.n_steps, program.n_envs)
-        last = critic_of(program, self.rates, self.network, program.environment.observe(self.view, self.data), xp)
+        last = critic_of(
+            program, self.rates, self.network, program.environment.observe(self.view, self.data), xp
+        )
         log_prob = distribution_of(program, self.network, flat.head).log_prob(flat.raw, xp)
         advantage, returns = advantages(self.rates, steps, value, last, self.scaled(steps), xp)
-        return Batch(flat.seen, flat.raw, log_prob, *(x.reshape(-1) for x in (value, advantage, returns)))
+        return Batch(
+            flat.seen, flat.raw, log_prob, *(x.reshape(-1) for x in (value, advantage, returns))
+        )
 
     def values_of(self, seen: Any, block: int) -> Tensor:
         """What the critic expected of one block of transitions."""
         size = self.program.minibatch
         some = map_leaf(seen, slice(block * size, (block + 1) * size))
-        observation = self.program.environment.observe(some, self.data) if self.program.index_only else some
+        observation = (
+            self.program.environment.observe(some, self.data) if self.program.index_only else some
+        )
         return critic_of(self.program, self.rates, self.network, observation, xp)
 
     def scaled(self, steps: Transition) -> Tensor:
@@ -246,7 +290,8 @@ class TorchLearner:
         """Epochs of minibatches until they are done or the policy has moved too far."""
         program, limited = self.program, float(self.host.target_kl) < OFF
         self.optimiser.param_groups[0]["lr"] = rate
-        self.optimiser.found_inf = None  # the switch of `step_where`, which other rates may have left on
+        # the switch of `step_where`, which other rates may have left on
+        self.optimiser.found_inf = None
         totals = torch.zeros(UPDATE_METRICS, device=self.device, dtype=self.dtype)
         going = torch.ones((), device=self.device, dtype=torch.bool)
         epochs = 0
@@ -263,10 +308,14 @@ class TorchLearner:
 
     def descend(self, batch: Batch, going: Tensor, limited: bool) -> tuple[Tensor, Tensor]:
         """One step of Adam, unless the policy has moved too far."""
-        loss, figures = self.kernels.loss(self.program, self.data, self.rates, self.network, batch, xp)
+        loss, figures = self.kernels.loss(
+            self.program, self.data, self.rates, self.network, batch, xp
+        )
         gradients = list(torch.autograd.grad(loss, self.weights))
         norm = torch.nn.utils.get_total_norm(gradients)
-        torch._foreach_mul_(gradients, torch.clamp(self.rates.max_grad_norm / (norm + 1e-6), max=1.0))
+        torch._foreach_mul_(
+            gradients, torch.clamp(self.rates.max_grad_norm / (norm + 1e-6), max=1.0)
+        )
         for weight, gradient in zip(self.weights, gradients, strict=True):
             weight.grad = gradient
         if limited:
@@ -277,7 +326,9 @@ class TorchLearner:
         return going, torch.stack([x.detach() for x in (*figures, loss, norm)])
 
     def step_where(self, going: Tensor) -> None:
-        """A step of Adam that the device skips by itself. Fused Adam has a switch for it, made for overflows."""
+        """A step of Adam that the device skips by itself. Fused Adam has a switch for it, made for
+        overflows.
+        """
         if self.device.type in FUSED:
             self.optimiser.found_inf = 1 - going.to(torch.float32)
             self.optimiser.step()
@@ -287,7 +338,9 @@ class TorchLearner:
     @property
     def state(self) -> Lanes:
         """All that changes, on the device; `load` takes it back."""
-        known = [(self.optimiser.state[weight], torch.zeros_like(weight)) for weight in self.weights]
+        known = [
+            (self.optimiser.state[weight], torch.zeros_like(weight)) for weight in self.weights
+        ]
         steps = known[0][0].get("step", torch.zeros(()))
         first, second = (
             torch.cat([moments.get(name, zeros).reshape(-1) for moments, zeros in known])
@@ -309,10 +362,14 @@ class TorchLearner:
         """Go on from a state of either engine."""
         up = self.upload
         with torch.no_grad():
-            for weight, saved in zip(leaves_of(self.network), leaves_of(state.network), strict=True):
+            for weight, saved in zip(
+                leaves_of(self.network), leaves_of(state.network), strict=True
+            ):
                 weight.copy_(up(saved))
         sizes = [weight.numel() for weight in self.weights]
-        first, second = (torch.split(up(x), sizes) for x in (state.optimiser.mu, state.optimiser.nu))
+        first, second = (
+            torch.split(up(x), sizes) for x in (state.optimiser.mu, state.optimiser.nu)
+        )
         for weight, mu, nu in zip(self.weights, first, second, strict=True):
             self.optimiser.state[weight] = {
                 "step": torch.tensor(float(state.optimiser.count), device=self.device),
@@ -326,7 +383,13 @@ class TorchLearner:
 
 
 def one_step(
-    program: Program, network: Network, rates: Rates, data: Any, carry: Any, noise: Tensor, luck: Any
+    program: Program,
+    network: Network,
+    rates: Rates,
+    data: Any,
+    carry: Any,
+    noise: Tensor,
+    luck: Any,
 ) -> tuple[Any, Transition, Any]:
     """The policy acts once in all environments; also where that led before any restart."""
     env = program.environment
@@ -334,9 +397,12 @@ def one_step(
     observation = env.observe(view, data)
     policy = actor_of(program, rates, network, observation, xp)
     raw = policy.sample(noise, xp)
-    environment, step = env.step(environment, bounded(program, policy, raw, xp), luck, data, rates.environment)
+    environment, step = env.step(
+        environment, bounded(program, policy, raw, xp), luck, data, rates.environment
+    )
     made = Transition(
-        view if program.index_only else observation, raw, policy[0], step.reward, step.terminated, step.truncated,
+        view if program.index_only else observation, raw, policy[0], step.reward, step.terminated,
+        step.truncated,
         torch.zeros_like(step.reward),
     )  # fmt: skip
     episodes = count(episodes, step.reward, step.terminated | step.truncated, xp)

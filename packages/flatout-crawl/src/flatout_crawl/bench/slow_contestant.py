@@ -1,4 +1,6 @@
-"""flatout in `flatout bench slow`: all crawls in one event loop, the learner in a process of its own."""
+"""flatout in `flatout bench slow`: all crawls in one event loop, the learner in a process of its
+own.
+"""
 
 import asyncio
 import json
@@ -53,7 +55,15 @@ class Moment(NamedTuple):
         requests, events = requests_seen(origin), session.pool.events
         at = asyncio.get_running_loop().time()
         counts = (events["steps"], events["resets"], session.totals["updates"])
-        return cls(at, *counts, session.learning_s, session.idle_s, session.lags.copy(), requests, time.process_time())
+        return cls(
+            at,
+            *counts,
+            session.learning_s,
+            session.idle_s,
+            session.lags.copy(),
+            requests,
+            time.process_time(),
+        )
 
     def since(self, before: "Moment") -> Count:
         """What happened in between."""
@@ -72,7 +82,9 @@ class Moment(NamedTuple):
         )
 
 
-async def with_session(spec: Spec, kind: str, envs: int, use: Callable[[Session], Awaitable[Any]]) -> Any:
+async def with_session(
+    spec: Spec, kind: str, envs: int, use: Callable[[Session], Awaitable[Any]]
+) -> Any:
     """Let so many crawls live and learn, and do something meanwhile."""
     books = Books([spec.origins[kind]], Path(spec.folder))
     try:
@@ -91,7 +103,9 @@ async def with_session(spec: Spec, kind: str, envs: int, use: Callable[[Session]
 
 async def measured(session: Session, origin: str, seconds: float) -> Count:
     """What happens in so many seconds once everything is under way."""
-    while session.totals["updates"] < WARM_UPDATES or not all(slot.steps for slot in session.pool.slots):
+    while session.totals["updates"] < WARM_UPDATES or not all(
+        slot.steps for slot in session.pool.slots
+    ):
         await going_on(session, 0.05)
     before = Moment.now(session, origin)
     await going_on(session, seconds)
@@ -119,7 +133,9 @@ async def settled(session: Session) -> dict[str, float]:
 
 
 def memory_per_env(spec: Spec) -> dict[str, float]:
-    """Megabytes that each environment after the first adds to this process, and what it has with all of them."""
+    """Megabytes that each environment after the first adds to this process, and what it has with
+    all of them.
+    """
     one = asyncio.run(with_session(spec, MEMORY, 1, settled))
     many = asyncio.run(with_session(spec, MEMORY, spec.envs, settled))
     return {"rss_per_env_mb": (many["rss_mb"] - one["rss_mb"]) / (spec.envs - 1), **many}

@@ -1,5 +1,6 @@
-"""The others in `flatout bench slow`: the crawl as they want it, one process per environment; and Gymnasium's
-AsyncVectorEnv, with random actions and no learner. For Stable-Baselines3 see `slow_sb3.py`.
+"""The others in `flatout bench slow`: the crawl as they want it, one process per environment; and
+Gymnasium's AsyncVectorEnv, with random actions and no learner. For Stable-Baselines3 see
+`slow_sb3.py`.
 """
 
 import json
@@ -30,7 +31,9 @@ from flatout_crawl.bench.slow_workload import (
 
 
 class Aimed(gym.Wrapper[Any, Any, Any, Any]):
-    """Begins its episodes at the task that it was told: so processes need not be started for each kind of latency."""
+    """Begins its episodes at the task that it was told: so processes need not be started for each
+    kind of latency.
+    """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -40,7 +43,9 @@ class Aimed(gym.Wrapper[Any, Any, Any, Any]):
         """Which task the next episodes are of."""
         self.task = task
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         return self.env.reset(seed=seed, options={"task": self.task})
 
 
@@ -61,7 +66,9 @@ class RandomActions:
         self.vector = AsyncVectorEnv(makers(spec))
 
     def measure(self, kind: str) -> dict[str, Any]:
-        """Steps until the time is up; in the step after an episode's end an environment is reset instead."""
+        """Steps until the time is up; in the step after an episode's end an environment is reset
+        instead.
+        """
         envs, origin = self.spec.envs, self.spec.origins[kind]
         self.vector.call("aim", self.spec.kinds.index(kind))
         self.vector.reset(seed=0)
@@ -80,7 +87,9 @@ class RandomActions:
 
 
 def makers(spec: Spec) -> list[Any]:
-    """What makes each environment in its process; without the site that is for flatout's memory alone."""
+    """What makes each environment in its process; without the site that is for flatout's memory
+    alone.
+    """
     origins = [spec.origins[kind] for kind in spec.kinds if kind != MEMORY]
     return [partial(crawl_in_process, origins, Path(spec.folder)) for _ in range(spec.envs)]
 

@@ -25,7 +25,9 @@ from flatout_crawl.bench.slow_workload import (
 
 
 class Resets(BaseCallback):  # type: ignore[misc]
-    """Counts the episodes that ended, each of which SubprocVecEnv follows with a reset in the same step."""
+    """Counts the episodes that ended, each of which SubprocVecEnv follows with a reset in the same
+    step.
+    """
 
     count = 0
 
@@ -35,14 +37,22 @@ class Resets(BaseCallback):  # type: ignore[misc]
 
 
 class SubprocPpo:
-    """Stable-Baselines3 as its users have it: all environments step, then it learns, then they step again."""
+    """Stable-Baselines3 as its users have it: all environments step, then it learns, then they step
+    again.
+    """
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.vector = SubprocVecEnv(makers(spec))
         self.vector.env_method("aim", 0)  # answered when all processes are there
         self.model = PPO(
-            "MlpPolicy", self.vector, n_steps=ROWS, batch_size=spec.minibatch, n_epochs=EPOCHS, seed=0, device="cpu"
+            "MlpPolicy",
+            self.vector,
+            n_steps=ROWS,
+            batch_size=spec.minibatch,
+            n_epochs=EPOCHS,
+            seed=0,
+            device="cpu",
         )
 
     def measure(self, kind: str) -> dict[str, Any]:
@@ -58,7 +68,9 @@ class SubprocPpo:
             self.model.learn(rollout, resets, reset_num_timesteps=False)
             updates += 1
         seconds = time.perf_counter() - begun
-        return Count(updates * rollout, resets.count, seconds, first, requests_seen(origin), updates)._asdict()
+        return Count(
+            updates * rollout, resets.count, seconds, first, requests_seen(origin), updates
+        )._asdict()
 
     def close(self) -> None:
         """End the processes."""

@@ -1,11 +1,14 @@
-"""How fast environments that wait are stepped while an agent learns: flatout beside Stable-Baselines3's PPO on
-SubprocVecEnv and Gymnasium's AsyncVectorEnv, in one run, on one machine, over real sockets.
+"""How fast environments that wait are stepped while an agent learns: flatout beside
+Stable-Baselines3's PPO on SubprocVecEnv and Gymnasium's AsyncVectorEnv, in one run, on one machine,
+over real sockets.
 
-What no scheduler can beat: each of N environments has one request under way at any time, so there are at most N / (mean
-latency) requests per second. A step is one request, and so is a reset; `share_of_bound` is therefore (steps + resets) x
-(mean latency) / N per second: the share of the environments' time in which they waited for the site and nothing else.
-The mean is that of the waits that the server drew in the measured time, which its seed and its counter tell. The server
-has its process on the same machine, and everybody shares its cores. Contestants take turns; the best round counts.
+What no scheduler can beat: each of N environments has one request under way at any time, so there
+are at most N / (mean latency) requests per second. A step is one request, and so is a reset;
+`share_of_bound` is therefore (steps + resets) x (mean latency) / N per second: the share of the
+environments' time in which they waited for the site and nothing else. The mean is that of the waits
+that the server drew in the measured time, which its seed and its counter tell. The server has its
+process on the same machine, and everybody shares its cores. Contestants take turns; the best round
+counts.
 """
 
 import contextlib
@@ -74,7 +77,9 @@ class Contestant:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise RunError(f"{self.name} ended with {self.process.wait()} in {about!r}: see its messages above")
+            raise RunError(
+                f"{self.name} ended with {self.process.wait()} in {about!r}: see its messages above"
+            )
         return json.loads(line)
 
 
@@ -107,7 +112,9 @@ def measure_slow(
     kinds: Sequence[str] = tuple(KINDS),
     told: Told = lambda text: None,
 ) -> dict[str, Any]:
-    """Steps per second of every contestant with every kind of latency, and what an environment takes of memory."""
+    """Steps per second of every contestant with every kind of latency, and what an environment
+    takes of memory.
+    """
     check(envs, kinds)
     latencies = {kind: KINDS[kind](latency) for kind in kinds}
     counts: Counts = {}
@@ -115,10 +122,14 @@ def measure_slow(
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serving = {**latencies, MEMORY: NO_LATENCY}
-        origins = {kind: stack.enter_context(served(SITE, drawn)).origin for kind, drawn in serving.items()}
+        origins = {
+            kind: stack.enter_context(served(SITE, drawn)).origin for kind, drawn in serving.items()
+        }
         specs = {name: Spec(name, envs, seconds, origins, folder) for name in entrants()}
         told("memory of flatout")
-        with contending(specs["flatout"]) as fresh:  # one that has measured nothing yet: memory is seldom given back
+        with contending(
+            specs["flatout"]
+        ) as fresh:  # one that has measured nothing yet: memory is seldom given back
             memory = {"flatout": fresh.ask(MEMORY)}
         contestants = []
         for name, spec in specs.items():
@@ -128,12 +139,18 @@ def measure_slow(
             for kind in kinds:
                 for one in contestants:
                     told(f"round {k + 1} of {rounds}, {kind}: {one.name}")
-                    counts.setdefault(one.name, {}).setdefault(kind, []).append(Count(**one.ask(kind)))
+                    counts.setdefault(one.name, {}).setdefault(kind, []).append(
+                        Count(**one.ask(kind))
+                    )
         for one in contestants:
             if one.name == "subproc":
                 told("memory of a process")
                 memory["subproc"] = one.ask(MEMORY)
-    return summary(counts, latencies, memory, envs) | {"seconds": seconds, "rounds": rounds, "machine": facts}
+    return summary(counts, latencies, memory, envs) | {
+        "seconds": seconds,
+        "rounds": rounds,
+        "machine": facts,
+    }
 
 
 def check(envs: int, kinds: Sequence[str]) -> None:
@@ -142,7 +159,9 @@ def check(envs: int, kinds: Sequence[str]) -> None:
         raise SettingsError(f"envs is {envs}: give 2 to {MOST_ENVS}")
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or not kinds:
-        raise SettingsError(f"kinds of latency are {', '.join(KINDS)}, not {', '.join(unknown) or 'none at all'}")
+        raise SettingsError(
+            f"kinds of latency are {', '.join(KINDS)}, not {', '.join(unknown) or 'none at all'}"
+        )
 
 
 def entrants() -> list[str]:
@@ -170,20 +189,35 @@ def summary(
     envs: int,
 ) -> dict[str, Any]:
     """The figures and the ratios that people ask for."""
-    best = {name: {kind: max(rows, key=speed) for kind, rows in of.items()} for name, of in counts.items()}
+    best = {
+        name: {kind: max(rows, key=speed) for kind, rows in of.items()}
+        for name, of in counts.items()
+    }
     ours = best["flatout"]
-    means = {kind: mean_drawn(latencies[kind], count.first, count.last) for kind, count in ours.items()}
+    means = {
+        kind: mean_drawn(latencies[kind], count.first, count.last) for kind, count in ours.items()
+    }
     bounds = {kind: envs / mean for kind, mean in means.items()}
-    share = {kind: round(count.requests / count.seconds / bounds[kind], 4) for kind, count in ours.items()}
+    share = {
+        kind: round(count.requests / count.seconds / bounds[kind], 4)
+        for kind, count in ours.items()
+    }
     return {
         "share_of_bound": share,
-        **{key(name): {kind: round(speed(c), 1) for kind, c in of.items()} for name, of in best.items()},
+        **{
+            key(name): {kind: round(speed(c), 1) for kind, c in of.items()}
+            for name, of in best.items()
+        },
         **ratios(best),
-        "requests_per_s": {kind: round(count.requests / count.seconds, 1) for kind, count in ours.items()},
+        "requests_per_s": {
+            kind: round(count.requests / count.seconds, 1) for kind, count in ours.items()
+        },
         "bound_requests_per_s": {kind: round(bound, 1) for kind, bound in bounds.items()},
         "learner_idle": {kind: round(count.learner_idle, 4) for kind, count in ours.items()},
         "lag_p95": {kind: count.lag_p95 for kind, count in ours.items()},
-        "cpu_ms_per_request": {kind: round(1e3 * count.cpu_s / count.requests, 3) for kind, count in ours.items()},
+        "cpu_ms_per_request": {
+            kind: round(1e3 * count.cpu_s / count.requests, 3) for kind, count in ours.items()
+        },
         **memory_figures(memory),
         "updates": tabulated(best, lambda count: count.updates),
         "requests_counted": tabulated(best, lambda count: count.requests),
@@ -192,8 +226,10 @@ def summary(
         "envs": envs,
         "latency": {kind: latency.spelled for kind, latency in latencies.items()},
         "mean_latency_s": {kind: round(mean, 5) for kind, mean in means.items()},
-        "workload": f"a crawl of {SITE.pages} pages over HTTP on loopback, {BUDGET} requests per episode; PPO on "
-        f"{ROWS} steps x {envs} environments, {EPOCHS} epochs, minibatch {MINIBATCH}; gymnasium: random actions, no "
+        "workload": f"a crawl of {SITE.pages} pages over HTTP on loopback, {BUDGET} requests per "
+        f"episode; PPO on "
+        f"{ROWS} steps x {envs} environments, {EPOCHS} epochs, minibatch {MINIBATCH}; gymnasium: "
+        f"random actions, no "
         "learner",
     }
 
@@ -203,7 +239,9 @@ def key(name: str) -> str:
     return "steps_per_s" if name == "flatout" else f"{name}_steps_per_s"
 
 
-def tabulated(best: dict[str, dict[str, Count]], figure: Callable[[Count], float]) -> dict[str, dict[str, float]]:
+def tabulated(
+    best: dict[str, dict[str, Count]], figure: Callable[[Count], float]
+) -> dict[str, dict[str, float]]:
     """A figure by contestant and kind."""
     return {name: {kind: figure(count) for kind, count in of.items()} for name, of in best.items()}
 
@@ -211,11 +249,16 @@ def tabulated(best: dict[str, dict[str, Count]], figure: Callable[[Count], float
 def ratios(best: dict[str, dict[str, Count]]) -> dict[str, float]:
     """How many times the speed of SubprocVecEnv with PPO."""
     theirs = best.get("subproc", {})
-    return {f"ratio_{kind}": round(speed(best["flatout"][kind]) / speed(c), 2) for kind, c in theirs.items()}
+    return {
+        f"ratio_{kind}": round(speed(best["flatout"][kind]) / speed(c), 2)
+        for kind, c in theirs.items()
+    }
 
 
 def memory_figures(memory: dict[str, dict[str, float]]) -> dict[str, float]:
-    """An environment's memory beside that of a process; the process is charged its share of what it shares."""
+    """An environment's memory beside that of a process; the process is charged its share of what it
+    shares.
+    """
     per_env = memory["flatout"]["rss_per_env_mb"]
     found = {"rss_per_env_mb": round(per_env, 3), "rss_mb": round(memory["flatout"]["rss_mb"], 1)}
     if "subproc" not in memory:
@@ -232,10 +275,14 @@ def memory_figures(memory: dict[str, dict[str, float]]) -> dict[str, float]:
 def machine() -> dict[str, Any]:
     """Where this is measured, and how busy it was before."""
     packages = [
-        name for name in ("aiohttp", "gymnasium", "stable_baselines3", "torch") if importlib.util.find_spec(name)
+        name
+        for name in ("aiohttp", "gymnasium", "stable_baselines3", "torch")
+        if importlib.util.find_spec(name)
     ]
     return {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "processor": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),

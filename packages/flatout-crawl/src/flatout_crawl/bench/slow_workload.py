@@ -1,8 +1,10 @@
-"""What `flatout bench slow` runs, the same for all contestants: a made-up site behind a slow server, crawled over HTTP.
+"""What `flatout bench slow` runs, the same for all contestants: a made-up site behind a slow
+server, crawled over HTTP.
 
-One step is one request: the site has no hazards, stopping is not among the choices, and all pages were read once
-before the clock starts, in every process, so that nobody pays for the first reading. A contestant is a process that
-hears JSON lines on standard input and answers them on standard output until there are no more.
+One step is one request: the site has no hazards, stopping is not among the choices, and all pages
+were read once before the clock starts, in every process, so that nobody pays for the first reading.
+A contestant is a process that hears JSON lines on standard input and answers them on standard
+output until there are no more.
 """
 
 import json
@@ -81,7 +83,9 @@ class Books:
         doors = [origin.removeprefix("http://") for origin in origins]
         folder = Path(tempfile.mkdtemp(dir=folder))  # books belong to one process
         self.budget, self.audit = RequestBudget(folder, ENOUGH), AuditLog(folder)
-        self.fetcher = LiveFetcher(Scope.parse(doors), lab=Lab.parse(doors), budget=self.budget, audit=self.audit)
+        self.fetcher = LiveFetcher(
+            Scope.parse(doors), lab=Lab.parse(doors), budget=self.budget, audit=self.audit
+        )
 
     async def close(self) -> None:
         """Close connections and files."""
@@ -106,8 +110,12 @@ def known_task(site: Site, fetcher: Fetcher) -> CrawlTask:
 
 
 def new_crawl(tasks: list[CrawlTask], alone: bool) -> FocusedCrawl:
-    """The environment of all contestants: with others in one loop, or alone in a process where nobody knows masks."""
-    return FocusedCrawl(tasks, budget=BUDGET, stop_action=False, forgiving=alone, closes_fetchers=alone)
+    """The environment of all contestants: with others in one loop, or alone in a process where
+    nobody knows masks.
+    """
+    return FocusedCrawl(
+        tasks, budget=BUDGET, stop_action=False, forgiving=alone, closes_fetchers=alone
+    )
 
 
 def requests_seen(origin: str) -> int:
@@ -118,14 +126,18 @@ def requests_seen(origin: str) -> int:
 
 
 def memory_of(process: int | str = "self") -> dict[str, float]:
-    """Megabytes of a process: all that it has mapped, and with its share of what it shares with others."""
+    """Megabytes of a process: all that it has mapped, and with its share of what it shares with
+    others.
+    """
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
     sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
     return {"rss_mb": sizes["Rss"] / 1024, "pss_mb": sizes["Pss"] / 1024}
 
 
 def answer_lines(answer: Callable[[str], dict[str, Any]]) -> None:
-    """Say that all is ready, then answer each line of standard input, which is a JSON text, by a line of JSON."""
+    """Say that all is ready, then answer each line of standard input, which is a JSON text, by a
+    line of JSON.
+    """
     print(json.dumps(READY), flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)

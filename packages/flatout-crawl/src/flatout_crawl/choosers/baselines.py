@@ -1,7 +1,8 @@
 """Ways to choose the next link without having learned before: what a learned policy must beat.
 
-A chooser sees the whole frontier, not only the candidates of an observation, so none is handicapped. It is made anew
-for every crawl. `AlwaysFirst` and `Repeat` are no baselines but guards: a reward that pays them is wrong.
+A chooser sees the whole frontier, not only the candidates of an observation, so none is
+handicapped. It is made anew for every crawl. `AlwaysFirst` and `Repeat` are no baselines but
+guards: a reward that pays them is wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,7 +72,9 @@ class DepthFirst(Oblivious):
 
 
 class BestFirst(Oblivious):
-    """The link most similar to the topic; with `inherit`, its page's relevance counts too (as in shark-search)."""
+    """The link most similar to the topic; with `inherit`, its page's relevance counts too (as in
+    shark-search).
+    """
 
     def __init__(self, inherit: float = 0.0) -> None:
         self.inherit = inherit
@@ -84,7 +87,9 @@ class BestFirst(Oblivious):
 
 
 class InOrder(Oblivious):
-    """A given order of URLs, such as a sitemap's or an oracle's; those asked for already are left out."""
+    """A given order of URLs, such as a sitemap's or an oracle's; those asked for already are left
+    out.
+    """
 
     def __init__(self, urls: Sequence[str]) -> None:
         self.urls = iter(urls)
@@ -100,15 +105,21 @@ class InOrder(Oblivious):
 
 
 class GroupBandit:
-    """A bandit over groups of links, of which those without open links sleep (AUER, as in SB-CLASSIFIER).
+    """A bandit over groups of links, of which those without open links sleep (AUER, as in
+    SB-CLASSIFIER).
 
-    Each group is tried once; then the one with the largest mean plus bonus gives a random link. A page pays the group
-    of the link that led to it, and half as much the group that led to the page before: lists of targets are worth it.
+    Each group is tried once; then the one with the largest mean plus bonus gives a random link. A
+    page pays the group of the link that led to it, and half as much the group that led to the page
+    before: lists of targets are worth it.
     """
 
     def __init__(self, seed: int, kinds: bool = False, exploration: float = 0.05) -> None:
         """Groups have one tag path; with `kinds` also one URL template."""
-        self.rng, self.column, self.exploration = np.random.default_rng(seed), 2 if kinds else 0, exploration
+        self.rng, self.column, self.exploration = (
+            np.random.default_rng(seed),
+            2 if kinds else 0,
+            exploration,
+        )
         self.tried, self.earned = np.zeros(256), np.zeros(256)
 
     def choose(self, session: CrawlSession) -> str | None:
@@ -127,7 +138,9 @@ class GroupBandit:
         """Pay the groups."""
         frontier = session.frontier
         while len(self.tried) < max(len(frontier.kinds.names), len(frontier.tags.names)):
-            self.tried, self.earned = (np.concatenate([x, np.zeros_like(x)]) for x in (self.tried, self.earned))
+            self.tried, self.earned = (
+                np.concatenate([x, np.zeros_like(x)]) for x in (self.tried, self.earned)
+            )
         if visit.link < 0 or visit.technical:
             return
         self.tried[frontier.group[visit.link, self.column]] += 1
@@ -138,9 +151,11 @@ class GroupBandit:
 
 
 class LinkClassifier:
-    """Logistic regression, learned while crawling, from a link's words and place to whether its page was relevant.
+    """Logistic regression, learned while crawling, from a link's words and place to whether its
+    page was relevant.
 
-    Relevant pages are few, so they weigh as much as all others together. Now and then a random link is followed.
+    Relevant pages are few, so they weigh as much as all others together. Now and then a random link
+    is followed.
     """
 
     def __init__(self, seed: int, exploration: float = 0.05) -> None:
@@ -170,7 +185,9 @@ class LinkClassifier:
         weight = sum(self.seen) / (2 * self.seen[relevant])
         inputs = self.inputs[visit.link]
         likely = 1 / (1 + np.exp(-np.clip(inputs @ self.weights, -30, 30)))
-        self.weights += np.float32(RATE) * (np.float32(weight * (relevant - likely)) * inputs - DECAY * self.weights)
+        self.weights += np.float32(RATE) * (
+            np.float32(weight * (relevant - likely)) * inputs - DECAY * self.weights
+        )
 
     def _prepare(self, session: CrawlSession) -> None:
         """Inputs of links that are new: hashed words, and what the page told of them."""
@@ -178,7 +195,9 @@ class LinkClassifier:
         if len(frontier) == first:
             return
         links = frontier.links[first:]
-        hashed = self.vectors.matrix([f"{link.anchor} {url_text(link.url)} {link.context}" for link in links])
+        hashed = self.vectors.matrix(
+            [f"{link.anchor} {url_text(link.url)} {link.context}" for link in links]
+        )
         kinds = self.vectors.matrix([link.tag_path.replace("/", " ") for link in links])
         places = frontier.facts[first : len(frontier), SIMILARITIES:RELEVANCE] / 3
         fresh = np.concatenate([hashed, kinds, places], axis=1)
@@ -196,7 +215,11 @@ class Learned(Oblivious):
     """A policy from observations to actions, as it acts in the environment."""
 
     def __init__(
-        self, policy: Callable[[Observation], int], seed: int, candidates: int = 64, stop_action: bool = False
+        self,
+        policy: Callable[[Observation], int],
+        seed: int,
+        candidates: int = 64,
+        stop_action: bool = False,
     ) -> None:
         self.policy, self.candidates, self.stop_action = policy, candidates, stop_action
         self.rng = np.random.default_rng(seed)

@@ -1,7 +1,9 @@
-"""The crawl as an environment: choose a link, get its page, earn its relevance. Steps wait; see `slow_envs/`.
+"""The crawl as an environment: choose a link, get its page, earn its relevance. Steps wait; see
+`slow_envs/`.
 
-Action k follows the k-th candidate, the last action stops. The candidates' order is theirs by score, best first, so the
-first is what best-first search would take. Fetchers belong to whoever made the tasks.
+Action k follows the k-th candidate, the last action stops. The candidates' order is theirs by
+score, best first, so the first is what best-first search would take. Fetchers belong to whoever
+made the tasks.
 """
 
 from collections.abc import Sequence
@@ -27,8 +29,8 @@ class ActionRefused(FlatoutError):  # noqa: N818
 class FocusedCrawl:
     """Find relevant pages with few requests; an `AsyncEnv`.
 
-    An episode ends (terminated) when the budget is spent, no link is left, all known targets are found, or the agent
-    stops; it is truncated only where the crawler itself cannot go on.
+    An episode ends (terminated) when the budget is spent, no link is left, all known targets are
+    found, or the agent stops; it is truncated only where the crawler itself cannot go on.
     """
 
     def __init__(
@@ -45,22 +47,29 @@ class FocusedCrawl:
         forgiving: bool = False,
         closes_fetchers: bool = False,
     ) -> None:
-        """A budget of (least, most) requests is drawn anew for each crawl, small ones more often. `forgiving` takes
-        the best candidate for a forbidden choice, for learners that know no masks.
+        """A budget of (least, most) requests is drawn anew for each crawl, small ones more often.
+        `forgiving` takes the best candidate for a forbidden choice, for learners that know no
+        masks.
         """
         low, high = budget if isinstance(budget, tuple) else (budget, budget)
         if not tasks or candidates < 4 or not 2 <= low <= high:
             raise SettingsError(
-                "a crawl needs at least one task, 4 candidates and a budget of 2 requests (the seed page is one), not "
+                "a crawl needs at least one task, 4 candidates and a budget of 2 requests (the "
+                "seed page is one), not "
                 f"{len(tasks)} tasks, candidates={candidates}, budget={budget}"
             )
         if min(request_cost, error_cost, megabyte_cost) < 0 or not 0 < threshold <= 1:
             raise SettingsError(
                 "costs must be 0 or more and the threshold above 0 and at most 1, not request_cost="
-                f"{request_cost}, error_cost={error_cost}, megabyte_cost={megabyte_cost}, threshold={threshold}"
+                f"{request_cost}, error_cost={error_cost}, megabyte_cost={megabyte_cost}, "
+                f"threshold={threshold}"
             )
         self.tasks, self.candidates, self.budget = tuple(tasks), candidates, (low, high)
-        self.stop_action, self.forgiving, self.closes_fetchers = stop_action, forgiving, closes_fetchers
+        self.stop_action, self.forgiving, self.closes_fetchers = (
+            stop_action,
+            forgiving,
+            closes_fetchers,
+        )
         self.prices = Prices(request_cost, error_cost, megabyte_cost, threshold)
         self.observation_space: Space[Any] = observation_space(candidates)
         self.action_space: Space[Any] = Discrete(candidates + 1)
@@ -92,11 +101,21 @@ class FocusedCrawl:
         technical = visit is not None and visit.technical
         self._ended = visit is None or technical or session.over
         info = self._info(session, visit) | (self._outcome(session) if self._ended else {})
-        return seen.observation, visit.reward if visit else 0.0, self._ended and not technical, technical, info
+        return (
+            seen.observation,
+            visit.reward if visit else 0.0,
+            self._ended and not technical,
+            technical,
+            info,
+        )
 
     async def close(self) -> None:
         """Close the fetchers, if they were given away with the tasks."""
-        for fetcher in {id(task.fetcher): task.fetcher for task in self.tasks}.values() if self.closes_fetchers else ():
+        for fetcher in (
+            {id(task.fetcher): task.fetcher for task in self.tasks}.values()
+            if self.closes_fetchers
+            else ()
+        ):
             await fetcher.close()
 
     def _look(self, session: CrawlSession) -> Seen:
@@ -104,13 +123,23 @@ class FocusedCrawl:
 
     def _budget(self) -> int:
         low, high = self.budget
-        return low if low == high else round(float(np.exp(self._rng.uniform(np.log(low), np.log(high)))))
+        return (
+            low
+            if low == high
+            else round(float(np.exp(self._rng.uniform(np.log(low), np.log(high)))))
+        )
 
     def _task(self, options: dict[str, Any]) -> CrawlTask:
         named = {key: task for k, task in enumerate(self.tasks) for key in (k, task.name)}
         if set(options) - {"task"} or ("task" in options and options["task"] not in named):
-            raise SettingsError(f"reset takes options={{'task': one of {list(named)}}} or none, not {options}")
-        return named[options["task"]] if options else self.tasks[int(self._rng.integers(len(self.tasks)))]
+            raise SettingsError(
+                f"reset takes options={{'task': one of {list(named)}}} or none, not {options}"
+            )
+        return (
+            named[options["task"]]
+            if options
+            else self.tasks[int(self._rng.integers(len(self.tasks)))]
+        )
 
     def _checked(self, action: int) -> tuple[CrawlSession, Seen, int | None]:
         """The session, what was seen, and the link to follow, or None to stop."""
@@ -120,8 +149,10 @@ class FocusedCrawl:
         if not 0 <= action <= self.candidates or not mask[action]:
             if not self.forgiving:
                 raise ActionRefused(
-                    f"action {action} is not allowed now: there are {len(links)} links, and stopping "
-                    f"({self.candidates}) is {'possible' if mask[-1] else 'not'}; choose where the mask is 1, or make "
+                    f"action {action} is not allowed now: there are {len(links)} links, and "
+                    f"stopping "
+                    f"({self.candidates}) is {'possible' if mask[-1] else 'not'}; choose where "
+                    f"the mask is 1, or make "
                     "the environment forgiving=True"
                 )
             action = 0

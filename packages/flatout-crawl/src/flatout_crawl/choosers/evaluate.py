@@ -1,7 +1,9 @@
-"""How many requests does a way of choosing need? Crawls of tasks x seeds, with confidence intervals over both.
+"""How many requests does a way of choosing need? Crawls of tasks x seeds, with confidence intervals
+over both.
 
-Results are frozen dataclasses of plain values: `dataclasses.asdict` makes JSON of them. Where a share of the targets
-was not reached, its number of requests is None; in means it counts as the whole budget, which flatters who failed.
+Results are frozen dataclasses of plain values: `dataclasses.asdict` makes JSON of them. Where a
+share of the targets was not reached, its number of requests is None; in means it counts as the
+whole budget, which flatters who failed.
 """
 
 import asyncio
@@ -96,7 +98,8 @@ class Plan(NamedTuple):
 
     budget: int | None = None  # requests; None: the task's, or else the site's pages
     prices: Prices = Prices()
-    at_once: int = 1  # crawls that wait at the same time; more than one shares the fetchers' randomness
+    # crawls that wait at the same time; more than one shares the fetchers' randomness
+    at_once: int = 1
 
 
 class ForTask(NamedTuple):
@@ -105,12 +108,16 @@ class ForTask(NamedTuple):
     make: Callable[[CrawlTask, int], Chooser]
 
 
-def learned(policy: Callable[[Observation], int], candidates: int = 64, stop_action: bool = False) -> MakeChooser:
+def learned(
+    policy: Callable[[Observation], int], candidates: int = 64, stop_action: bool = False
+) -> MakeChooser:
     """A policy as a chooser; it acts within the same candidates as in the environment."""
     return lambda seed: Learned(policy, seed, candidates, stop_action)
 
 
-async def crawl(task: CrawlTask, chooser: Chooser, budget: int, prices: Prices | None = None) -> CrawlSession:
+async def crawl(
+    task: CrawlTask, chooser: Chooser, budget: int, prices: Prices | None = None
+) -> CrawlSession:
     """One crawl to its end."""
     session = CrawlSession(task, budget, prices)
     chooser.told(session, await session.start())
@@ -131,11 +138,14 @@ async def evaluate(
     seeds: Sequence[int] = (0,),
     plan: Plan | None = None,
 ) -> Evaluation:
-    """Every chooser on every task with every seed. A maker that must know the task stands in a `ForTask`."""
+    """Every chooser on every task with every seed. A maker that must know the task stands in a
+    `ForTask`.
+    """
     plan = plan or Plan()
     if not choosers or not tasks or not seeds or len({task.name for task in tasks}) < len(tasks):
         raise SettingsError(
-            f"an evaluation needs choosers, seeds and tasks of different names, not {len(choosers)} choosers, "
+            f"an evaluation needs choosers, seeds and tasks of different names, not "
+            f"{len(choosers)} choosers, "
             f"{len(seeds)} seeds and tasks {[task.name for task in tasks]}"
         )
     gate = asyncio.Semaphore(plan.at_once)
@@ -144,14 +154,20 @@ async def evaluate(
         async with gate:
             budget = plan.budget or task.budget or task.pages
             if budget is None:
-                raise SettingsError(f"how many requests may {task.name} take? Give the plan or the task a budget")
+                raise SettingsError(
+                    f"how many requests may {task.name} take? Give the plan or the task a budget"
+                )
             make = choosers[name]
             chooser = make.make(task, seed) if isinstance(make, ForTask) else make(seed)
             session = await crawl(task, chooser, budget, plan.prices)
             return judged(session, name, seed)
 
     work = [one(name, task, seed) for name in choosers for task in tasks for seed in seeds]
-    runs = tuple(await asyncio.gather(*work)) if plan.at_once > 1 else tuple([await each for each in work])
+    runs = (
+        tuple(await asyncio.gather(*work))
+        if plan.at_once > 1
+        else tuple([await each for each in work])
+    )
     return concluded(runs)
 
 
@@ -207,21 +223,29 @@ def concluded(runs: Sequence[CrawlRun]) -> Evaluation:
         for name in names
     )
     pairs = [(name, other) for other in AGAINST if other in of for name in names if name != other]
-    comparisons = tuple(compared(of[name], of[other], metric) for name, other in pairs for metric in METRICS)
+    comparisons = tuple(
+        compared(of[name], of[other], metric) for name, other in pairs for metric in METRICS
+    )
     return Evaluation(tuple(runs), summaries, comparisons)
 
 
 def table(runs: Sequence[CrawlRun], metric: str) -> NDArray[np.float64]:
     """(task, seed) values of a metric."""
-    tasks, seeds = (list(dict.fromkeys(getattr(run, name) for run in runs)) for name in ("task", "seed"))
+    tasks, seeds = (
+        list(dict.fromkeys(getattr(run, name) for run in runs)) for name in ("task", "seed")
+    )
     values = np.full((len(tasks), len(seeds)), np.nan)
     for run in runs:
         values[tasks.index(run.task), seeds.index(run.seed)] = run.value(metric)
     return values
 
 
-def interval(values: NDArray[np.float64], resamples: int = RESAMPLES, level: float = LEVEL) -> Interval:
-    """Mean of (task, seed) values; tasks are drawn anew, and within each its seeds (percentile bootstrap)."""
+def interval(
+    values: NDArray[np.float64], resamples: int = RESAMPLES, level: float = LEVEL
+) -> Interval:
+    """Mean of (task, seed) values; tasks are drawn anew, and within each its seeds (percentile
+    bootstrap).
+    """
     rng = np.random.default_rng(0)
     n_tasks, n_seeds = values.shape
     tasks = rng.integers(n_tasks, size=(resamples, n_tasks, 1))
@@ -237,4 +261,6 @@ def compared(runs: Sequence[CrawlRun], others: Sequence[CrawlRun], metric: str) 
     gain = own - other if metric in ("recall", "auc", "reward") else other - own
     ratio = float(own.mean() / other.mean()) if other.mean() else None
     better = float(np.mean((gain > 0) + 0.5 * (gain == 0)))
-    return Comparison(runs[0].chooser, others[0].chooser, metric, interval(own - other), ratio, better)
+    return Comparison(
+        runs[0].chooser, others[0].chooser, metric, interval(own - other), ratio, better
+    )

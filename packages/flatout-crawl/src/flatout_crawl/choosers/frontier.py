@@ -1,7 +1,9 @@
-"""The links that are known and not yet followed, as growing arrays: a step costs as much as it brings new links.
+"""The links that are known and not yet followed, as growing arrays: a step costs as much as it
+brings new links.
 
-A link keeps what it looked like where it was first seen. Links of one kind (same tag path, same URL template) form
-groups, and a group knows what the links followed from it have earned. This file asks for no page and gives no reward.
+A link keeps what it looked like where it was first seen. Links of one kind (same tag path, same URL
+template) form groups, and a group knows what the links followed from it have earned. This file asks
+for no page and gives no reward.
 """
 
 import math
@@ -17,7 +19,15 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 PATH_COLUMNS = ("parent_relevance", "path_share", "nearness", "depth")
-LIVE_COLUMNS = ("in_links", "tag_mean", "tag_count", "tag_bonus", "template_mean", "template_count", "age")
+LIVE_COLUMNS = (
+    "in_links",
+    "tag_mean",
+    "tag_count",
+    "tag_bonus",
+    "template_mean",
+    "template_count",
+    "age",
+)
 LINK = (*LINK_FACTS, *PATH_COLUMNS, *LIVE_COLUMNS)  # what is told of a link
 RELEVANCE = len(LINK_FACTS)  # the column of the most relevant page that a link stands on
 SIMILARITY_WEIGHTS = np.array([0.5, 0.25, 0.25], np.float32)  # anchor, URL, context
@@ -69,13 +79,21 @@ class Groups:
         followed = self.table.item(FOLLOWED, number) + 1
         total = self.table.item(EARNED, number) + earned
         rarity = 1 / math.sqrt(followed)
-        told = (followed, total, total / followed, math.log1p(followed) / 3, rarity, total / (followed + 1))
+        told = (
+            followed,
+            total,
+            total / followed,
+            math.log1p(followed) / 3,
+            rarity,
+            total / (followed + 1),
+        )
         self.table[FOLLOWED:, number] = told
         self.credited += 1
 
     def told(self, numbers: Ids) -> NDArray[np.float64]:
-        """(3, number) of these groups: what a followed link earned on average, how many were followed as a logarithm,
-        and what is added for being little known (UCB1's, where no link followed counts as one).
+        """(3, number) of these groups: what a followed link earned on average, how many were
+        followed as a logarithm, and what is added for being little known (UCB1's, where no link
+        followed counts as one).
         """
         told = self.table[MEAN : RARITY + 1].take(numbers, axis=1)
         told[2] *= math.sqrt(2 * math.log1p(self.credited))
@@ -109,16 +127,24 @@ def _no_groups(count: int) -> NDArray[np.float64]:
 
 
 class Frontier:
-    """All links ever seen; `open` marks those not yet followed. A link's number is its order of discovery."""
+    """All links ever seen; `open` marks those not yet followed. A link's number is its order of
+    discovery.
+    """
 
     def __init__(self, capacity: int = 256) -> None:
         self.index: dict[str, int] = {}
         self.links: list[Link] = []
-        self.tags, self.templates, self.kinds = Groups(), Groups(), Groups()  # a kind is a tag path with a template
+        self.tags, self.templates, self.kinds = (
+            Groups(),
+            Groups(),
+            Groups(),
+        )  # a kind is a tag path with a template
         self.facts = np.zeros((capacity, len(LINK_FACTS) + len(PATH_COLUMNS)), np.float32)
         self.similarity = np.zeros(capacity, np.float32)
         self.trail = np.zeros((capacity, 3), np.int64)  # of the page where it was first seen
-        self.parent = np.zeros(capacity, np.int64)  # the link that led to that page; ELSEWHERE for the seed's
+        self.parent = np.zeros(
+            capacity, np.int64
+        )  # the link that led to that page; ELSEWHERE for the seed's
         self.in_links = np.zeros(capacity, np.int64)
         self.group = np.zeros((capacity, 3), np.int64)  # tag path, template, kind
         self.seen_at = np.zeros(capacity, np.int64)  # step
@@ -135,7 +161,9 @@ class Frontier:
                     setattr(self, name, np.concatenate([array, np.zeros_like(array)]))
 
     def see(self, page: PageFacts, trail: Trail, step: int, parent: int = ELSEWHERE) -> int:
-        """Enter the links of a page, reached by the link `parent` and read for the first time; how many were new."""
+        """Enter the links of a page, reached by the link `parent` and read for the first time; how
+        many were new.
+        """
         found = list(map(self.index.get, page.urls))
         known = np.array([k for k in found if k is not None and k >= 0], np.int64)
         self.in_links[known] += 1
@@ -160,7 +188,10 @@ class Frontier:
                 self.kinds.number(f"{tag} {template}"),
             )
         here, facts = slice(first, end), page.columns[new]
-        self.facts[here, :RELEVANCE], self.facts[here, RELEVANCE:] = facts, (page.relevance, *trail.columns)
+        self.facts[here, :RELEVANCE], self.facts[here, RELEVANCE:] = (
+            facts,
+            (page.relevance, *trail.columns),
+        )
         self.similarity[here], self.in_links[here] = facts[:, :SIMILARITIES] @ SIMILARITY_WEIGHTS, 1
         self.trail[here], self.seen_at[here], self.open[here] = trail, step, True
         self.opened += len(new)
@@ -168,7 +199,9 @@ class Frontier:
             np.add.at(groups.table[OPEN], self.group[here, k], 1)
 
     def shut(self, url: str) -> int:
-        """Take a URL out of what may be followed; its number, or ELSEWHERE if no page linked to it."""
+        """Take a URL out of what may be followed; its number, or ELSEWHERE if no page linked
+        to it.
+        """
         number = self.index.setdefault(url, ELSEWHERE)
         if number >= 0 and self.open[number]:
             self.open[number] = False
@@ -179,7 +212,9 @@ class Frontier:
 
     def credit(self, number: int, earned: float) -> None:
         """Tell a link's groups what following it earned."""
-        for groups, k in zip((self.tags, self.templates, self.kinds), self.group[number].tolist(), strict=True):
+        for groups, k in zip(
+            (self.tags, self.templates, self.kinds), self.group[number].tolist(), strict=True
+        ):
             groups.credit(k, earned)
 
     def trail_to(self, number: int) -> Trail:
@@ -201,7 +236,9 @@ class Frontier:
     def scores(self, ids: Ids) -> Floats:
         """(link,) similarity, plus what its groups earned."""
         groups = self.group.take(ids, axis=0)
-        values = self.tags.cautious_mean.take(groups[:, 0]) + self.templates.cautious_mean.take(groups[:, 1])
+        values = self.tags.cautious_mean.take(groups[:, 0]) + self.templates.cautious_mean.take(
+            groups[:, 1]
+        )
         return (self.similarity.take(ids) + GROUP_WEIGHT * values).astype(np.float32)
 
     def features(self, ids: Ids, step: int) -> Floats:
@@ -224,8 +261,9 @@ class Candidates(NamedTuple):
 
 
 def candidates(frontier: Frontier, count: int, rng: np.random.Generator) -> Candidates:
-    """Which open links to choose among: half the best by score, a quarter the newest, a quarter one random link each of
-    as many kinds; what these leave free goes to the next best. The best come first, in order of score.
+    """Which open links to choose among: half the best by score, a quarter the newest, a quarter one
+    random link each of as many kinds; what these leave free goes to the next best. The best come
+    first, in order of score.
     """
     ids = frontier.open_ids()
     scores = frontier.scores(ids)
@@ -247,13 +285,17 @@ def candidates(frontier: Frontier, count: int, rng: np.random.Generator) -> Cand
 def _largest(scores: Floats, count: int) -> Ids:
     """Positions of the largest, in order; the older wins a tie."""
     if count < len(scores):
-        above = (scores >= np.partition(scores, len(scores) - count)[len(scores) - count]).nonzero()[0]
+        above = (
+            scores >= np.partition(scores, len(scores) - count)[len(scores) - count]
+        ).nonzero()[0]
         return above[np.argsort(-scores[above], kind="stable")[:count]]
     return np.argsort(-scores, kind="stable")
 
 
 def _one_per_kind(kinds: Ids, free: Ids, count: int, rng: np.random.Generator) -> Ids:
-    """Positions of one random free link each of `count` random kinds, or of all if there are fewer."""
+    """Positions of one random free link each of `count` random kinds, or of all if there are
+    fewer.
+    """
     shuffled = rng.permutation(free)
     first = np.full(int(np.max(kinds)) + 1, -1)
     first[kinds[shuffled]] = shuffled  # the last one written stays: a random member

@@ -1,7 +1,8 @@
-"""What the agent sees of a crawl: 16 numbers about the whole, 28 about each of K links, and which choices there are.
+"""What the agent sees of a crawl: 16 numbers about the whole, 28 about each of K links, and which
+choices there are.
 
-All numbers are finite, scaled to be of the order of 1, and clipped at ±10. How a link's numbers come about stands in
-`facts.py` and `frontier.py`; their names are `LINK`.
+All numbers are finite, scaled to be of the order of 1, and clipped at ±10. How a link's numbers
+come about stands in `facts.py` and `frontier.py`; their names are `LINK`.
 """
 
 import math
@@ -14,7 +15,15 @@ from numpy.typing import NDArray
 from flatout_crawl.choosers.frontier import LIMIT, LINK, Floats, Frontier, Ids, candidates
 from flatout_crawl.choosers.session import CrawlSession
 
-__all__ = ["GLOBAL", "LINK", "Seen", "flattened", "observation_size", "observation_space", "observe"]
+__all__ = [
+    "GLOBAL",
+    "LINK",
+    "Seen",
+    "flattened",
+    "observation_size",
+    "observation_space",
+    "observe",
+]
 
 GLOBAL = (
     "budget_left",  # share
@@ -63,7 +72,9 @@ def observation_size(count: int) -> int:
 
 def flattened(observation: Observation) -> Floats:
     """As `gymnasium.spaces.flatten` does it: global, links, mask."""
-    parts = [np.asarray(observation[name], np.float32).ravel() for name in ("global", "links", "mask")]
+    parts = [
+        np.asarray(observation[name], np.float32).ravel() for name in ("global", "links", "mask")
+    ]
     return np.concatenate(parts)
 
 
@@ -106,4 +117,6 @@ def entropy(frontier: Frontier) -> float:
     held = held[held > 0]
     if len(held) < 2:
         return 0.0
-    return float(math.log(frontier.opened) - held @ np.log(held) / frontier.opened) / math.log(len(held))
+    return float(math.log(frontier.opened) - held @ np.log(held) / frontier.opened) / math.log(
+        len(held)
+    )

@@ -1,4 +1,6 @@
-"""A learned way of choosing links, as a file: weights and what they mean, in one safetensors file without pickle."""
+"""A learned way of choosing links, as a file: weights and what they mean, in one safetensors file
+without pickle.
+"""
 
 import hashlib
 import json
@@ -71,7 +73,12 @@ class CrawlPolicy:
             "sha256": hashlib.sha256(vector.tobytes()).hexdigest(),
             "notes": self.notes,
         }
-        write_bytes(path, safetensors.numpy.save({"weights": vector}, {"facts": json.dumps(facts, allow_nan=False)}))
+        write_bytes(
+            path,
+            safetensors.numpy.save(
+                {"weights": vector}, {"facts": json.dumps(facts, allow_nan=False)}
+            ),
+        )
 
     @classmethod
     def load(cls, path: Path) -> "CrawlPolicy":
@@ -79,16 +86,23 @@ class CrawlPolicy:
         if not path.exists():
             raise BundleError(f"{path} is not there; `flatout crawl train` writes such a file")
         arrays, notes = read_tensors(path, BundleError, TRAIN)
-        told = parse_json(notes.get("facts", "{}"), FormatFacts, f"{path}: facts", BundleError, TRAIN)
+        told = parse_json(
+            notes.get("facts", "{}"), FormatFacts, f"{path}: facts", BundleError, TRAIN
+        )
         if (told.format, told.version) != (FORMAT, VERSION):
             raise BundleError(
-                f"{path} holds {shortened(told.format)}, version {shortened(told.version)}; this crawler reads "
+                f"{path} holds {shortened(told.format)}, version {shortened(told.version)}; this "
+                f"crawler reads "
                 f"{FORMAT!r}, version {VERSION}: {TRAIN}"
             )
         facts = parse_json(notes["facts"], PolicyFacts, f"{path}: facts", BundleError, TRAIN)
         check_columns(path, facts)
         model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
-        return cls(model, unflat(checked_weights(path, facts, arrays, model), model.new_weights(0)), facts.notes)
+        return cls(
+            model,
+            unflat(checked_weights(path, facts, arrays, model), model.new_weights(0)),
+            facts.notes,
+        )
 
 
 def check_columns(path: Path, facts: PolicyFacts) -> None:
@@ -99,20 +113,31 @@ def check_columns(path: Path, facts: PolicyFacts) -> None:
     ):
         if given != tuple(own):
             other = [*sorted(set(given) - set(own)), *sorted(set(own) - set(given))]
-            told = ", ".join(map(shortened, other[:SHOWN_COLUMNS])) + ("…" if len(other) > SHOWN_COLUMNS else "")
+            told = ", ".join(map(shortened, other[:SHOWN_COLUMNS])) + (
+                "…" if len(other) > SHOWN_COLUMNS else ""
+            )
             raise BundleError(
-                f"{path} was trained on other {name} ({told or 'in another order'}): train it again with this version"
+                f"{path} was trained on other {name} ({told or 'in another order'}): train it "
+                f"again with this version"
             )
 
 
 def checked_weights(
     path: Path, facts: PolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
 ) -> NDArray[np.float32]:
-    """The weights, if they are those that were saved and fit the network that the file speaks of."""
+    """The weights, if they are those that were saved and fit the network that the file speaks
+    of.
+    """
     vector = arrays.get("weights")
     if vector is None or vector.dtype != np.float32 or vector.shape != (model.weights_count,):
-        what = "no weights" if vector is None else f"weights of type {vector.dtype} and shape {vector.shape}"
-        raise BundleError(f"{path} is damaged: it has {what}, not {model.weights_count} of float32; {TRAIN}")
+        what = (
+            "no weights"
+            if vector is None
+            else f"weights of type {vector.dtype} and shape {vector.shape}"
+        )
+        raise BundleError(
+            f"{path} is damaged: it has {what}, not {model.weights_count} of float32; {TRAIN}"
+        )
     if hashlib.sha256(vector.tobytes()).hexdigest() != facts.sha256:
         raise BundleError(f"{path} is damaged: its weights are not those that were saved; {TRAIN}")
     if not finite(vector):

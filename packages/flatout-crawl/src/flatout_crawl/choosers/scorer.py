@@ -1,8 +1,10 @@
-"""The policy for crawls: every link is scored by the same small network, whatever its place among the candidates.
+"""The policy for crawls: every link is scored by the same small network, whatever its place among
+the candidates.
 
-Links are encoded one by one together with the global numbers, pooled into a context (mean and largest of those that
-are there), and scored against a query made from it; stopping is scored from the context alone. So permuting links
-permutes their logits, and weights fit any number of candidates. Runs on NumPy, PyTorch and JAX alike.
+Links are encoded one by one together with the global numbers, pooled into a context (mean and
+largest of those that are there), and scored against a query made from it; stopping is scored from
+the context alone. So permuting links permutes their logits, and weights fit any number of
+candidates. Runs on NumPy, PyTorch and JAX alike.
 """
 
 from dataclasses import dataclass
@@ -68,7 +70,9 @@ class LinkScorer:
 
     def __post_init__(self) -> None:
         if min(self.globals, self.columns, self.candidates) < 1 or self.width < 2:
-            raise SettingsError(f"a link scorer needs sizes of 1 or more and a width of 2 or more, not {self}")
+            raise SettingsError(
+                f"a link scorer needs sizes of 1 or more and a width of 2 or more, not {self}"
+            )
 
     @property
     def observation_size(self) -> int:
@@ -92,7 +96,9 @@ class LinkScorer:
         return Discrete(self.candidates + 1)
 
     def new_weights(self, seed: int) -> ScorerWeights:
-        """Fresh weights: float32 arrays of NumPy, the same for the same seed and any number of candidates."""
+        """Fresh weights: float32 arrays of NumPy, the same for the same seed and any number of
+        candidates.
+        """
         rng = np.random.default_rng(seed)
         wide, narrow = self.width, max(1, self.width // 2)
         actor = Actor(
@@ -130,7 +136,8 @@ def _encoded(encoder: Encoder, parts: Parts, xp: Namespace) -> tuple[Array, Arra
     """Codes of the links, 0 for places without one, and the context."""
     *lead, count, columns = parts.links.shape
     width = encoder.second.weight.shape[-1]
-    rows = xp.reshape(parts.links, (-1, columns)) @ encoder.link.weight  # one product is faster than one per state
+    # one product is faster than one per state
+    rows = xp.reshape(parts.links, (-1, columns)) @ encoder.link.weight
     shared = parts.overall @ encoder.overall + encoder.link.bias
     first = relu(xp.reshape(rows, (*lead, count, width)) + shared[..., None, :], xp)
     second = xp.reshape(first, (-1, width)) @ encoder.second.weight + encoder.second.bias

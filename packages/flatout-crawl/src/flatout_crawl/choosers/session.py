@@ -1,7 +1,8 @@
-"""One crawl of one site: ask for a URL, learn what it was worth. Environment and baselines both drive this.
+"""One crawl of one site: ask for a URL, learn what it was worth. Environment and baselines both
+drive this.
 
-It keeps the books: requests, repeats, rewards, targets. It does not choose, and it does not know what a choice is made
-from.
+It keeps the books: requests, repeats, rewards, targets. It does not choose, and it does not know
+what a choice is made from.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -48,8 +49,10 @@ class CrawlTask:
     seed_url: str
     relevance: Relevance
     topic: str | None = None  # words to compare links with; None: those of the relevance
-    scope: Callable[[str], bool] | None = None  # which URLs are of the task; None: those with the seed's host and port
-    targets: Mapping[str, str] | Collection[str] | None = None  # URLs, where known; copies of one share a name in a map
+    # which URLs are of the task; None: those with the seed's host and port
+    scope: Callable[[str], bool] | None = None
+    # URLs, where known; copies of one share a name in a map
+    targets: Mapping[str, str] | Collection[str] | None = None
     budget: int | None = None  # requests; None: whoever runs it says
     name: str = ""  # None given: the seed's URL
     pages: int | None = None  # of the site, where known
@@ -61,10 +64,14 @@ class CrawlTask:
         seed = canonical(self.seed_url)
         if seed is None:
             raise SettingsError(
-                f"{shortened(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
+                f"{shortened(self.seed_url)} is no URL to begin at; give one such as "
+                f"https://docs.example.org/"
             )
         if self.budget is not None and self.budget < 2:
-            raise SettingsError(f"a budget of {self.budget} requests leaves none after the seed page; give 2 or more")
+            raise SettingsError(
+                f"a budget of {self.budget} requests leaves none after the seed page; give 2 "
+                f"or more"
+            )
         topic = Topic(self.relevance.topic if self.topic is None else self.topic)
         read = self.read or partial(read_page, canonical=Resolver(canonical))
         known = self.targets or {}
@@ -119,7 +126,9 @@ class Recent(NamedTuple):
     def after(self, visit: Visit) -> "Recent":
         """With one step more."""
         now = (visit.earned, visit.answer.seconds, float(visit.new_links))
-        return Recent(*(FADING * old + (1 - FADING) * new for old, new in zip(self, now, strict=True)))
+        return Recent(
+            *(FADING * old + (1 - FADING) * new for old, new in zip(self, now, strict=True))
+        )
 
 
 class CrawlSession:
@@ -131,7 +140,8 @@ class CrawlSession:
         self.requests = self.steps = self.pages = self.errors = self.relevant = self.since_found = 0
         self.earned = self.total_reward = 0.0
         self.wasted_bytes = 0  # of answers that brought nothing
-        self.found: set[str] = set()  # names of targets, or digests of relevant pages where none are known
+        # names of targets, or digests of relevant pages where none are known
+        self.found: set[str] = set()
         self.curve: list[int] = []  # targets found after each request
         self.recent = Recent()
         self.last: Visit | None = None
@@ -141,15 +151,20 @@ class CrawlSession:
         self._read: set[str] = set()  # URLs of pages
 
     async def start(self) -> Visit:
-        """Ask for the seed page, a few times if need be. It counts as a request and earns no reward."""
+        """Ask for the seed page, a few times if need be. It counts as a request and earns no
+        reward.
+        """
         for _ in range(SEED_ATTEMPTS):
-            visit = self._entered(self.task.seed_url, await self.task.fetcher.fetch(self.task.seed_url))
+            visit = self._entered(
+                self.task.seed_url, await self.task.fetcher.fetch(self.task.seed_url)
+            )
             answer, self.steps, self.total_reward = visit.answer, 0, 0.0
             if answer.is_page or visit.technical or (not answer.failure and answer.status < 500):
                 break
         if not answer.is_page or not self.frontier.opened:
             raise SiteUnreachable(
-                f"the seed page {self.task.seed_url} gave {told(answer)}; a crawl needs a page with links in scope: "
+                f"the seed page {self.task.seed_url} gave {told(answer)}; a crawl needs a page "
+                f"with links in scope: "
                 "check the address, the scope and robots.txt"
             )
         return visit._replace(reward=0.0)
@@ -162,7 +177,8 @@ class CrawlSession:
         number = self.frontier.shut(asked)
         if answer.is_page and not self.task.notes.in_scope(answer.url):
             answer = answer._replace(failure="scope")  # a redirect led elsewhere
-        # A page from an archive stands for a request; one refused before it was sent was none, but only once.
+        # A page from an archive stands for a request; one refused before it was sent was none, but
+        # only once.
         refused = bool(answer.failure) and asked not in self._asked
         spent = answer.requests if refused else max(1, answer.requests)
         self._asked.add(asked)
@@ -183,22 +199,33 @@ class CrawlSession:
         found, new_links = self._finds(visit, page, earned > 0), 0
         if visit.answer.url not in self._read:
             trail = self.frontier.trail_to(visit.link) if self._read else Trail()
-            new_links = self.frontier.see(page, trail.onward(relevant), self.steps + bool(self._read), visit.link)
+            new_links = self.frontier.see(
+                page, trail.onward(relevant), self.steps + bool(self._read), visit.link
+            )
         self._digests.add(page.digest)
         self._read.add(visit.answer.url)
         self.page = page
-        return visit._replace(relevance=page.relevance, earned=earned, repeat=repeat, new_links=new_links, found=found)
+        return visit._replace(
+            relevance=page.relevance, earned=earned, repeat=repeat, new_links=new_links, found=found
+        )
 
     def _finds(self, visit: Visit, page: PageFacts, earns: bool) -> bool:
         names = self.task.target_names
-        name = names.get(visit.answer.url, names.get(visit.asked)) if names else (page.digest if earns else None)
+        name = (
+            names.get(visit.answer.url, names.get(visit.asked))
+            if names
+            else (page.digest if earns else None)
+        )
         if name is None or name in self.found:
             return False
         self.found.add(name)
         return True
 
     def _valued(self, visit: Visit) -> Visit:
-        cost = self.prices.request * visit.spent + self.prices.megabyte * len(visit.answer.body) / MEGABYTE
+        cost = (
+            self.prices.request * visit.spent
+            + self.prices.megabyte * len(visit.answer.body) / MEGABYTE
+        )
         cost += 0.0 if visit.answer.is_page else self.prices.error
         return visit._replace(reward=visit.earned - cost)
 
@@ -232,4 +259,6 @@ def told(answer: Answer) -> str:
     """An answer in words."""
     if answer.failure:
         return f"no answer ({answer.failure})"
-    return f"status {answer.status} and {'a page without such links' if answer.is_page else 'no page'}"
+    return (
+        f"status {answer.status} and {'a page without such links' if answer.is_page else 'no page'}"
+    )

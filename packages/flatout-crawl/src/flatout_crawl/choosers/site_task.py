@@ -16,13 +16,15 @@ Judge = Literal["truth", "keywords"]
 def site_task(
     site: Site, fetcher: Fetcher | None = None, judge: Judge = "truth", budget: int | None = None
 ) -> CrawlTask:
-    """Find this site's targets, from memory or by a fetcher. The judge of pages is the site's own truth, or what a user
-    would write: its keywords.
+    """Find this site's targets, from memory or by a fetcher. The judge of pages is the site's own
+    truth, or what a user would write: its keywords.
     """
     copies = {copy: url for copy, url in site.copies.items() if url in site.targets}
     targets = {url: url for url in sorted(site.targets)} | copies
     words = " ".join(site.topic)
-    relevance: Relevance = KnownTargets(frozenset(targets), words) if judge == "truth" else Keywords(tuple(site.topic))
+    relevance: Relevance = (
+        KnownTargets(frozenset(targets), words) if judge == "truth" else Keywords(tuple(site.topic))
+    )
     return CrawlTask(
         fetcher or SimFetcher(site),
         site.seed_url,

@@ -1,7 +1,9 @@
-"""Train a link scorer: many crawls wait at once, a process of its own learns meanwhile, and a kill loses little.
+"""Train a link scorer: many crawls wait at once, a process of its own learns meanwhile, and a kill
+loses little.
 
-The run directory holds `checkpoint.safetensors` (all that was learned), `policy.safetensors` (what acts),
-`metrics.jsonl` and TensorBoard files. Started again on the same directory, training goes on from the checkpoint.
+The run directory holds `checkpoint.safetensors` (all that was learned), `policy.safetensors` (what
+acts), `metrics.jsonl` and TensorBoard files. Started again on the same directory, training goes on
+from the checkpoint.
 """
 
 import asyncio
@@ -36,7 +38,12 @@ from flatout_crawl.choosers.session import CrawlTask
 VECTORS = ("weights", "first", "second")  # of a checkpoint
 ELSEWHERE = "begin in another folder"
 Digits = Annotated[str, Field(pattern=r"^[0-9]{1,15}$")]
-CHECKPOINT, POLICY, METRICS, SETTINGS = "checkpoint.safetensors", "policy.safetensors", "metrics.jsonl", "training.json"
+CHECKPOINT, POLICY, METRICS, SETTINGS = (
+    "checkpoint.safetensors",
+    "policy.safetensors",
+    "metrics.jsonl",
+    "training.json",
+)
 RECENT = 100  # episodes that means are taken over
 
 
@@ -46,7 +53,10 @@ class CrawlTraining:
 
     steps: int = 200_000
     envs: int = 32  # crawls at a time
-    budget: tuple[int, int] = (60, 1200)  # requests of a crawl: drawn between, small ones more often
+    budget: tuple[int, int] = (
+        60,
+        1200,
+    )  # requests of a crawl: drawn between, small ones more often
     stop_action: bool = False  # a policy that may stop learns to stop before it learns to find
     candidates: int = 64
     width: int = 64
@@ -61,12 +71,15 @@ class CrawlTraining:
     error_cost: float = 0.03
     seed: int = 0
     checkpoint_steps: int = 10_000
-    overlap: Overlap = field(default_factory=lambda: Overlap(batching=Batching(least=8, patience_s=0.002)))
+    overlap: Overlap = field(
+        default_factory=lambda: Overlap(batching=Batching(least=8, patience_s=0.002))
+    )
 
     def __post_init__(self) -> None:
         if min(self.steps, self.envs, self.batch, self.checkpoint_steps) < 1:
             raise SettingsError(
-                f"steps={self.steps}, envs={self.envs}, batch={self.batch}, checkpoint_steps={self.checkpoint_steps}: "
+                f"steps={self.steps}, envs={self.envs}, batch={self.batch}, "
+                f"checkpoint_steps={self.checkpoint_steps}: "
                 "give 1 or more"
             )
 
@@ -120,7 +133,11 @@ class Training:
     """One start of a training."""
 
     def __init__(
-        self, tasks: Sequence[CrawlTask], settings: CrawlTraining, folder: Path, told: Callable[[Progress], None]
+        self,
+        tasks: Sequence[CrawlTask],
+        settings: CrawlTraining,
+        folder: Path,
+        told: Callable[[Progress], None],
     ) -> None:
         self.settings, self.folder, self.told = settings, folder, told
         self.model = LinkScorer(candidates=settings.candidates, width=settings.width)
@@ -128,7 +145,8 @@ class Training:
         self.before, self.steps_before = read_checkpoint(folder / CHECKPOINT)
         if self.before is not None and self.before.vector.size != self.model.weights_count:
             raise RunError(
-                f"{folder / CHECKPOINT} is damaged: it has {self.before.vector.size} weights, and the network "
+                f"{folder / CHECKPOINT} is damaged: it has {self.before.vector.size} weights, and "
+                f"the network "
                 f"{self.model.weights_count}; {ELSEWHERE}"
             )
         self.started = self.before.version if self.before else 0
@@ -143,7 +161,8 @@ class Training:
             )
             for _ in range(settings.envs)
         ]
-        # Another seed after each start: the crawls that were under way begin anew, and not as the first ones did.
+        # Another seed after each start: the crawls that were under way begin anew, and not as the
+        # first ones did.
         self.session = Session(
             envs,
             self.model,
@@ -189,7 +208,10 @@ class Training:
             **progress._asdict(),
             "version": update.version,
             **update.figures,
-            **{name: figures[name] for name in ("episodes", "crashes", "timeouts", "too_old", "lag_p95", "lag_max")},
+            **{
+                name: figures[name]
+                for name in ("episodes", "crashes", "timeouts", "too_old", "lag_p95", "lag_max")
+            },
         }
         with (self.folder / METRICS).open("a") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
@@ -224,14 +246,19 @@ class Training:
         tensors = dict(zip(VECTORS, (known.vector, known.first, known.second), strict=True))
         facts = {"steps": self.steps, "descents": known.steps, "version": known.version}
         write_bytes(
-            self.folder / CHECKPOINT, safetensors.numpy.save(tensors, {name: str(k) for name, k in facts.items()})
+            self.folder / CHECKPOINT,
+            safetensors.numpy.save(tensors, {name: str(k) for name, k in facts.items()}),
         )
         self.policy(known).save(self.folder / POLICY)
 
     def policy(self, known: Knowledge) -> CrawlPolicy:
         """What acts by it."""
         weights = unflat(known.vector, self.model.new_weights(0))
-        return CrawlPolicy(self.model, weights, {"steps": self.steps, "updates": known.version, **plain(self.settings)})
+        return CrawlPolicy(
+            self.model,
+            weights,
+            {"steps": self.steps, "updates": known.version, **plain(self.settings)},
+        )
 
 
 def plain(settings: CrawlTraining) -> dict[str, Any]:
@@ -246,10 +273,15 @@ def check_same(folder: Path, settings: CrawlTraining) -> None:
     if begun is None:
         write_json(folder / SETTINGS, given)
         return
-    other = [name for name in given if name not in ("steps", "checkpoint_steps") and begun.get(name) != given[name]]
+    other = [
+        name
+        for name in given
+        if name not in ("steps", "checkpoint_steps") and begun.get(name) != given[name]
+    ]
     if other:
         raise RunError(
-            f"{folder} was begun with {other[0]}={shortened(begun.get(other[0]))}, and {given[other[0]]!r} is given "
+            f"{folder} was begun with {other[0]}={shortened(begun.get(other[0]))}, and "
+            f"{given[other[0]]!r} is given "
             "now: give the same, or another folder"
         )
 
@@ -259,16 +291,25 @@ def read_checkpoint(path: Path) -> tuple[Knowledge | None, int]:
     if not path.exists():
         return None, 0
     arrays, notes = read_tensors(path, cure=ELSEWHERE)
-    counts = parse_json(json.dumps(notes), CheckpointCounts, f"{path}: __metadata__", cure=ELSEWHERE)
+    counts = parse_json(
+        json.dumps(notes), CheckpointCounts, f"{path}: __metadata__", cure=ELSEWHERE
+    )
     vectors = [checked_vector(path, name, arrays.get(name)) for name in VECTORS]
     if len({vector.size for vector in vectors}) > 1:
-        raise RunError(f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}")
+        raise RunError(
+            f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}"
+        )
     weights, first, second = vectors
-    return Knowledge(weights, first, second, int(counts.descents), int(counts.version)), int(counts.steps)
+    return Knowledge(weights, first, second, int(counts.descents), int(counts.version)), int(
+        counts.steps
+    )
 
 
 def checked_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
     """One of the vectors in a checkpoint."""
     if vector is None or vector.dtype != np.float32 or vector.ndim != 1 or not finite(vector):
-        raise RunError(f"{path} is damaged: {name} is not there, or is no vector of float32 numbers; {ELSEWHERE}")
+        raise RunError(
+            f"{path} is damaged: {name} is not there, or is no vector of float32 numbers; "
+            f"{ELSEWHERE}"
+        )
     return vector

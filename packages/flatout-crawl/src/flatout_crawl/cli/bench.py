@@ -16,22 +16,34 @@ class SlowCommand(SpaceSeparated):
 
 
 def slow_speed(
-    envs: Annotated[int, typer.Option("--envs", min=2, help="Environments that wait, at the same time.")] = 32,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Length of each measurement, at least.")] = 15.0,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")] = 2,
+    envs: Annotated[
+        int, typer.Option("--envs", min=2, help="Environments that wait, at the same time.")
+    ] = 32,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="Length of each measurement, at least.")
+    ] = 15.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="The best of this many rounds counts.")
+    ] = 2,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Kinds of latency: constant, exponential, stragglers.")
+        list[str] | None,
+        typer.Option("--only", help="Kinds of latency: constant, exponential, stragglers."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Steps per second of environments that wait 50 ms for each step, learning included, beside Stable-Baselines3's
-    PPO on SubprocVecEnv and Gymnasium's AsyncVectorEnv; share of what the waits allow.
+    """Steps per second of environments that wait 50 ms for each step, learning included, beside
+    Stable-Baselines3's PPO on SubprocVecEnv and Gymnasium's AsyncVectorEnv; share of what the waits
+    allow.
     """
     from flatout_crawl.bench.slow_speed import KINDS, measure_slow  # loads aiohttp
 
     with Console(stderr=True).status("measuring") as status:
         result = measure_slow(
-            envs, seconds=seconds, rounds=rounds, kinds=tuple(dict.fromkeys(only or KINDS)), told=status.update
+            envs,
+            seconds=seconds,
+            rounds=rounds,
+            kinds=tuple(dict.fromkeys(only or KINDS)),
+            told=status.update,
         )
     if as_json:
         print_json(result)

@@ -1,5 +1,6 @@
-"""`flatout crawl`: find pages with few requests. The verbs and their options; what they do is in `crawl_run.py`,
-`crawl_learn.py` and `crawl_eval.py`, which are loaded when they are called: they need packages of the extra `crawl`.
+"""`flatout crawl`: find pages with few requests. The verbs and their options; what they do is in
+`crawl_run.py`, `crawl_learn.py` and `crawl_eval.py`, which are loaded when they are called: they
+need packages of the extra `crawl`.
 """
 
 import importlib
@@ -13,7 +14,10 @@ from flatout.errors import SettingsError
 
 EXTRA = ("aiohttp", "networkx", "protego", "selectolax", "yarl", "torch")
 
-app = typer.Typer(no_args_is_help=True, help="Find the pages you look for on a site, politely and with few requests.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Find the pages you look for on a site, politely and with few requests.",
+)
 
 
 class ManyValues(SpaceSeparated):
@@ -33,47 +37,80 @@ Allow = Annotated[
 ]
 LabDoors = Annotated[
     list[str] | None,
-    typer.Option("--lab", help="A server of your own on loopback: 127.0.0.1:8123.", metavar="HOST:PORT"),
+    typer.Option(
+        "--lab", help="A server of your own on loopback: 127.0.0.1:8123.", metavar="HOST:PORT"
+    ),
 ]
 Keywords = Annotated[
-    list[str] | None, typer.Option("--keywords", help='Words or phrases to look for: --keywords "solar power" wind')
+    list[str] | None,
+    typer.Option("--keywords", help='Words or phrases to look for: --keywords "solar power" wind'),
 ]
 Examples = Annotated[
-    list[str] | None, typer.Option("--examples", help="Text files like the pages looked for.", metavar="FILE")
+    list[str] | None,
+    typer.Option("--examples", help="Text files like the pages looked for.", metavar="FILE"),
 ]
-Css = Annotated[str | None, typer.Option("--css", help="Pages in which this CSS selector finds something.")]
+Css = Annotated[
+    str | None, typer.Option("--css", help="Pages in which this CSS selector finds something.")
+]
 Regex = Annotated[str | None, typer.Option("--regex", help="Pages whose title or text match this.")]
 TopicWords = Annotated[
-    str, typer.Option("--topic", help="Words to compare links with; else those of what is looked for.")
+    str,
+    typer.Option("--topic", help="Words to compare links with; else those of what is looked for."),
 ]
-Threshold = Annotated[float, typer.Option("--threshold", help="Relevance from which on a page is a target.")]
-Requests = Annotated[int | None, typer.Option("--requests", help="The most that may be sent, robots.txt included.")]
+Threshold = Annotated[
+    float, typer.Option("--threshold", help="Relevance from which on a page is a target.")
+]
+Requests = Annotated[
+    int | None, typer.Option("--requests", help="The most that may be sent, robots.txt included.")
+]
 OneArchive = Annotated[
-    Path | None, typer.Option("--archive", help="A recording to use instead of the network: a file or a run's folder.")
+    Path | None,
+    typer.Option(
+        "--archive", help="A recording to use instead of the network: a file or a run's folder."
+    ),
 ]
 Agent = Annotated[
-    str, typer.Option("--user-agent", help="Who you are, with a contact: 'name/1.0 (+https://example.org/bot)'.")
+    str,
+    typer.Option(
+        "--user-agent", help="Who you are, with a contact: 'name/1.0 (+https://example.org/bot)'."
+    ),
 ]
 Delay = Annotated[
-    float | None, typer.Option("--delay", help="Seconds between two requests to a host: 1 or more at public ones.")
+    float | None,
+    typer.Option(
+        "--delay", help="Seconds between two requests to a host: 1 or more at public ones."
+    ),
 ]
-RunFolder = Annotated[Path | None, typer.Option("--out", help="The run's folder; if it holds this crawl, it goes on.")]
-Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with the crawl in this folder.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and ask for nothing.")]
+RunFolder = Annotated[
+    Path | None, typer.Option("--out", help="The run's folder; if it holds this crawl, it goes on.")
+]
+Resume = Annotated[
+    Path | None, typer.Option("--resume", help="Go on with the crawl in this folder.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done, and ask for nothing.")
+]
 ChooserName = Annotated[
     str | None,
     typer.Option(
-        "--chooser", help="How links are chosen without a policy: best-first, breadth-first, kind-bandit, ..."
+        "--chooser",
+        help="How links are chosen without a policy: best-first, breadth-first, kind-bandit, ...",
     ),
 ]
 Judges = Annotated[
     str,
-    typer.Option("--judge", help="Who judges pages of made-up sites: truth, or keywords as a user would write them."),
+    typer.Option(
+        "--judge",
+        help="Who judges pages of made-up sites: truth, or keywords as a user would write them.",
+    ),
 ]
 Archives = Annotated[
-    list[Path] | None, typer.Option("--archive", help="A recording, a file or a run's folder; may be repeated.")
+    list[Path] | None,
+    typer.Option("--archive", help="A recording, a file or a run's folder; may be repeated."),
 ]
-SeedUrls = Annotated[list[str] | None, typer.Option("--seed-url", help="Where to begin in it; one per --archive.")]
+SeedUrls = Annotated[
+    list[str] | None, typer.Option("--seed-url", help="Where to begin in it; one per --archive.")
+]
 
 
 def part(name: str) -> Any:
@@ -82,7 +119,9 @@ def part(name: str) -> Any:
         return importlib.import_module(f"flatout.cli.{name}")
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in EXTRA:
-            raise SettingsError(f"{error.name} is not installed: pip install 'flatout[crawl]'") from error
+            raise SettingsError(
+                f"{error.name} is not installed: pip install 'flatout[crawl]'"
+            ) from error
         raise
 
 
@@ -104,11 +143,14 @@ def doctor_command(
     out: RunFolder = None,
     as_json: Json = False,
 ) -> None:
-    """Check whether a crawl would be refused, and why; asks for robots.txt and the seed page only."""
+    """Check whether a crawl would be refused, and why; asks for robots.txt and the seed page
+    only.
+    """
     work = part("crawl_run")
     rule = work.rule_from(keywords, examples, css, regex)
     order = work.order_from(
-        seed_url, allow, lab, archive, rule, topic=topic, threshold=threshold, requests=requests, user_agent=user_agent,
+        seed_url, allow, lab, archive, rule, topic=topic, threshold=threshold, requests=requests,
+        user_agent=user_agent,
         delay_seconds=delay,
     )  # fmt: skip
     work.doctor(order, out, as_json)
@@ -119,8 +161,12 @@ def record_command(
     seed_url: SeedUrl = None,
     allow: Allow = None,
     lab: LabDoors = None,
-    folder: Annotated[Path | None, typer.Option("--folder", help="Record a folder of HTML files instead.")] = None,
-    pydoc: Annotated[bool, typer.Option("--pydoc", help="Record Python's own documentation instead.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Record a folder of HTML files instead.")
+    ] = None,
+    pydoc: Annotated[
+        bool, typer.Option("--pydoc", help="Record Python's own documentation instead.")
+    ] = False,
     keywords: Keywords = None,
     chooser: ChooserName = None,
     requests: Requests = None,
@@ -132,7 +178,9 @@ def record_command(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Record a site into an archive, breadth-first; each page is asked for once ever, and a kill loses nothing."""
+    """Record a site into an archive, breadth-first; each page is asked for once ever, and a kill
+    loses nothing.
+    """
     work = part("crawl_run")
     if folder or pydoc:
         work.record_files(folder, out, requests, as_json)
@@ -153,7 +201,8 @@ def run_command(
     allow: Allow = None,
     lab: LabDoors = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", help="A learned way of choosing links: policy.safetensors.")
+        Path | None,
+        typer.Option("--policy", help="A learned way of choosing links: policy.safetensors."),
     ] = None,
     chooser: ChooserName = None,
     keywords: Keywords = None,
@@ -172,13 +221,16 @@ def run_command(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Crawl a site, or a recording of one, for what you look for; writes targets.jsonl as they are found."""
+    """Crawl a site, or a recording of one, for what you look for; writes targets.jsonl as they are
+    found.
+    """
     work = part("crawl_run")
     order = None
     if resume is None:
         rule = work.rule_from(keywords, examples, css, regex, needed=True)
         order = work.order_from(
-            seed_url, allow, lab, archive, rule, policy=policy, chooser=chooser, topic=topic, threshold=threshold,
+            seed_url, allow, lab, archive, rule, policy=policy, chooser=chooser, topic=topic,
+            threshold=threshold,
             requests=requests, user_agent=user_agent, delay_seconds=delay, seed=seed,
         )  # fmt: skip
     work.crawl("run", order, out, resume, requests, dry_run, as_json)
@@ -187,12 +239,19 @@ def run_command(
 @app.command("train", cls=ManyValues)
 def train_command(
     sites: Annotated[
-        int | None, typer.Option("--sites", min=0, help="Made-up sites to learn on; 100, or none with --archive.")
+        int | None,
+        typer.Option(
+            "--sites", min=0, help="Made-up sites to learn on; 100, or none with --archive."
+        ),
     ] = None,
     pages: Annotated[int, typer.Option("--pages", help="Pages of each of them, about.")] = 400,
-    site_seed: Annotated[int, typer.Option("--site-seed", min=0, help="Seed of the first site.")] = 0,
+    site_seed: Annotated[
+        int, typer.Option("--site-seed", min=0, help="Seed of the first site.")
+    ] = 0,
     judge: Judges = "truth",
-    latency: Annotated[str, typer.Option("--latency", help="Made-up waits: none, constant:0.05, ...")] = "none",
+    latency: Annotated[
+        str, typer.Option("--latency", help="Made-up waits: none, constant:0.05, ...")
+    ] = "none",
     archive: Archives = None,
     seed_url: SeedUrls = None,
     keywords: Keywords = None,
@@ -200,37 +259,55 @@ def train_command(
     css: Css = None,
     regex: Regex = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Requests that it learns from, in all; 200,000.")
+        int | None,
+        typer.Option("--steps", min=1, help="Requests that it learns from, in all; 200,000."),
     ] = None,
     envs: Annotated[int, typer.Option("--envs", min=1, help="Crawls at a time.")] = 32,
-    budget: Annotated[str, typer.Option("--budget", help="Requests of one crawl: 100, or a range.")] = "60-1200",
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of the first update; falls.")] = 1e-3,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Requests of one crawl: 100, or a range.")
+    ] = "60-1200",
+    learning_rate: Annotated[
+        float, typer.Option("--learning-rate", help="Of the first update; falls.")
+    ] = 1e-3,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The run's folder; if it holds this training, it goes on.")
+        Path | None,
+        typer.Option("--out", help="The run's folder; if it holds this training, it goes on."),
     ] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with the training in this folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with the training in this folder.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Learn to choose links: on made-up sites, offline, or on recordings; a kill loses little."""
     work = part("crawl_learn")
     rule = part("crawl_run").rule_from(keywords, examples, css, regex)
     school = work.School(
-        sites=sites if sites is not None else (0 if archive else 100), pages=pages, site_seed=site_seed, judge=judge,
-        latency=latency, archives=tuple(str(path) for path in archive or ()), seed_urls=tuple(seed_url or ()),
-        relevance=rule, steps=steps or 200_000, envs=envs, budget=budget, learning_rate=learning_rate, seed=seed,
+        sites=sites if sites is not None else (0 if archive else 100), pages=pages,
+        site_seed=site_seed, judge=judge,
+        latency=latency, archives=tuple(str(path) for path in archive or ()),
+        seed_urls=tuple(seed_url or ()),
+        relevance=rule, steps=steps or 200_000, envs=envs, budget=budget,
+        learning_rate=learning_rate, seed=seed,
     )  # fmt: skip
     work.train(school, steps, out, resume, as_json)
 
 
 @app.command("eval", cls=ManyValues)
 def eval_command(
-    policy: Annotated[Path, typer.Argument(help="policy.safetensors, or the folder of its training.")],
+    policy: Annotated[
+        Path, typer.Argument(help="policy.safetensors, or the folder of its training.")
+    ],
     sites: Annotated[
-        int | None, typer.Option("--sites", min=0, help="Made-up sites that it never saw; 10, or none with --archive.")
+        int | None,
+        typer.Option(
+            "--sites", min=0, help="Made-up sites that it never saw; 10, or none with --archive."
+        ),
     ] = None,
     pages: Annotated[int, typer.Option("--pages", help="Pages of each of them, about.")] = 400,
-    site_seed: Annotated[int, typer.Option("--site-seed", min=0, help="Seed of the first site.")] = 10_000,
+    site_seed: Annotated[
+        int, typer.Option("--site-seed", min=0, help="Seed of the first site.")
+    ] = 10_000,
     judge: Judges = "truth",
     archive: Archives = None,
     seed_url: SeedUrls = None,
@@ -239,18 +316,30 @@ def eval_command(
     css: Css = None,
     regex: Regex = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=2, help="Requests of one crawl; else as many as the site has pages.")
+        int | None,
+        typer.Option(
+            "--budget", min=2, help="Requests of one crawl; else as many as the site has pages."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Crawls of each site by each chooser.")] = 1,
-    gate: Annotated[bool, typer.Option("--gate", help="Exit with code 3 unless it beats its rivals.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for evaluation.json and report.html.")] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Crawls of each site by each chooser.")
+    ] = 1,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Exit with code 3 unless it beats its rivals.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for evaluation.json and report.html.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Does a policy beat best-first search and the bandits on sites it never saw? Says so, or that it does not."""
+    """Does a policy beat best-first search and the bandits on sites it never saw? Says so, or that
+    it does not.
+    """
     work = part("crawl_eval")
     rule = part("crawl_run").rule_from(keywords, examples, css, regex)
     exam = work.Exam(
-        policy=str(policy), sites=sites if sites is not None else (0 if archive else 10), pages=pages,
+        policy=str(policy), sites=sites if sites is not None else (0 if archive else 10),
+        pages=pages,
         site_seed=site_seed, judge=judge, archives=tuple(str(path) for path in archive or ()),
         seed_urls=tuple(seed_url or ()), relevance=rule, budget=budget, seeds=seeds,
     )  # fmt: skip
@@ -259,8 +348,12 @@ def eval_command(
 
 @app.command("report")
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="The folder of a crawl, a recording or an evaluation.")],
-    show_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a crawl, a recording or an evaluation.")
+    ],
+    show_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write report.html again from the folder's files, offline, and say what it says first."""

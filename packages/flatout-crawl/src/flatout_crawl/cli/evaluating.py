@@ -67,7 +67,11 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
             bar.update(task, advance=1, description=plain(f"{site} by {chooser}"))
 
         found = contest(
-            learned(policy.act, policy.model.candidates), exam.fields(), range(exam.seeds), exam.budget, told
+            learned(policy.act, policy.model.candidates),
+            exam.fields(),
+            range(exam.seeds),
+            exam.budget,
+            told,
         )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     evaluation = {
@@ -83,7 +87,12 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
     page = write_report(folder)
     if as_json:
         print_json(
-            {**{key: value for key, value in evaluation.items() if key not in ("curves", "runs")}, "page": str(page)}
+            {
+                **{
+                    key: value for key, value in evaluation.items() if key not in ("curves", "runs")
+                },
+                "page": str(page),
+            }
         )
     else:
         tell_evaluation(evaluation, page)
@@ -107,7 +116,9 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
     noted = policy.notes.get("school")
     taught: Taught | School | None = None
     if noted is not None:
-        taught = parse_json(json.dumps(noted), Taught, f"{path}: notes: school", BundleError, "train it again")
+        taught = parse_json(
+            json.dumps(noted), Taught, f"{path}: notes: school", BundleError, "train it again"
+        )
     elif (path.parent / SCHOOL).is_file():  # training has not come to its end
         taught = read_school(path.parent)
     if taught is None:
@@ -116,10 +127,14 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
     own = range(exam.site_seed, exam.site_seed + exam.sites)
     if exam.pages == taught.pages and own and first <= own[-1] and own[0] <= last:
         raise SettingsError(
-            f"{path} learned on the sites with seeds {first} to {last}, not to be tried on {own[0]} to {own[-1]}: give "
+            f"{path} learned on the sites with seeds {first} to {last}, not to be tried on "
+            f"{own[0]} to {own[-1]}: give "
             "a --site-seed beyond them"
         )
-    known = {(str(Path(name).resolve()), url) for name, url in zip(taught.archives, taught.seed_urls, strict=False)}
+    known = {
+        (str(Path(name).resolve()), url)
+        for name, url in zip(taught.archives, taught.seed_urls, strict=False)
+    }
     same = [
         name
         for name, url in zip(exam.archives, exam.seed_urls, strict=True)
@@ -137,21 +152,36 @@ def plain_exam(exam: Exam) -> dict[str, Any]:
 def assumptions(exam: Exam, policy: CrawlPolicy) -> list[str]:
     """What the numbers rest on."""
     told = [
-        "Each chooser sees the same site and starts anew on it; baselines see all links, the policy its candidates."
+        (
+            "Each chooser sees the same site and starts anew on it; baselines see all links, the "
+            "policy its candidates."
+        )
     ]
     if exam.sites:
         first, last = exam.site_seed, exam.site_seed + exam.sites - 1
         told.append(
-            f"Made-up sites with seeds {first} to {last}: their like is not proven to be the like of real ones. "
-            + ("The truth judges pages." if exam.judge == "truth" else "Keywords, as a user writes them, judge pages.")
+            (
+                f"Made-up sites with seeds {first} to {last}: their like is not proven to be the "
+                f"like of real ones. "
+            )
+            + (
+                "The truth judges pages."
+                if exam.judge == "truth"
+                else "Keywords, as a user writes them, judge pages."
+            )
         )
     if exam.archives:
         told.append(
-            "Of recorded sites only what was recorded exists; targets are the pages that the rule calls relevant."
+            "Of recorded sites only what was recorded exists; targets are the pages that the "
+            "rule calls relevant."
         )
-    told.append("A crawl that never finds 90 % of the targets counts with its whole budget, which flatters it.")
     told.append(
-        f"The policy learned from {policy.notes.get('steps', 'an unknown number of')} requests; baselines from none."
+        "A crawl that never finds 90 % of the targets counts with its whole budget, which "
+        "flatters it."
+    )
+    told.append(
+        f"The policy learned from {policy.notes.get('steps', 'an unknown number of')} "
+        f"requests; baselines from none."
     )
     return told
 
@@ -172,7 +202,11 @@ def tell_evaluation(evaluation: Mapping[str, Any], page: Path) -> None:
         column.justify = "right"
     for row in evaluation["choosers"]:
         of = row["metrics"]
-        cells = [ranged(of["requests_to_90"], 0), f"{row['reached_90']:.0%}", ranged(of["requests_to_50"], 0)]
+        cells = [
+            ranged(of["requests_to_90"], 0),
+            f"{row['reached_90']:.0%}",
+            ranged(of["requests_to_50"], 0),
+        ]
         cells += [ranged(of["auc"], 3), ranged(of["wasted_mb"], 1)]
         table.add_row(row["chooser"], *cells, style="bold" if row["chooser"] == "learned" else None)
     console.print(table)
@@ -181,4 +215,6 @@ def tell_evaluation(evaluation: Mapping[str, Any], page: Path) -> None:
 
 def ranged(found: Mapping[str, float], digits: int) -> str:
     """A mean with its interval."""
-    return f"{found['mean']:.{digits}f} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]".replace("[", r"\[")
+    return (
+        f"{found['mean']:.{digits}f} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"
+    ).replace("[", r"\[")

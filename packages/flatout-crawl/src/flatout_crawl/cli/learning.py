@@ -51,22 +51,31 @@ class Places:
 
     def __post_init__(self) -> None:
         if self.judge not in JUDGES:
-            raise SettingsError(f"there is no judge {shortened(self.judge)}: take one of {', '.join(JUDGES)}")
+            raise SettingsError(
+                f"there is no judge {shortened(self.judge)}: take one of {', '.join(JUDGES)}"
+            )
         if not self.sites and not self.archives:
             raise SettingsError("no sites were given: give --sites NUMBER or --archive FILE")
-        if self.sites < 0 or self.sites * self.pages > MOST_PAGES or not 0 <= self.site_seed < 1 << 62:
+        if (
+            self.sites < 0
+            or self.sites * self.pages > MOST_PAGES
+            or not 0 <= self.site_seed < 1 << 62
+        ):
             raise SettingsError(
-                f"{self.sites} sites of {self.pages} pages from seed {self.site_seed} on: give {MOST_PAGES:,} pages in "
+                f"{self.sites} sites of {self.pages} pages from seed {self.site_seed} on: give "
+                f"{MOST_PAGES:,} pages in "
                 "all at most, and a seed from 0 on"
             )
         if len(self.archives) != len(self.seed_urls):
             raise SettingsError(
-                f"{len(self.archives)} archives and {len(self.seed_urls)} seed URLs were given: give one --seed-url "
+                f"{len(self.archives)} archives and {len(self.seed_urls)} seed URLs were given: "
+                f"give one --seed-url "
                 "for each --archive"
             )
         if self.archives and not self.relevance:
             raise SettingsError(
-                "what is looked for in the archives was not given: give --keywords, --examples, --css or --regex"
+                "what is looked for in the archives was not given: give --keywords, "
+                "--examples, --css or --regex"
             )
 
     def settings(self) -> Iterator[SiteSettings]:
@@ -87,13 +96,18 @@ class School(Places):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (0 < self.steps <= MOST_STEPS and 0 < self.envs <= MOST_ENVS and 0 <= self.seed < 1 << 62):
+        if not (
+            0 < self.steps <= MOST_STEPS and 0 < self.envs <= MOST_ENVS and 0 <= self.seed < 1 << 62
+        ):
             raise SettingsError(
-                f"steps={self.steps}, envs={self.envs}, seed={self.seed}: give up to {MOST_STEPS:,} steps, up to "
+                f"steps={self.steps}, envs={self.envs}, seed={self.seed}: give up to "
+                f"{MOST_STEPS:,} steps, up to "
                 f"{MOST_ENVS:,} crawls at a time, and a seed from 0 on"
             )
         if not 0 < self.learning_rate <= 1:
-            raise SettingsError(f"a learning rate of {self.learning_rate}: give one above 0 and at most 1")
+            raise SettingsError(
+                f"a learning rate of {self.learning_rate}: give one above 0 and at most 1"
+            )
         budget_of(self.budget)
 
     def training(self) -> CrawlTraining:
@@ -110,11 +124,16 @@ class School(Places):
         """Everything it learns on; archives stay open until the process ends."""
         latency, judge = parse_latency(self.latency), cast(Judge, self.judge)
         sites = [generate(settings) for settings in self.settings()]
-        tasks = [site_task(site, SimFetcher(site, latency, seed=k), judge) for k, site in enumerate(sites)]
+        tasks = [
+            site_task(site, SimFetcher(site, latency, seed=k), judge)
+            for k, site in enumerate(sites)
+        ]
         rule = parse_relevance(self.relevance) if self.archives else None
         for path, url in zip(self.archives, self.seed_urls, strict=True):
             assert rule is not None
-            tasks.append(read_archive(Archive(archive_at(Path(path)), read_only=True), url, rule).task)
+            tasks.append(
+                read_archive(Archive(archive_at(Path(path)), read_only=True), url, rule).task
+            )
         return tasks
 
 
@@ -124,12 +143,15 @@ def budget_of(text: str) -> tuple[int, int]:
     plain_digits = re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?", text)
     if not plain_digits or not 2 <= int(low) <= int(high or low):
         raise SettingsError(
-            f"a budget of {shortened(text)}: write a number of requests, 2 or more, or a range such as 60-1200"
+            f"a budget of {shortened(text)}: write a number of requests, 2 or more, or a range "
+            f"such as 60-1200"
         )
     return int(low), int(high or low)
 
 
-def train(school: School, steps: int | None, out: Path | None, resume: Path | None, as_json: bool) -> None:
+def train(
+    school: School, steps: int | None, out: Path | None, resume: Path | None, as_json: bool
+) -> None:
     """Learn, or go on learning."""
     folder = runs_folder(resume or out or fresh_folder("train"))
     school = read_school(folder, steps) if resume else kept_school(folder, school)
@@ -137,7 +159,9 @@ def train(school: School, steps: int | None, out: Path | None, resume: Path | No
     if not as_json:
         told = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
         told += (
-            f"{' and ' if told and school.archives else ''}{len(school.archives)} recordings" if school.archives else ""
+            f"{' and ' if told and school.archives else ''}{len(school.archives)} recordings"
+            if school.archives
+            else ""
         )
         told = plain(f"learning on {told}, {school.envs} crawls at a time; {folder}/")
         console.print(told, highlight=False, soft_wrap=True)
@@ -147,20 +171,28 @@ def train(school: School, steps: int | None, out: Path | None, resume: Path | No
             policy = train_policy(school.tasks(), settings, folder, watch.heard)
     except KeyboardInterrupt:
         console.print(
-            plain(f"interrupted; go on with: flatout crawl train --resume {folder}"), highlight=False, soft_wrap=True
+            plain(f"interrupted; go on with: flatout crawl train --resume {folder}"),
+            highlight=False,
+            soft_wrap=True,
         )
         sys.exit(130)
     path, last = folder / POLICY, watch.last
     replace(policy, notes={**policy.notes, "school": written_down(school)}).save(path)
-    facts = {"policy": str(path), "folder": str(folder), "progress": last._asdict() if last else None}
+    facts = {
+        "policy": str(path),
+        "folder": str(folder),
+        "progress": last._asdict() if last else None,
+    }
     if as_json:
         print_json(facts)
         return
     console = Console()
     if last:
         console.print(
-            f"{last.steps:,} steps, {last.steps_per_s:,.0f} a second; of the last crawls' targets {last.recall:.0%} "
-            f"were found; data {last.lag:.1f} updates old, the learner idle {last.learner_idle:.0%} of the time",
+            f"{last.steps:,} steps, {last.steps_per_s:,.0f} a second; of the last crawls' targets "
+            f"{last.recall:.0%} "
+            f"were found; data {last.lag:.1f} updates old, the learner idle "
+            f"{last.learner_idle:.0%} of the time",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
     console.print(plain(f"the policy: {path}"), highlight=False, soft_wrap=True)
@@ -185,7 +217,9 @@ def kept_school(folder: Path, school: School) -> School:
 def read_school(folder: Path, steps: int | None = None) -> School:
     """What a folder was begun with; the steps may grow."""
     if not os.path.lexists(folder / SCHOOL):
-        raise RunError(f"{folder} holds no training of crawls: {SCHOOL} is not there; give its folder")
+        raise RunError(
+            f"{folder} holds no training of crawls: {SCHOOL} is not there; give its folder"
+        )
     school = read_json(folder / SCHOOL, School, cure=ELSEWHERE, limit=SCHOOL_BYTES)
     return school if steps is None else replace(school, steps=steps)
 
@@ -199,12 +233,20 @@ class Watch:
     """The bar on a terminal; elsewhere a line per twentieth."""
 
     def __init__(self, console: Console, settings: CrawlTraining, quiet: bool) -> None:
-        self.console, self.quiet, self.last, self.lines = console, quiet, cast(Progress | None, None), 0
+        self.console, self.quiet, self.last, self.lines = (
+            console,
+            quiet,
+            cast(Progress | None, None),
+            0,
+        )
         columns = (
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(),
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"),
+            TimeElapsedColumn(),
             TimeRemainingColumn(),
         )  # fmt: skip
-        self.bar = Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self.bar = Bar(
+            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+        )
         self.task = self.bar.add_task("making sites", total=settings.steps)
 
     def __enter__(self) -> "Watch":
@@ -217,8 +259,17 @@ class Watch:
     def heard(self, now: Progress) -> None:
         """Show how far it is."""
         self.last = now
-        told = f"{now.steps_per_s:,.0f} steps/s, return {now.mean_return:+.2f}, recall {now.recall:.0%}"
+        told = (
+            f"{now.steps_per_s:,.0f} steps/s, return {now.mean_return:+.2f}, recall "
+            f"{now.recall:.0%}"
+        )
         self.bar.update(self.task, description=told, completed=now.steps)
-        if not self.console.is_terminal and not self.quiet and 20 * now.steps // now.total > self.lines:
+        if (
+            not self.console.is_terminal
+            and not self.quiet
+            and 20 * now.steps // now.total > self.lines
+        ):
             self.lines = 20 * now.steps // now.total
-            self.console.print(f"{min(1.0, now.steps / now.total):4.0%} {told}, lag {now.lag:.1f}", highlight=False)
+            self.console.print(
+                f"{min(1.0, now.steps / now.total):4.0%} {told}, lag {now.lag:.1f}", highlight=False
+            )

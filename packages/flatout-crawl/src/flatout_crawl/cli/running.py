@@ -11,7 +11,14 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from flatout.cli.options import plain, print_json, progress_bar
 from flatout.errors import RunError, SettingsError
@@ -46,7 +53,8 @@ def rule_from(
     found = {kind: value for kind, value in given.items() if value}
     if needed and not found:
         raise SettingsError(
-            "nothing to look for was given: give --keywords WORDS, --examples FILES, --css SELECTOR or --regex PATTERN"
+            "nothing to look for was given: give --keywords WORDS, --examples FILES, --css "
+            "SELECTOR or --regex PATTERN"
         )
     return found
 
@@ -66,10 +74,13 @@ def order_from(
     """The order that a command line asks for; refuses what cannot be meant."""
     if not seed_url:
         raise SettingsError(
-            "no page to begin at was given: give --seed-url URL, or --resume FOLDER to go on with a crawl"
+            "no page to begin at was given: give --seed-url URL, or --resume FOLDER to go on "
+            "with a crawl"
         )
     if policy and chooser:
-        raise SettingsError(f"both --policy {policy} and --chooser {chooser} were given: give one of them")
+        raise SettingsError(
+            f"both --policy {policy} and --chooser {chooser} were given: give one of them"
+        )
     if chooser and chooser not in standard():
         raise SettingsError(f"there is no chooser {chooser!r}: take one of {', '.join(standard())}")
     if policy is not None and policy.is_dir():
@@ -96,13 +107,20 @@ def doctor(order: CrawlOrder, folder: Path | None, as_json: bool) -> None:
     """Tell every check as it is made; exit code 1 if a crawl would be refused."""
     console = Console()
     findings = asyncio.run(
-        examine(order, folder, (lambda _: None) if as_json else (lambda found: show(found, console)))
+        examine(
+            order, folder, (lambda _: None) if as_json else (lambda found: show(found, console))
+        )
     )
     why = refused(findings)
     if as_json:
-        print_json({"ok": not why, "refused": why, "findings": [found._asdict() for found in findings]})
+        print_json(
+            {"ok": not why, "refused": why, "findings": [found._asdict() for found in findings]}
+        )
     else:
-        console.print("a crawl would be refused" if why else "a crawl may begin", style="bold red" if why else "green")
+        console.print(
+            "a crawl would be refused" if why else "a crawl may begin",
+            style="bold red" if why else "green",
+        )
     if why:
         raise typer.Exit(1)
 
@@ -110,7 +128,9 @@ def doctor(order: CrawlOrder, folder: Path | None, as_json: bool) -> None:
 def show(found: Finding, console: Console) -> None:
     """One check on a terminal."""
     sign = "[green]✓[/]" if found.ok else "[red]✗[/]"
-    console.print(f"{sign} {found.name}: {plain(printable(found.sentence))}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{sign} {found.name}: {plain(printable(found.sentence))}", highlight=False, soft_wrap=True
+    )
 
 
 def fresh_folder(name: str) -> Path:
@@ -140,7 +160,11 @@ def crawl(
     goes_on = begin(folder, order)
     console = Console(stderr=True)
     if not as_json:
-        console.print(f"{'going on in' if goes_on else 'into'} {plain(folder)}/", highlight=False, soft_wrap=True)
+        console.print(
+            f"{'going on in' if goes_on else 'into'} {plain(folder)}/",
+            highlight=False,
+            soft_wrap=True,
+        )
     outcome, interrupted = crawled(order, folder, Watch(console, order, as_json))
     if as_json:
         print_json({**outcome, "folder": str(folder), "interrupted": interrupted})
@@ -168,7 +192,10 @@ def crawled(order: CrawlOrder, folder: Path, watch: "Watch") -> tuple[dict[str, 
         bands = {}
         if not order.is_live and not interrupted:
             task = order.task(source.fetcher)
-            bands = {name: band._asdict() for name, band in beside(task, order.requests, order.threshold).items()}
+            bands = {
+                name: band._asdict()
+                for name, band in beside(task, order.requests, order.threshold).items()
+            }
         outcome = deployment.finish(bands)
         deployment.close()
     return outcome, interrupted
@@ -180,10 +207,13 @@ class Watch:
     def __init__(self, console: Console, order: CrawlOrder, quiet: bool) -> None:
         self.console, self.order, self.quiet = console, order, quiet
         columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("requests"),
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("requests"),
             TimeElapsedColumn(), TimeRemainingColumn(),
         )  # fmt: skip
-        self.bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+        self.bar = Progress(
+            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+        )
         self.task = self.bar.add_task("seed page", total=order.requests)
         self.retraced = 0
 
@@ -200,7 +230,9 @@ class Watch:
             self.retraced += 1
         elif self.retraced:
             if not self.quiet:
-                self.console.print(f"{self.retraced} steps retraced without a request", highlight=False)
+                self.console.print(
+                    f"{self.retraced} steps retraced without a request", highlight=False
+                )
             self.retraced = 0
         told = f"{status.found} found, {status.open_links} links open"
         self.bar.update(self.task, description=told, completed=status.requests, total=status.total)
@@ -215,14 +247,22 @@ def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json:
     why = refused(findings)
     if as_json:
         facts = [found._asdict() for found in findings]
-        print_json({"order": asdict(order), "folder": str(folder), "refused": why, "findings": facts})
+        print_json(
+            {"order": asdict(order), "folder": str(folder), "refused": why, "findings": facts}
+        )
     else:
         console = Console()
         for found in findings:
             show(found, console)
         way = "the recording " + order.archive if order.archive else "the network"
-        told = f"{order.seed_url} on {way} by {order.policy or order.chooser}, {order.requests} requests at most"
-        told = f"{'would be refused' if why else 'would crawl'}: {told}, into {folder}/; nothing was asked for"
+        told = (
+            f"{order.seed_url} on {way} by {order.policy or order.chooser}, {order.requests} "
+            f"requests at most"
+        )
+        told = (
+            f"{'would be refused' if why else 'would crawl'}: {told}, into {folder}/; nothing "
+            f"was asked for"
+        )
         console.print(plain(told), highlight=False, soft_wrap=True)
     if why:
         raise typer.Exit(1)
@@ -232,19 +272,27 @@ def tell_outcome(verb: str, order: CrawlOrder, folder: Path, outcome: Mapping[st
     """What was found, in the first line; then where it is and what may be done next."""
     console = Console()
     _, words, sentence = headline(gather(folder))
-    console.print(f"[bold]{plain(words.capitalize())}[/]: {plain(sentence)}", highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{plain(words.capitalize())}[/]: {plain(sentence)}", highlight=False, soft_wrap=True
+    )
     if outcome["failures"]:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in outcome["failures"].items())
         console.print(f"could not be had: {plain(kinds)}", highlight=False, soft_wrap=True)
     if outcome["not_searched"]:
         told = (
-            f"{outcome['not_searched']} pages count as not relevant: the search for the pattern took too long in them"
+            f"{outcome['not_searched']} pages count as not relevant: the search for the "
+            f"pattern took too long in them"
         )
         console.print(told, highlight=False, soft_wrap=True)
-    told = f"{folder}/: targets.jsonl, graph.gexf, report.html" + (f", {ARCHIVE}, audit.jsonl" if order.is_live else "")
+    told = f"{folder}/: targets.jsonl, graph.gexf, report.html" + (
+        f", {ARCHIVE}, audit.jsonl" if order.is_live else ""
+    )
     console.print(plain(told), highlight=False, soft_wrap=True)
     if verb == "record":
-        again = f"next: flatout crawl run --archive {folder} --seed-url {order.seed_url} --keywords WORDS"
+        again = (
+            f"next: flatout crawl run --archive {folder} --seed-url {order.seed_url} "
+            f"--keywords WORDS"
+        )
         console.print(plain(again), highlight=False, soft_wrap=True)
 
 
@@ -276,9 +324,13 @@ def record_files(source: Path | None, out: Path | None, limit: int | None, as_js
         return
     console = Console()
     console.print(
-        plain(f"{count} pages are in {folder / ARCHIVE}; the first is {tree.seed_url}"), highlight=False, soft_wrap=True
+        plain(f"{count} pages are in {folder / ARCHIVE}; the first is {tree.seed_url}"),
+        highlight=False,
+        soft_wrap=True,
     )
-    again = f"next: flatout crawl run --archive {folder} --seed-url {tree.seed_url} --keywords WORDS"
+    again = (
+        f"next: flatout crawl run --archive {folder} --seed-url {tree.seed_url} --keywords WORDS"
+    )
     console.print(plain(again), highlight=False, soft_wrap=True)
 
 
@@ -290,7 +342,11 @@ def report(folder: Path, show_page: bool, as_json: bool) -> None:
         print_json({"headline": words, "sentence": sentence, "page": str(page)})
     else:
         console = Console()
-        console.print(f"[bold]{plain(words.capitalize())}[/]: {plain(sentence)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"[bold]{plain(words.capitalize())}[/]: {plain(sentence)}",
+            highlight=False,
+            soft_wrap=True,
+        )
         console.print(plain(f"report: {page}"), highlight=False, soft_wrap=True)
     if show_page and not webbrowser.open(page.resolve().as_uri()):
         raise RunError(f"no browser could be started: open {page.resolve()} yourself")

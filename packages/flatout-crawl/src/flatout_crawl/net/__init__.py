@@ -1,1 +1,3 @@
-"""Requests under rules: scope, robots.txt, politeness, addresses that may be dialled, and the books."""
+"""Requests under rules: scope, robots.txt, politeness, addresses that may be dialled, and the
+books.
+"""

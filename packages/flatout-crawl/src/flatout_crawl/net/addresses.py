@@ -1,7 +1,9 @@
-"""Which addresses may be dialled: public ones, and those loopback ports that were named as a laboratory.
+"""Which addresses may be dialled: public ones, and those loopback ports that were named as a
+laboratory.
 
-Names prove nothing, since whoever owns a name chooses its address and may change it between two lookups. So the
-answers of the resolver are checked, and the address that is really dialled is checked again.
+Names prove nothing, since whoever owns a name chooses its address and may change it between two
+lookups. So the answers of the resolver are checked, and the address that is really dialled is
+checked again.
 """
 
 import re
@@ -56,7 +58,9 @@ SPECIAL = tuple(
 
 
 class ForbiddenAddressError(FlatoutError):
-    """An address that must not be dialled. Not an OSError: nobody shall try the next one instead."""
+    """An address that must not be dialled. Not an OSError: nobody shall try the next one
+    instead.
+    """
 
 
 @lru_cache(maxsize=1024)
@@ -98,7 +102,9 @@ def carried(address: IPv6Address) -> list[tuple[IPv4Address, str]]:
 
 @dataclass(frozen=True)
 class Lab:
-    """Loopback addresses and ports that may be dialled although they are not public: a server of one's own."""
+    """Loopback addresses and ports that may be dialled although they are not public: a server of
+    one's own.
+    """
 
     doors: frozenset[tuple[str, int]] = frozenset()
 
@@ -106,7 +112,9 @@ class Lab:
     def parse(cls, entries: Iterable[str]) -> Self:
         """From "127.0.0.1:8123" or "[::1]:8123"."""
         if isinstance(entries, str):
-            raise SettingsError(f"{entries!r}: the laboratory is a list of addresses; write [{entries!r}]")
+            raise SettingsError(
+                f"{entries!r}: the laboratory is a list of addresses; write [{entries!r}]"
+            )
         return cls(frozenset(door_of(entry) for entry in entries))
 
     def holds(self, host: str, port: int) -> bool:
@@ -127,7 +135,8 @@ def door_of(entry: str) -> tuple[str, int]:
     is_port = re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) < 65536
     if address is None or not address.is_loopback or not is_port:
         raise SettingsError(
-            f"{shortened(entry)} cannot be a laboratory: only a loopback address with a port can, such as "
+            f"{shortened(entry)} cannot be a laboratory: only a loopback address with a port can, "
+            f"such as "
             "127.0.0.1:8123; public hosts belong on the allow-list"
         )
     return str(address), int(port)
@@ -144,7 +153,9 @@ class Guard:
         why = refusal(host)
         if why and not self.lab.holds(host, port):
             told = f"{named!r} is {host}" if named else host
-            raise ForbiddenAddressError(f"{told}, port {port}, must not be dialled: {why}; only public addresses may")
+            raise ForbiddenAddressError(
+                f"{told}, port {port}, must not be dialled: {why}; only public addresses may"
+            )
 
     def open_socket(self, info: Any) -> socket.socket:
         """What aiohttp calls with the address it is about to dial, whichever way it came by it."""
@@ -154,9 +165,11 @@ class Guard:
 
 
 class GuardedResolver(AbstractResolver):
-    """A resolver whose answer is refused as a whole if one address in it is: a public one beside it excuses nothing.
+    """A resolver whose answer is refused as a whole if one address in it is: a public one beside it
+    excuses nothing.
 
-    The laboratory does not count here: it is reached by address, and a name that leads to loopback is an attack.
+    The laboratory does not count here: it is reached by address, and a name that leads to loopback
+    is an attack.
     """
 
     def __init__(self, inner: AbstractResolver | None = None) -> None:

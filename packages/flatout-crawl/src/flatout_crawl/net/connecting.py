@@ -1,5 +1,5 @@
-"""Connections for the crawler: each attempt to send a request is reported before it is made, and each connection,
-new or kept alive, is checked for the address at its other end.
+"""Connections for the crawler: each attempt to send a request is reported before it is made, and
+each connection, new or kept alive, is checked for the address at its other end.
 
 aiohttp sends a request a second time on its own if the first connection breaks; here that shows.
 """

@@ -1,4 +1,6 @@
-"""One request and what comes back, under limits. It does not know whether the request should be made: see `http.py`."""
+"""One request and what comes back, under limits. It does not know whether the request should be
+made: see `http.py`.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -33,7 +35,16 @@ class Caps:
     read_seconds: float = 15.0  # between two pieces
 
     def __post_init__(self) -> None:
-        if min(self.page_bytes, self.ratio, self.total_seconds, self.connect_seconds, self.read_seconds) <= 0:
+        if (
+            min(
+                self.page_bytes,
+                self.ratio,
+                self.total_seconds,
+                self.connect_seconds,
+                self.read_seconds,
+            )
+            <= 0
+        ):
             raise SettingsError(f"{self}: all of these must be above 0")
         if self.redirects < 0:
             raise SettingsError(f"{self}: redirects must be 0 or more")
@@ -46,7 +57,9 @@ class Errand(NamedTuple):
     for_robots: bool = False
 
     def takes(self, content_type: str) -> bool:
-        """Whether a body of this type is wanted. A robots.txt under any kind of text, or none named, is obeyed."""
+        """Whether a body of this type is wanted. A robots.txt under any kind of text, or none
+        named, is obeyed.
+        """
         if self.for_robots:
             return not content_type or content_type.startswith("text/")
         return content_type in PAGE_TYPES
@@ -71,9 +84,19 @@ class BudgetError(FlatoutError):
 
 
 class Exchange:
-    """One hop. Every attempt is entered in the budget before it is made and in the audit log after it."""
+    """One hop. Every attempt is entered in the budget before it is made and in the audit log after
+    it.
+    """
 
-    def __init__(self, url: str, errand: Errand, host: str, caps: Caps, budget: RequestBudget, audit: AuditLog) -> None:
+    def __init__(
+        self,
+        url: str,
+        errand: Errand,
+        host: str,
+        caps: Caps,
+        budget: RequestBudget,
+        audit: AuditLog,
+    ) -> None:
         self.url, self.errand, self.host, self.caps = url, errand, host, caps
         self.budget, self.audit = budget, audit
         self.clock = asyncio.get_running_loop().time
@@ -97,7 +120,17 @@ class Exchange:
     def record(self, failure: str) -> None:
         """One line in the audit log."""
         seconds = self.clock() - self.begun
-        self.audit.write(Entry(self.errand.method, self.url, self.address, self.status, self.taken, seconds, failure))
+        self.audit.write(
+            Entry(
+                self.errand.method,
+                self.url,
+                self.address,
+                self.status,
+                self.taken,
+                seconds,
+                failure,
+            )
+        )
         self.recorded = self.attempts
 
     async def run(self, session: aiohttp.ClientSession) -> Reply:
@@ -131,7 +164,11 @@ class Exchange:
         url = URL(self.url, encoded=True)  # to the letter what was checked
         async with session.request(self.errand.method, url, allow_redirects=False) as response:
             headers, self.status = response.headers, response.status
-            kind = printable(headers.get("Content-Type", "").split(";", 1)[0], LONGEST_TYPE).strip().lower()
+            kind = (
+                printable(headers.get("Content-Type", "").split(";", 1)[0], LONGEST_TYPE)
+                .strip()
+                .lower()
+            )
             reply = Reply(self.status, b"", kind, None, headers.get("Retry-After", ""))
             if self.status in REDIRECTS and "Location" in headers:
                 return reply._replace(location=headers["Location"])
@@ -143,7 +180,9 @@ class Exchange:
             return await self.read(response, encoding, reply)
 
     async def read(self, response: aiohttp.ClientResponse, encoding: str, reply: Reply) -> Reply:
-        """The body, within its limits. A robots.txt that is too long is cut, as its standard wants."""
+        """The body, within its limits. A robots.txt that is too long is cut, as its standard
+        wants.
+        """
         cuts = self.errand.for_robots
         most = MOST_BYTES + 1 if cuts else self.caps.page_bytes
         if not cuts and (response.content_length or 0) > most:
@@ -155,6 +194,10 @@ class Exchange:
                 unpacker.feed(piece)
             return reply._replace(body=unpacker.finish())
         except TooLargeError:
-            return reply._replace(body=bytes(unpacker.body)) if cuts else reply._replace(failure="size")
+            return (
+                reply._replace(body=bytes(unpacker.body))
+                if cuts
+                else reply._replace(failure="size")
+            )
         except UnreadableError:
             return reply._replace(failure="type")

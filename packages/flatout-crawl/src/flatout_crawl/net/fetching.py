@@ -1,5 +1,5 @@
-"""The crawler's door to the world: a URL goes in, an answer comes out. A failure is an answer too, never an exception:
-whoever crawls must learn to live with it.
+"""The crawler's door to the world: a URL goes in, an answer comes out. A failure is an answer too,
+never an exception: whoever crawls must learn to live with it.
 """
 
 from typing import NamedTuple, Protocol
@@ -27,7 +27,8 @@ class Answer(NamedTuple):
     body: bytes = b""
     content_type: str = ""  # without parameters, lower case: "text/html"
     seconds: float = 0.0  # how long it took, waiting for one's turn included
-    requests: int = 1  # how many were sent for it; 0 if it came from an archive or was refused before
+    # how many were sent for it; 0 if it came from an archive or was refused before
+    requests: int = 1
     failure: Failure = ""
 
     @property

@@ -1,5 +1,6 @@
-"""Pages from the network. Every hop of every redirect passes the same gates: allow-list, robots.txt, turn-taking,
-request budget and kill file, address. There is no way around them, and robots.txt itself passes all but its own.
+"""Pages from the network. Every hop of every redirect passes the same gates: allow-list,
+robots.txt, turn-taking, request budget and kill file, address. There is no way around them, and
+robots.txt itself passes all but its own.
 
 What the other side does becomes an Answer with a failure; only mistakes on this side raise.
 """
@@ -32,7 +33,8 @@ from flatout_crawl.net.robots import Robots, Rules, agent_token
 from flatout_crawl.net.scope import Origin, Scope, canonical, origin_of
 from flatout_crawl.net.unpacking import ACCEPTED
 
-# What became of robots.txt that says more than "robots": the host cannot be reached, or must not be.
+# What became of robots.txt that says more than "robots": the host cannot be reached, or must not
+# be.
 TELLING = ("budget", "address", "timeout", "connection", "down")
 
 has_contact = re.compile(r"https?://[^\s/]+|mailto:\S+@\S+").search
@@ -50,19 +52,24 @@ def checked_agent(user_agent: str, public: bool) -> str:
     """The user agent, if it names a product and, where it meets the public, somebody to turn to."""
     agent_token(user_agent)
     if not user_agent.isascii() or not user_agent.isprintable():
-        raise SettingsError(f"user agent {shortened(user_agent)}: only printable ASCII characters can be sent")
+        raise SettingsError(
+            f"user agent {shortened(user_agent)}: only printable ASCII characters can be sent"
+        )
     if public and not has_contact(user_agent):
         raise SettingsError(
-            f"user agent {shortened(user_agent)} names nobody to turn to; whoever crawls public sites says who they "
+            f"user agent {shortened(user_agent)} names nobody to turn to; whoever crawls public "
+            f"sites says who they "
             "are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return user_agent
 
 
 class LiveFetcher:
-    """Implements `fetching.Fetcher` over HTTP. Budget and audit log stay open when it is closed: they are the caller's.
+    """Implements `fetching.Fetcher` over HTTP. Budget and audit log stay open when it is closed:
+    they are the caller's.
 
-    Requests for robots.txt are entered in budget and audit log, but not in `Answer.requests`: they are made for a site.
+    Requests for robots.txt are entered in budget and audit log, but not in `Answer.requests`: they
+    are made for a site.
     """
 
     def __init__(
@@ -73,18 +80,23 @@ class LiveFetcher:
         audit: AuditLog,
         user_agent: str = "flatout",
         lab: Lab = NO_LAB,
-        politeness: Politeness | None = None,  # None: unhurried with the public, unlimited in the laboratory
+        politeness: Politeness
+        | None = None,  # None: unhurried with the public, unlimited in the laboratory
         caps: Caps = DEFAULT_CAPS,
         resolver: AbstractResolver | None = None,
     ) -> None:
-        public = not all(lab.holds(place.host, port) for place in scope.places for port in place.ports)
+        public = not all(
+            lab.holds(place.host, port) for place in scope.places for port in place.ports
+        )
         self.user_agent = checked_agent(user_agent, public)
         self.scope, self.lab, self.caps = scope, lab, caps
         self.budget, self.audit, self.politeness = budget, audit, politeness
         self.robots = Robots(self.fetch_robots, user_agent)
         self.turns = Turns()
         self.resolver = resolver
-        self.had: Callable[[str], Answer | None] = lambda url: None  # pages that a redirect need not ask for again
+        self.had: Callable[[str], Answer | None] = lambda url: (
+            None
+        )  # pages that a redirect need not ask for again
         self.session: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str) -> Answer:
@@ -128,7 +140,9 @@ class LiveFetcher:
             if failure:
                 break
             had = self.had(here) if met and errand is PAGE else None
-            if had is not None and had.url == here:  # one that led elsewhere then is followed anew, hop by hop
+            if (
+                had is not None and had.url == here
+            ):  # one that led elsewhere then is followed anew, hop by hop
                 reply, failure = Reply(had.status, had.body, had.content_type), had.failure
                 break
             reply, sent = await self.send(here, errand, delay)
@@ -143,10 +157,14 @@ class LiveFetcher:
                 break
             here = target
         body = b"" if failure else reply.body
-        return Answer(here, reply.status, body, reply.content_type, clock() - begun, requests, failure)
+        return Answer(
+            here, reply.status, body, reply.content_type, clock() - begun, requests, failure
+        )
 
     async def gate(self, url: str, errand: Errand) -> tuple[Failure, float]:
-        """Why this URL must not be asked for, and the delay that the site wants between requests."""
+        """Why this URL must not be asked for, and the delay that the site wants between
+        requests.
+        """
         if not (self.scope.allows_robots(url) if errand.for_robots else self.scope.allows(url)):
             return "scope", 0.0
         if errand.for_robots:
@@ -169,7 +187,9 @@ class LiveFetcher:
         return Sent(reply, exchange.attempts)
 
     def treatment(self, origin: Origin) -> tuple[str, Politeness]:
-        """What a host is called in the books, and how it is treated. In the laboratory each port is a host."""
+        """What a host is called in the books, and how it is treated. In the laboratory each port is
+        a host.
+        """
         if self.lab.holds(origin.host, origin.port):
             return f"{origin.host}:{origin.port}", self.politeness or UNLIMITED
         return origin.host, self.politeness or UNHURRIED

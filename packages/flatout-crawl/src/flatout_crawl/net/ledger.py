@@ -1,6 +1,7 @@
 """The books of a crawl: how many requests were sent, what came of each, and the file that stops it.
 
-A request is entered before it is sent, by one write to the operating system: a killed process gives nothing back.
+A request is entered before it is sent, by one write to the operating system: a killed process gives
+nothing back.
 """
 
 import errno
@@ -26,15 +27,19 @@ MOST_LOG_BYTES = 1 << 30  # of the log of requests
 
 
 def printable(text: str, longest: int = 2000) -> str:
-    """Foreign text without what could steer a terminal or hide: control, format and lone surrogate characters."""
+    """Foreign text without what could steer a terminal or hide: control, format and lone surrogate
+    characters.
+    """
     if text.isascii() and text.isprintable():
         return text[:longest]
-    return "".join(c for c in text[:longest] if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029")
+    return "".join(
+        c for c in text[:longest] if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029"
+    )
 
 
 def held(path: Path) -> int:
-    """The descriptor of a file that only grows, held by one process at a time. Links are not followed, nor pipes
-    waited for.
+    """The descriptor of a file that only grows, held by one process at a time. Links are not
+    followed, nor pipes waited for.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -49,12 +54,16 @@ def held(path: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise RunError(f"{path}: another crawl is using this run directory; stop it or give another") from None
+        raise RunError(
+            f"{path}: another crawl is using this run directory; stop it or give another"
+        ) from None
     return handle
 
 
 def bounded_lines(file: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:
-    """The lines of a file, of each no more than this: a file of zeros is one line, however large."""
+    """The lines of a file, of each no more than this: a file of zeros is one line, however
+    large.
+    """
     begun = False
     while piece := file.readline(longest):
         if not begun:
@@ -67,7 +76,9 @@ def append(handle: int, path: Path, line: bytes) -> None:
     try:
         written = os.write(handle, line)
     except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error.strerror}; free some space and go on") from None
+        raise RunError(
+            f"{path}: cannot be written: {error.strerror}; free some space and go on"
+        ) from None
     if written != len(line):
         raise RunError(f"{path}: the disk is full; free some space and go on")
 
@@ -97,19 +108,28 @@ def requests_sent(path: Path) -> Counter[str]:
     if not path.is_file():
         return Counter()
     if path.stat().st_size > MOST_LOG_BYTES:
-        raise RunError(f"{path}: has more than {MOST_LOG_BYTES:,} bytes, as no crawl has; begin in another folder")
-    with path.open("rb") as lines:  # of which a forged one may be long; it is one request all the same
+        raise RunError(
+            f"{path}: has more than {MOST_LOG_BYTES:,} bytes, as no crawl has; begin in "
+            f"another folder"
+        )
+    with path.open(
+        "rb"
+    ) as lines:  # of which a forged one may be long; it is one request all the same
         cut = (line[:LONGEST_HOST].rstrip(b"\n") for line in bounded_lines(lines))
         return Counter(printable(line.decode(errors="replace")) for line in cut)
 
 
 class RequestBudget:
-    """How many requests may still be sent, in all and per host. What was spent survives restarts."""
+    """How many requests may still be sent, in all and per host. What was spent survives
+    restarts.
+    """
 
     def __init__(self, run: Path, total: int, per_host: int | None = None) -> None:
         per_host = total if per_host is None else per_host
         if total < 0 or per_host < 0:
-            raise SettingsError(f"a budget of {total} requests, {per_host} per host: both must be 0 or more")
+            raise SettingsError(
+                f"a budget of {total} requests, {per_host} per host: both must be 0 or more"
+            )
         self.total, self.per_host, self.stop_file = total, per_host, run / STOP_FILE
         self.log = AppendOnly(run / BUDGET_FILE)
         try:
@@ -121,7 +141,9 @@ class RequestBudget:
 
     @property
     def stopped(self) -> bool:
-        """Whether the kill file is there; asked before every request, and `Path.exists` is slow to say no."""
+        """Whether the kill file is there; asked before every request, and `Path.exists` is slow to
+        say no.
+        """
         return os.access(self.stop_file, os.F_OK)
 
     @property
@@ -135,7 +157,11 @@ class RequestBudget:
             return f"{self.stop_file} is there"
         if self.spent >= self.total:
             return f"all {self.total} requests are spent"
-        return f"all {self.per_host} requests for {host} are spent" if self.hosts[host] >= self.per_host else ""
+        return (
+            f"all {self.per_host} requests for {host} are spent"
+            if self.hosts[host] >= self.per_host
+            else ""
+        )
 
     def take(self, host: str) -> str:
         """Enter one request that is about to be sent; or say why it must not be."""

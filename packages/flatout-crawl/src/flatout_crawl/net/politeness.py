@@ -1,7 +1,7 @@
 """Taking turns at a host: how long to wait, how to back off, and when to leave it alone.
 
-Time is the event loop's, so everything here runs on a simulated clock too. It knows hosts by a name only and sends
-nothing itself.
+Time is the event loop's, so everything here runs on a simulated clock too. It knows hosts by a name
+only and sends nothing itself.
 """
 
 import asyncio
@@ -43,13 +43,19 @@ class Politeness:
             raise SettingsError(f"{self}: every number of seconds must be finite and not negative")
         if min(self.connections, self.window, self.refusals) < 1 or not 0 < self.error_rate <= 1:
             raise SettingsError(
-                f"{self}: connections, window and refusals must be at least 1, and error_rate within (0, 1]"
+                f"{self}: connections, window and refusals must be at least 1, and error_rate "
+                f"within (0, 1]"
             )
 
 
 UNHURRIED = Politeness()
 UNLIMITED = Politeness(  # for a server of one's own; the circuit breaker stays
-    delay_seconds=0.0, first_delay_seconds=0.0, connections=256, adapts=False, backoff_seconds=0.1, down_seconds=5.0
+    delay_seconds=0.0,
+    first_delay_seconds=0.0,
+    connections=256,
+    adapts=False,
+    backoff_seconds=0.1,
+    down_seconds=5.0,
 )
 
 
@@ -68,7 +74,9 @@ class Outcome(NamedTuple):
 
 
 def retry_after_seconds(header: str, now: float) -> float:
-    """Seconds that a Retry-After header asks for, a number or a date; 0 if it says nothing. `now` is Unix time."""
+    """Seconds that a Retry-After header asks for, a number or a date; 0 if it says nothing. `now`
+    is Unix time.
+    """
     header = header.strip()
     if is_seconds(header):
         return float(header)
@@ -92,7 +100,9 @@ class Host:
         self.breaker = Breaker(settings)
 
     async def take(self, floor: float) -> bool:
-        """Wait for a turn; False, without one, if the host is down or the wait would be too long."""
+        """Wait for a turn; False, without one, if the host is down or the wait would be too
+        long.
+        """
         clock = asyncio.get_running_loop().time
         if self.is_down(clock(), floor):
             return False
@@ -117,7 +127,9 @@ class Host:
 
     def is_down(self, now: float, floor: float) -> bool:
         """Whether nobody should wait for this host."""
-        return self.breaker.is_open(now) or self.next_at(floor) - now > self.settings.patience_seconds
+        return (
+            self.breaker.is_open(now) or self.next_at(floor) - now > self.settings.patience_seconds
+        )
 
     def give(self, outcome: Outcome | None) -> None:
         """End a turn; None if nothing came of it."""
@@ -144,13 +156,17 @@ class Host:
         self.busy = self.busy + 1 if outcome.status in BUSY else 0
         wait = outcome.retry_after
         if self.busy and not wait:
-            wait = min(self.settings.backoff_seconds * 2.0 ** min(self.busy - 1, 30), LONGEST_BACKOFF)
+            wait = min(
+                self.settings.backoff_seconds * 2.0 ** min(self.busy - 1, 30), LONGEST_BACKOFF
+            )
         if wait > 0:
             self.not_before = max(self.not_before, now + wait)
 
 
 class Breaker:
-    """Leaves a failing host alone for a while, then lets one request find out whether it is back."""
+    """Leaves a failing host alone for a while, then lets one request find out whether it is
+    back.
+    """
 
     def __init__(self, settings: Politeness) -> None:
         self.settings = settings
@@ -169,7 +185,9 @@ class Breaker:
         self.probing = self.falls > 0
 
     def judge(self, outcome: Outcome, now: float) -> None:
-        """Take an outcome into account; those of requests sent before the host went down are late and say nothing."""
+        """Take an outcome into account; those of requests sent before the host went down are late
+        and say nothing.
+        """
         if now < self.down_until:
             return
         if self.falls:
@@ -201,7 +219,9 @@ class Turns:
         self.hosts: dict[str, Host] = {}
 
     async def take(self, host: str, settings: Politeness, floor: float = 0.0) -> bool:
-        """Wait for a turn at this host, at least `floor` seconds after the last; False if it should be left alone."""
+        """Wait for a turn at this host, at least `floor` seconds after the last; False if it should
+        be left alone.
+        """
         known = self.hosts.get(host)
         if known is None:
             known = self.hosts[host] = Host(settings)

@@ -1,7 +1,8 @@
-"""What a site's robots.txt allows, after RFC 9309. It knows how to judge and keep answers, not how to fetch them.
+"""What a site's robots.txt allows, after RFC 9309. It knows how to judge and keep answers, not how
+to fetch them.
 
-Where the RFC leaves a choice, the stricter one is taken: 429 counts as unreachable, and so do more than five redirects
-and redirects off the allow-list.
+Where the RFC leaves a choice, the stricter one is taken: 429 counts as unreachable, and so do more
+than five redirects and redirects off the allow-list.
 """
 
 import asyncio
@@ -22,11 +23,13 @@ MOST_BYTES = 512 * 1024  # the RFC wants at least 500 KiB read
 KEPT_SECONDS = 24 * 3600.0  # the RFC's longest
 MOST_VERDICTS = 10_000  # kept of one site
 RETRIED_SECONDS = 60.0  # when to ask again for one that could not be had
-LONGEST_DELAY = 24 * 3600.0  # what a site may ask for; nobody waits so long, see `Politeness.patience_seconds`
+# what a site may ask for; nobody waits so long, see `Politeness.patience_seconds`
+LONGEST_DELAY = 24 * 3600.0
 STRANGER = "~"  # no product token
 
 product_token = re.compile(r"[A-Za-z_-]+").match
-# How Protego, which is generous, knows the line that begins a group: by a colon, or without one that a space follows.
+# How Protego, which is generous, knows the line that begins a group: by a colon, or without one
+# that a space follows.
 named_agent = re.compile(
     r"(?:user-agent|useragent|user agent)\s*:(?P<name>.*)"
     r"|(?![^:]*:(?:\s|\Z))(?:user-agent|useragent|user\s+agent)(?:\s+(?P<bare>.*))?",
@@ -49,12 +52,16 @@ class Rules:
 
     @cached_property
     def verdict(self) -> Callable[[str], bool]:
-        """What was parsed says of a URL; remembered, since training asks for the same ones again and again."""
+        """What was parsed says of a URL; remembered, since training asks for the same ones again
+        and again.
+        """
         return lru_cache(MOST_VERDICTS)(lambda url: bool(self.parsed.can_fetch(url, self.agent)))
 
     @cached_property
     def delay_seconds(self) -> float:
-        """How long the site wants between two requests: the longer of Crawl-delay and Request-rate."""
+        """How long the site wants between two requests: the longer of Crawl-delay and
+        Request-rate.
+        """
         if self.parsed is None:
             return 0.0
         delay, rate = self.parsed.crawl_delay(self.agent), self.parsed.request_rate(self.agent)
@@ -71,27 +78,34 @@ class Rules:
 
 
 def agent_token(user_agent: str) -> str:
-    """The name that robots.txt may call this robot by: letters, "_" and "-" before the first slash."""
+    """The name that robots.txt may call this robot by: letters, "_" and "-" before the first
+    slash.
+    """
     found = product_token(user_agent)
     if found is None:
         raise SettingsError(
-            f"user agent {shortened(user_agent)} does not begin with a product name; write one such as "
+            f"user agent {shortened(user_agent)} does not begin with a product name; write one "
+            f"such as "
             "'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return found[0].lower()
 
 
 def read_rules(body: bytes, agent: str) -> Rules:
-    """Rules from the bytes of a robots.txt; a line that the limit cuts is dropped: half of it means something else."""
+    """Rules from the bytes of a robots.txt; a line that the limit cuts is dropped: half of it means
+    something else.
+    """
     if len(body) > MOST_BYTES:
         kept = body[:MOST_BYTES]
         body = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r"), 0)]
-    return Rules(Protego.parse(simplified(body.decode("utf-8-sig", errors="replace"), agent)), agent)
+    return Rules(
+        Protego.parse(simplified(body.decode("utf-8-sig", errors="replace"), agent)), agent
+    )
 
 
 def simplified(text: str, agent: str) -> str:
-    """The same rules for this robot. All other robots become one: Protego copies every rule of a group to every robot
-    that the group names, and a short file can name thousands of each.
+    """The same rules for this robot. All other robots become one: Protego copies every rule of a
+    group to every robot that the group names, and a short file can name thousands of each.
     """
     lines = text.splitlines()
     named = [agent_of_line(line) for line in lines]
@@ -104,7 +118,9 @@ def simplified(text: str, agent: str) -> str:
 
 
 def agent_of_line(line: str) -> str | None:
-    """The robot that a line names, stars left out unless it is all; "" where it names none; None for other lines."""
+    """The robot that a line names, stars left out unless it is all; "" where it names none; None
+    for other lines.
+    """
     found = named_agent(line.partition("#")[0].strip().lower())
     if found is None:
         return None

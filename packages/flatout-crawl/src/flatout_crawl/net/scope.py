@@ -1,5 +1,5 @@
-"""Which URLs may be asked for: one spelling per URL, and an allow-list. It knows names and paths, not addresses:
-what a name resolves to is checked in `addresses.py`.
+"""Which URLs may be asked for: one spelling per URL, and an allow-list. It knows names and paths,
+not addresses: what a name resolves to is checked in `addresses.py`.
 """
 
 import re
@@ -22,8 +22,12 @@ ROBOTS_PATH = "/robots.txt"
 # Below these, under a country's domain, names belong to many owners: "*.co.uk" is no one's site.
 SHARED_LABELS = frozenset({"ac", "co", "com", "edu", "gob", "gov", "go", "ne", "net", "or", "org"})
 
-has_control = re.compile(r"[\x00-\x1f\x7f-\x9f\\]").search  # backslashes too: some servers read them as slashes
-is_host_name = re.compile(r"(?!.*-\.)[a-z0-9_][a-z0-9_-]{0,62}(\.[a-z0-9_][a-z0-9_-]{0,62})*").fullmatch
+has_control = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\\]"
+).search  # backslashes too: some servers read them as slashes
+is_host_name = re.compile(
+    r"(?!.*-\.)[a-z0-9_][a-z0-9_-]{0,62}(\.[a-z0-9_][a-z0-9_-]{0,62})*"
+).fullmatch
 is_numeric_label = re.compile(r"[0-9]+|0x[0-9a-f]*").fullmatch
 is_entry = re.compile(
     r"(?P<wide>\*\.)?(?P<host>\[[^]/]+\]|[^:/\[\]*@?#]+)(:(?P<port>[0-9]{1,5}))?(?P<path>/.*)?"
@@ -31,8 +35,11 @@ is_entry = re.compile(
 
 
 def canonical(url: str, base: str | None = None) -> str | None:
-    """The one spelling of a URL, resolved against `base`; None if it must not or cannot be crawled."""
-    return None if len(url) > 2 * LONGEST_URL else spelled(url, base)  # a long one would be remembered, too
+    """The one spelling of a URL, resolved against `base`; None if it must not or cannot be
+    crawled.
+    """
+    # a long one would be remembered, too
+    return None if len(url) > 2 * LONGEST_URL else spelled(url, base)
 
 
 @lru_cache(maxsize=8192)
@@ -42,9 +49,16 @@ def spelled(url: str, base: str | None) -> str | None:
     if len(url) > LONGEST_URL or has_control(url):
         return None
     try:
-        parts = URL(url if base is None else urljoin(base, url))  # yarl's own join decodes the base's path
+        parts = URL(
+            url if base is None else urljoin(base, url)
+        )  # yarl's own join decodes the base's path
         host = plain_host(parts.raw_host or "")
-        if parts.scheme not in SCHEMES or not host or parts.raw_user is not None or parts.raw_password is not None:
+        if (
+            parts.scheme not in SCHEMES
+            or not host
+            or parts.raw_user is not None
+            or parts.raw_password is not None
+        ):
             return None
         if not parts.port or climbs(parts.raw_path):
             return None
@@ -58,13 +72,17 @@ def spelled(url: str, base: str | None) -> str | None:
 
 
 def plain_host(host: str) -> str:
-    """A host name in lower case without its trailing dot, or a canonical address; "" for anything else."""
+    """A host name in lower case without its trailing dot, or a canonical address; "" for anything
+    else.
+    """
     host = host.lower().removesuffix(".")
     if ":" in host:
         return str(IPv6Address(host)) if "%" not in host else ""
     if len(host) > 253 or not is_host_name(host):
         return ""
-    if is_numeric_label(host.rsplit(".", 1)[-1]):  # "127.1", "2130706433", "0x7f.1": read as addresses by resolvers
+    if is_numeric_label(
+        host.rsplit(".", 1)[-1]
+    ):  # "127.1", "2130706433", "0x7f.1": read as addresses by resolvers
         return host if is_canonical_ipv4(host) else ""
     return host
 
@@ -100,7 +118,9 @@ class Origin(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         made = canonical(f"{self.scheme}://{host}:{self.port}/")
         if made is None:
-            raise SettingsError(f"{self}: not an origin; give scheme http or https, a host and a port")
+            raise SettingsError(
+                f"{self}: not an origin; give scheme http or https, a host and a port"
+            )
         return made
 
 
@@ -131,22 +151,29 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Scope:
-    """What may be asked for. Everything else is refused, and there is no way to allow everything."""
+    """What may be asked for. Everything else is refused, and there is no way to allow
+    everything.
+    """
 
     places: tuple[Place, ...]
 
     def __post_init__(self) -> None:
         if not self.places:
             raise SettingsError(
-                'the allow-list is empty; name the hosts that may be crawled, such as "docs.example.org" or '
+                "the allow-list is empty; name the hosts that may be crawled, such as "
+                '"docs.example.org" or '
                 '"docs.example.org/reference/"'
             )
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> Self:
-        """From "docs.example.org", "docs.example.org/reference/", "*.example.org" or "127.0.0.1:8080"."""
+        """From "docs.example.org", "docs.example.org/reference/", "*.example.org" or
+        "127.0.0.1:8080".
+        """
         if isinstance(entries, str):
-            raise SettingsError(f"{entries!r}: the allow-list is a list of entries; write [{entries!r}]")
+            raise SettingsError(
+                f"{entries!r}: the allow-list is a list of entries; write [{entries!r}]"
+            )
         return cls(tuple(place_of(entry) for entry in entries))
 
     def allows(self, url: str) -> bool:
@@ -160,10 +187,14 @@ class Scope:
     def allows_host(self, url: str) -> bool:
         """Whether something at this host may be asked for, and so its robots.txt."""
         known = canonical(url)
-        return known is not None and any(place.holds_host(origin_of(known)) for place in self.places)
+        return known is not None and any(
+            place.holds_host(origin_of(known)) for place in self.places
+        )
 
     def allows_robots(self, url: str) -> bool:
-        """Whether this URL may be asked for where robots.txt is wanted: it, or what it redirects to on the list."""
+        """Whether this URL may be asked for where robots.txt is wanted: it, or what it redirects to
+        on the list.
+        """
         known = canonical(url)
         is_robots = known is not None and URL(known, encoded=True).raw_path_qs == ROBOTS_PATH
         return self.allows_host(url) if is_robots else self.allows(url)

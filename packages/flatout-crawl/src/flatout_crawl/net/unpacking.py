@@ -1,4 +1,6 @@
-"""Bodies as they come over the wire, made whole under limits: a small file must not become a large one unnoticed."""
+"""Bodies as they come over the wire, made whole under limits: a small file must not become a large
+one unnoticed.
+"""
 
 import zlib
 
@@ -23,7 +25,8 @@ class Unpacker:
 
     def __init__(self, encoding: str, most_bytes: int, most_ratio: float) -> None:
         self.packed = encoding not in ("", "identity")
-        self.may_be_raw = encoding == "deflate"  # some servers leave out the header that the standard wants
+        # some servers leave out the header that the standard wants
+        self.may_be_raw = encoding == "deflate"
         self.most_bytes, self.most_ratio = most_bytes, most_ratio
         self.taken = 0  # bytes that came
         self.body = bytearray()
@@ -53,14 +56,18 @@ class Unpacker:
         return bytes(self.body)
 
     def inflate(self, piece: bytes) -> None:
-        """Decompress a piece; a gzip file may have several members, and what else follows the end is nobody's."""
+        """Decompress a piece; a gzip file may have several members, and what else follows the end
+        is nobody's.
+        """
         self.head = b""
         while piece and not self.ended:
             if self.stream is None or self.stream.eof:
                 if len(piece) < 2:
                     self.head = piece  # too short to tell what it is
                     return
-                self.ended = self.stream is not None and (self.may_be_raw or not piece.startswith(GZIP_MAGIC))
+                self.ended = self.stream is not None and (
+                    self.may_be_raw or not piece.startswith(GZIP_MAGIC)
+                )
                 if self.ended:
                     return
                 self.stream = self.next_stream(piece)

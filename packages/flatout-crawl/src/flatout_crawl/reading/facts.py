@@ -1,7 +1,8 @@
-"""What is computed once of a page, however often it is met: its relevance, and its links as numbers.
+"""What is computed once of a page, however often it is met: its relevance, and its links as
+numbers.
 
-Episodes meet the same pages again and again, so a task remembers them by URL and content; what depends on the episode
-(who led here, what groups have earned) is not here but in `frontier.py`.
+Episodes meet the same pages again and again, so a task remembers them by URL and content; what
+depends on the episode (who led here, what groups have earned) is not here but in `frontier.py`.
 """
 
 import math
@@ -43,7 +44,9 @@ LINK_FACTS = (
 )
 SIMILARITIES = 3  # the first columns
 DIGITS = re.compile(r"\d+")
-SLUG = re.compile(r"[-_%~+]|.{21}")  # several words, escapes, or long: a name of a thing, not of a kind
+SLUG = re.compile(
+    r"[-_%~+]|.{21}"
+)  # several words, escapes, or long: a name of a thing, not of a kind
 
 
 class UrlShape(NamedTuple):
@@ -64,7 +67,9 @@ def url_shape(url: str) -> UrlShape:
     name, dot, extension = leaf.rpartition(".")
     extension = extension.lower() if dot and name else ""
     keys = sorted(key for key, _ in parse_qsl(parts.query, keep_blank_values=True))
-    template = "/".join(["", *map(general, folders), ("*" if leaf else "") + (f".{extension}" if extension else "")])
+    template = "/".join(
+        ["", *map(general, folders), ("*" if leaf else "") + (f".{extension}" if extension else "")]
+    )
     told = parts.path + parts.query
     digits = sum(map(str.isdigit, told)) / max(1, len(told))
     columns = (len([*folders, *([leaf] if leaf else [])]) / 4, len(keys) / 2, digits)
@@ -141,7 +146,11 @@ def link_columns(url: str, links: tuple[Link, ...], shapes: list[UrlShape], topi
     n, table = len(links), np.zeros((len(links), len(LINK_FACTS)), np.float32)
     if not n:
         return table
-    texts = [link.anchor for link in links] + [url_text(link.url) for link in links] + [link.context for link in links]
+    texts = (
+        [link.anchor for link in links]
+        + [url_text(link.url) for link in links]
+        + [link.context for link in links]
+    )
     table[:, :SIMILARITIES] = topic.similarities(texts).reshape(SIMILARITIES, n).T
     table[:, 3:6] = [shape.columns for shape in shapes]
     directory, rows = url_shape(url).directory, np.arange(n)

@@ -1,7 +1,9 @@
-"""From the bytes of an answer to a `Page`: title, visible text, and links with what stands around them.
+"""From the bytes of an answer to a `Page`: title, visible text, and links with what stands around
+them.
 
-Pages are written by strangers: nothing here raises for what they contain, and size, nesting and number of links are
-bounded. It does not know which links may be followed (`scope`) nor which pages matter (`relevance`).
+Pages are written by strangers: nothing here raises for what they contain, and size, nesting and
+number of links are bounded. It does not know which links may be followed (`scope`) nor which pages
+matter (`relevance`).
 """
 
 import re
@@ -40,9 +42,11 @@ class Caps:
 DEFAULT_CAPS = Caps()
 WANTED = "a[href],area[href],h1,h2,h3,h4,h5,h6,title,base[href],meta[name]"
 INVISIBLE = ["script", "style", "template", "svg", "math", "iframe", "object"]
-LONGEST_NAME = 200  # letters of a class, an id or a role; the rest is cut, since what is seen is remembered
+# letters of a class, an id or a role; the rest is cut, since what is seen is remembered
+LONGEST_NAME = 200
 HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-# C0 and C1 controls, and the marks that turn the direction of text: none of them may reach a terminal.
+# C0 and C1 controls, and the marks that turn the direction of text: none of them may reach a
+# terminal.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 ZONE_OF_TAG: dict[str, Zone] = {
@@ -65,7 +69,12 @@ ZONE_OF_ROLE: dict[str, Zone] = {
 ZONE_WORDS: tuple[tuple[re.Pattern[str], Zone], ...] = (
     (re.compile(r"(?:^|[\s_-])(?:foot|footer|colophon)(?:$|[\s_-])"), "footer"),
     (re.compile(r"(?:^|[\s_-])(?:sidebar|aside|related|rail)(?:$|[\s_-])"), "aside"),
-    (re.compile(r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|topbar|masthead)(?:$|[\s_-])"), "nav"),
+    (
+        re.compile(
+            r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|topbar|masthead)(?:$|[\s_-])"
+        ),
+        "nav",
+    ),
     (re.compile(r"^(?:main|content|article|post|entry)$"), "main"),
 )
 
@@ -88,7 +97,11 @@ def read_page(answer: Answer, canonical: Canonical, caps: Caps = DEFAULT_CAPS) -
     tree = LexborHTMLParser(markup)
     tree.strip_tags(INVISIBLE)
     body = tree.body
-    text = clean(body.text(separator=" ")[: 2 * caps.text])[: caps.text].rstrip() if body is not None else ""
+    text = (
+        clean(body.text(separator=" ")[: 2 * caps.text])[: caps.text].rstrip()
+        if body is not None
+        else ""
+    )
     title, links = Reading(answer.url, canonical, caps).read(tree)
     digest = blake2b(f"{title}\n{text}".encode("utf-8", "replace"), digest_size=16).hexdigest()
     return Page(answer.url, title, text, links, digest)
@@ -127,13 +140,22 @@ class Reading:
     def found_title(self, tree: LexborHTMLParser) -> str:
         """The title, where the walk was left before it came by."""
         node = tree.css_first("title")
-        return clean(node.text()[: 4 * self.caps.title])[: self.caps.title].rstrip() if node is not None else ""
+        return (
+            clean(node.text()[: 4 * self.caps.title])[: self.caps.title].rstrip()
+            if node is not None
+            else ""
+        )
 
     def add(self, node: LexborNode) -> None:
         """A link, unless it is to be left alone or was there before."""
         given = node.attributes
         href, rel = (given["href"] or "").strip(), given.get("rel")
-        if not href or href[0] == "#" or len(href) > self.caps.href or (rel and "nofollow" in rel.lower()):
+        if (
+            not href
+            or href[0] == "#"
+            or len(href) > self.caps.href
+            or (rel and "nofollow" in rel.lower())
+        ):
             return
         url = self.canonical(href, self.base)
         if url is None or url in self.links or url == self.url:
@@ -142,14 +164,18 @@ class Reading:
         place = self.place(parent) if parent is not None else NOWHERE
         anchor = clean(node.text()[: 4 * self.caps.anchor])[: self.caps.anchor].rstrip()
         if not anchor:
-            anchor = clean((given.get("title") or given.get("aria-label") or given.get("alt") or "")[:200])
+            anchor = clean(
+                (given.get("title") or given.get("aria-label") or given.get("alt") or "")[:200]
+            )
         context = self.context(parent, anchor) if place.zone in ("main", "aside") else self.heading
         own = step("a", (given.get("class") or "")[:LONGEST_NAME])
         path = f"{place.path}/{own}" if place.depth < self.caps.depth else place.path
         self.links[url] = Link(url, anchor, context, place.zone, path, len(self.links))
 
     def context(self, parent: LexborNode | None, anchor: str) -> str:
-        """The heading above and the words on either side, from the smallest block that says more than the link."""
+        """The heading above and the words on either side, from the smallest block that says more
+        than the link.
+        """
         for _ in range(2):
             if parent is None or parent.tag == "body":
                 break
@@ -189,7 +215,9 @@ def below(above: Place, node: LexborNode, most: int) -> Place:
     """The place of an element within one that is known."""
     tag = node.tag or ""
     given = node.attributes
-    classes, role, own_id = ((given.get(name) or "")[:LONGEST_NAME] for name in ("class", "role", "id"))
+    classes, role, own_id = (
+        (given.get(name) or "")[:LONGEST_NAME] for name in ("class", "role", "id")
+    )
     zone = own_zone(tag, role, f"{classes}\n{own_id}")
     if tag == "header" and above.in_article:
         zone = None
@@ -210,7 +238,9 @@ def step(tag: str, classes: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def own_zone(tag: str, role: str, names: str) -> Zone | None:
-    """The zone that an element opens; None if it says nothing. `names` are its classes and its id, on two lines."""
+    """The zone that an element opens; None if it says nothing. `names` are its classes and its id,
+    on two lines.
+    """
     zone = ZONE_OF_ROLE.get(role) or ZONE_OF_TAG.get(tag)
     if zone is not None or tag in ("body", "html") or len(names) < 2:
         return zone
@@ -239,7 +269,9 @@ def clean(text: str) -> str:
 class Reader:
     """Reads pages and remembers them: pages recur across episodes, and their links across pages."""
 
-    def __init__(self, canonical: Canonical, *, caps: Caps = DEFAULT_CAPS, pages: int = 4_096) -> None:
+    def __init__(
+        self, canonical: Canonical, *, caps: Caps = DEFAULT_CAPS, pages: int = 4_096
+    ) -> None:
         self.canonical, self.caps, self.most = Resolver(canonical), caps, pages
         self.known: OrderedDict[tuple[str, bytes], Page] = OrderedDict()
         self.hits = self.misses = 0

@@ -1,7 +1,7 @@
 """How well a page fits what is looked for: pure functions of the page and its body, from 0 to 1.
 
-Each also has a `topic`, a short text that links are compared with before their pages are known. This file knows nothing
-about links, requests or rewards.
+Each also has a `topic`, a short text that links are compared with before their pages are known.
+This file knows nothing about links, requests or rewards.
 """
 
 import math
@@ -22,9 +22,14 @@ from flatout_crawl.reading.page import Page
 from flatout_crawl.reading.searching import MOST_BYTES, SEARCHER, compiled
 from flatout_crawl.reading.text import words
 
-SATURATION, LENGTH_SHARE, USUAL_LETTERS = 1.2, 0.75, 3000.0  # k1 and b of BM25, and the length that counts as usual
+SATURATION, LENGTH_SHARE, USUAL_LETTERS = (
+    1.2,
+    0.75,
+    3000.0,
+)  # k1 and b of BM25, and the length that counts as usual
 TITLE_COUNTS = 3  # a word in the title is worth this many in the text
-FULL_SIMILARITY = 0.5  # of a page that counts as wholly relevant, where a single example cannot tell
+# of a page that counts as wholly relevant, where a single example cannot tell
+FULL_SIMILARITY = 0.5
 TOPIC_WORDS = 12
 LONGEST_PATTERN = 2_000  # letters of a regular expression or a selector
 EXAMPLE_BYTES = 16 << 20  # of one example text
@@ -45,13 +50,18 @@ class Relevance(Protocol):
 
 @dataclass(frozen=True)
 class Keywords:
-    """How many of the words or phrases a page has, each the more the oftener (BM25 without a corpus)."""
+    """How many of the words or phrases a page has, each the more the oftener (BM25 without a
+    corpus).
+    """
 
     phrases: tuple[str, ...]  # "solar power" counts where both stand side by side
 
     def __post_init__(self) -> None:
         if not self.phrases or not all(phrase.strip() for phrase in self.phrases):
-            raise SettingsError(f"keywords must be one or more words or phrases, not {shortened(list(self.phrases))}")
+            raise SettingsError(
+                f"keywords must be one or more words or phrases, not "
+                f"{shortened(list(self.phrases))}"
+            )
 
     @property
     def topic(self) -> str:
@@ -60,15 +70,23 @@ class Keywords:
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], ...]:
-        spaced = [r"\W+".join(re.escape(word) for word in phrase.casefold().split()) for phrase in self.phrases]
+        spaced = [
+            r"\W+".join(re.escape(word) for word in phrase.casefold().split())
+            for phrase in self.phrases
+        ]
         return tuple(re.compile(rf"(?<!\w){one}(?!\w)") for one in spaced)
 
     def __call__(self, page: Page, body: bytes) -> float:
         """The mean over keywords of a count that saturates, less so in long texts."""
         text, title = page.text.casefold(), page.title.casefold()
-        length = max(1.0, len(text) / USUAL_LETTERS)  # a word said once in a short text is still said once
+        length = max(
+            1.0, len(text) / USUAL_LETTERS
+        )  # a word said once in a short text is still said once
         damping = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length)
-        counts = [len(one.findall(text)) + TITLE_COUNTS * len(one.findall(title)) for one in self._patterns]
+        counts = [
+            len(one.findall(text)) + TITLE_COUNTS * len(one.findall(title))
+            for one in self._patterns
+        ]
         return sum(count / (count + damping) for count in counts) / len(counts)
 
 
@@ -76,8 +94,8 @@ class Keywords:
 class Examples:
     """How near a page is to the nearest of some example texts: TF-IDF cosine.
 
-    Rare words weigh more; what is rare is told by the examples and `background`, texts about other things. Relevance 1
-    is a similarity as large as the examples have among themselves.
+    Rare words weigh more; what is rare is told by the examples and `background`, texts about other
+    things. Relevance 1 is a similarity as large as the examples have among themselves.
     """
 
     texts: tuple[str, ...]
@@ -87,14 +105,17 @@ class Examples:
         empty = [k for k, text in enumerate(self.texts) if not words(text)]
         if not self.texts or empty:
             raise SettingsError(
-                f"examples must be one or more texts with words in them: {len(self.texts)} were given, of which "
+                f"examples must be one or more texts with words in them: {len(self.texts)} were "
+                f"given, of which "
                 f"{len(empty)} are empty"
             )
 
     @classmethod
     def of_pages(cls, pages: Iterable[Page], background: Iterable[Page] = ()) -> "Examples":
         """Examples that were read."""
-        return cls(*(tuple(f"{page.title} {page.text}" for page in some) for some in (pages, background)))
+        return cls(
+            *(tuple(f"{page.title} {page.text}" for page in some) for some in (pages, background))
+        )
 
     @cached_property
     def _rarity(self) -> dict[str, float]:
@@ -122,11 +143,19 @@ class Examples:
         total: Counter[str] = Counter()
         for vector in self._vectors:
             total.update(vector)
-        return " ".join(word for word, _ in sorted(total.items(), key=lambda item: (-item[1], item[0]))[:TOPIC_WORDS])
+        return " ".join(
+            word
+            for word, _ in sorted(total.items(), key=lambda item: (-item[1], item[0]))[:TOPIC_WORDS]
+        )
 
     def _vector(self, text: str) -> dict[str, float]:
-        rarest = math.log1p(len(self.texts) + len(self.background))  # of a word that is in none of them
-        raw = {word: (1 + math.log(n)) * self._rarity.get(word, rarest) for word, n in Counter(words(text)).items()}
+        rarest = math.log1p(
+            len(self.texts) + len(self.background)
+        )  # of a word that is in none of them
+        raw = {
+            word: (1 + math.log(n)) * self._rarity.get(word, rarest)
+            for word, n in Counter(words(text)).items()
+        }
         length = math.sqrt(sum(value * value for value in raw.values())) or 1.0
         return {word: value / length for word, value in raw.items()}
 
@@ -145,13 +174,16 @@ def check_pattern(pattern: str) -> None:
     """Refuse a pattern that is longer than anybody writes."""
     if len(pattern) > LONGEST_PATTERN:
         raise SettingsError(
-            f"a pattern of {len(pattern):,} letters, {shortened(pattern)}: at most {LONGEST_PATTERN:,} are taken"
+            f"a pattern of {len(pattern):,} letters, {shortened(pattern)}: at most "
+            f"{LONGEST_PATTERN:,} are taken"
         )
 
 
 @dataclass(frozen=True)
 class Matches:
-    """1 where a regular expression is found in the title or text, else 0, also where the search takes too long."""
+    """1 where a regular expression is found in the title or text, else 0, also where the search
+    takes too long.
+    """
 
     pattern: str
     topic: str = ""
@@ -161,17 +193,26 @@ class Matches:
         try:
             compiled(self.pattern)
         except (re.error, OverflowError, RecursionError) as reason:
-            raise SettingsError(f"{shortened(self.pattern)} is no regular expression: {reason}") from None
+            raise SettingsError(
+                f"{shortened(self.pattern)} is no regular expression: {reason}"
+            ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
         """1 or 0."""
         texts = (page.title, page.text)
-        return float(any(SEARCHER.find("regex", self.pattern, one.encode("utf-8", "replace")) for one in texts))
+        return float(
+            any(
+                SEARCHER.find("regex", self.pattern, one.encode("utf-8", "replace"))
+                for one in texts
+            )
+        )
 
 
 @dataclass(frozen=True)
 class Selects:
-    """1 where a CSS selector finds an element in the body, else 0, also where the search takes too long."""
+    """1 where a CSS selector finds an element in the body, else 0, also where the search takes too
+    long.
+    """
 
     selector: str
     topic: str = ""
@@ -181,7 +222,9 @@ class Selects:
         try:
             LexborHTMLParser("<p></p>").css_first(self.selector)
         except (SelectolaxError, UnicodeError):
-            raise SettingsError(f"{shortened(self.selector)} is no CSS selector; one is 'table.data'") from None
+            raise SettingsError(
+                f"{shortened(self.selector)} is no CSS selector; one is 'table.data'"
+            ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
         """1 or 0."""
@@ -190,7 +233,9 @@ class Selects:
 
 @dataclass(frozen=True)
 class KnownTargets:
-    """1 for pages under these URLs, else 0: where the truth is known, as on a site made for training."""
+    """1 for pages under these URLs, else 0: where the truth is known, as on a site made for
+    training.
+    """
 
     urls: frozenset[str]
     topic: str = ""
@@ -211,7 +256,9 @@ class Judged:
         """What it says, if that is from 0 to 1."""
         value = float(self.function(page, body))
         if not 0 <= value <= 1:  # NaN is refused too
-            raise SettingsError(f"a relevance must be from 0 to 1; {self.function!r} gave {value} for {page.url}")
+            raise SettingsError(
+                f"a relevance must be from 0 to 1; {self.function!r} gave {value} for {page.url}"
+            )
         return value
 
 
@@ -223,7 +270,9 @@ class AnyOf:
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise SettingsError("no relevance was given; give one, such as 'keywords:solar power,wind'")
+            raise SettingsError(
+                "no relevance was given; give one, such as 'keywords:solar power,wind'"
+            )
 
     @property
     def topic(self) -> str:
@@ -243,9 +292,12 @@ KINDS = {
 }
 
 
-def parse_relevance(spec: str | Sequence[str] | Mapping[str, Any] | Callable[[Page, bytes], float]) -> Relevance:
-    """From what a user writes: "keywords:solar power,wind", several of those (any counts), a mapping such as
-    {"regex": "deprecated", "topic": "old functions"}, or a function of page and body.
+def parse_relevance(
+    spec: str | Sequence[str] | Mapping[str, Any] | Callable[[Page, bytes], float],
+) -> Relevance:
+    """From what a user writes: "keywords:solar power,wind", several of those (any counts), a
+    mapping such as {"regex": "deprecated", "topic": "old functions"}, or a function of page and
+    body.
     """
     if isinstance(spec, Mapping):
         return _from_mapping(spec)
@@ -273,7 +325,9 @@ def _from_mapping(spec: Mapping[str, Any]) -> Relevance:
     topic = str(spec.get("topic", ""))
     made: dict[str, Callable[[Any], Relevance]] = {
         "keywords": lambda given: Keywords(several(given)),
-        "examples": lambda given: Examples(_read(several(given)), _read(several(spec.get("background", ())))),
+        "examples": lambda given: Examples(
+            _read(several(given)), _read(several(spec.get("background", ())))
+        ),
         "regex": lambda given: Matches(str(given), topic),
         "css": lambda given: Selects(str(given), topic),
     }
@@ -296,9 +350,14 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _read(paths: tuple[str, ...]) -> tuple[str, ...]:
     cure = "give a file to take an example text from"
-    return tuple(read_file(Path(path), EXAMPLE_BYTES, SettingsError, cure).decode("utf-8", "replace") for path in paths)
+    return tuple(
+        read_file(Path(path), EXAMPLE_BYTES, SettingsError, cure).decode("utf-8", "replace")
+        for path in paths
+    )
 
 
 def _refusal(given: str) -> SettingsError:
     allowed = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
-    return SettingsError(f"a relevance must be one of ({allowed}), such as 'keywords:solar power,wind', not {given}")
+    return SettingsError(
+        f"a relevance must be one of ({allowed}), such as 'keywords:solar power,wind', not {given}"
+    )

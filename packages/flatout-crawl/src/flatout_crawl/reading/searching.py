@@ -1,8 +1,10 @@
-"""A user's pattern searched for in a stranger's page, by a process of its own: whatever the two do together, it ends.
+"""A user's pattern searched for in a stranger's page, by a process of its own: whatever the two do
+together, it ends.
 
-Regular expressions can take exponential time, and selectors such as `div:has(p)` quadratic time on pages made for it,
-in C code that nothing within a process can stop. So the system ends the process when it has computed for two seconds,
-and a new one does the next search. It ends with the process that started it, too.
+Regular expressions can take exponential time, and selectors such as `div:has(p)` quadratic time on
+pages made for it, in C code that nothing within a process can stop. So the system ends the process
+when it has computed for two seconds, and a new one does the next search. It ends with the process
+that started it, too.
 """
 
 import atexit
@@ -55,7 +57,9 @@ class Searcher:
                 told = cast(IO[bytes], process.stdout).read(1)
             except OSError:
                 told = b""
-            except BaseException:  # interrupted: an answer to this must not be taken for one to the next
+            except (
+                BaseException
+            ):  # interrupted: an answer to this must not be taken for one to the next
                 self.end()
                 raise
             if told:
@@ -72,7 +76,10 @@ class Searcher:
             self.owner = os.getpid()
             if cast(IO[bytes], self.process.stdout).read(len(READY)) != READY:
                 self.end()
-                raise RunError(f"the process that searches pages cannot be started; try it: {' '.join(command)}")
+                raise RunError(
+                    f"the process that searches pages cannot be started; try it: "
+                    f"{' '.join(command)}"
+                )
         return self.process
 
     def end(self) -> None:
@@ -102,7 +109,8 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
     while head := taken.read(HEAD.size):
         kind, words, length = HEAD.unpack(head)
         pattern, content = taken.read(words).decode("utf-8", "surrogatepass"), taken.read(length)
-        # Their signals are left to end the process: Python's own handlers would wait for the C code to return.
+        # Their signals are left to end the process: Python's own handlers would wait for the C code
+        # to return.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         signal.setitimer(signal.ITIMER_REAL, WAITED_SECONDS)
         found = holds(KINDS[kind], pattern, content)
@@ -112,7 +120,9 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
 
 
 def limit_memory() -> None:
-    """A page that needs more ends the process; where the system does not say how much it has, there is no limit."""
+    """A page that needs more ends the process; where the system does not say how much it has, there
+    is no limit.
+    """
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:

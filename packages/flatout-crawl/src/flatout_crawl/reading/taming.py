@@ -1,9 +1,10 @@
 """Large markup made harmless before it is parsed.
 
-A parser that follows the HTML standard takes quadratic time on pages that were made for it: a hundred thousand nested
-tags are half a minute. Small pages cannot do much harm and go to the parser as they are. Large ones are written anew
-here, in one pass of linear time: containers closed in order and nested a bounded number of times, links, headings and
-text; no scripts, no comments, no attributes but the few that are read. What it does not know: what any of it means.
+A parser that follows the HTML standard takes quadratic time on pages that were made for it: a
+hundred thousand nested tags are half a minute. Small pages cannot do much harm and go to the parser
+as they are. Large ones are written anew here, in one pass of linear time: containers closed in
+order and nested a bounded number of times, links, headings and text; no scripts, no comments, no
+attributes but the few that are read. What it does not know: what any of it means.
 """
 
 import re
@@ -14,15 +15,21 @@ SMALL_TAGS = 2_500  # counted by "<"
 MOST_NESTED = 64
 
 CONTAINERS = frozenset(
-    b"a address article aside blockquote center details div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 header "
+    b"a address article aside blockquote center details div dl fieldset figure footer form h1 h2 "
+    b"h3 h4 h5 h6 header "
     b"main nav ol pre section span summary table tbody tfoot thead ul".split()
 )
-ITEMS = frozenset(b"p li dt dd td th tr".split())  # the parser closes them by itself: they do not nest
+ITEMS = frozenset(
+    b"p li dt dd td th tr".split()
+)  # the parser closes them by itself: they do not nest
 LONE = frozenset(b"base meta br hr area".split())
-UNREAD = frozenset(b"script style template svg math textarea iframe noembed noframes xmp object title".split())
+UNREAD = frozenset(
+    b"script style template svg math textarea iframe noembed noframes xmp object title".split()
+)
 TITLE_LENGTH = 2_000
-# Nothing in it is tried twice (all repetitions are possessive), and what it passes over before it fails is bounded: a
-# hundred pieces, none of which holds a "<" unless it is a quotation of 2,000 bytes at most.
+# Nothing in it is tried twice (all repetitions are possessive), and what it passes over before it
+# fails is bounded: a hundred pieces, none of which holds a "<" unless it is a quotation of 2,000
+# bytes at most.
 TAG = re.compile(
     rb"""<(/?)([a-zA-Z][a-zA-Z0-9-]*+)((?:[^<>"']++|"[^"]{0,2000}+"|'[^']{0,2000}+'){0,100}+)>|<!--|<[!?][^<>]*+>"""
 )
@@ -66,7 +73,9 @@ class Writing:
     def __init__(self, markup: bytes) -> None:
         self.markup, self.at, self.tags = markup, 0, 0
         self.out: list[bytes] = [b"<!doctype html>"]
-        self.stack: list[bytes] = []  # open containers; those beyond the limit are here but not written
+        self.stack: list[
+            bytes
+        ] = []  # open containers; those beyond the limit are here but not written
         self.known: dict[bytes, Tag] = {}
 
     def go_on(self, most_tags: int) -> None:
@@ -101,16 +110,22 @@ class Writing:
         self.at = len(markup)
 
     def close(self, name: bytes) -> None:
-        """Close the innermost container of this name and what is open within it; nothing if it is not near."""
+        """Close the innermost container of this name and what is open within it; nothing if it is
+        not near.
+        """
         stack = self.stack
         for place in range(len(stack) - 1, max(len(stack) - 1 - MOST_NESTED, -1), -1):
             if stack[place] == name:
-                self.out.extend(b"</" + inner + b">" for inner in reversed(stack[place:MOST_NESTED]))
+                self.out.extend(
+                    b"</" + inner + b">" for inner in reversed(stack[place:MOST_NESTED])
+                )
                 del stack[place:]
                 return
 
     def skip(self, tag: Tag, start: int, end: int) -> int:
-        """Where to go on after a comment or an element whose content is not read; of a title the text is kept."""
+        """Where to go on after a comment or an element whose content is not read; of a title the
+        text is kept.
+        """
         if tag.kind == "comment":
             found = END_OF_COMMENT.search(self.markup, start + 2)
             return found.end() if found else len(self.markup)
@@ -127,7 +142,11 @@ def told(found: re.Match[bytes]) -> Tag:
     if found[0] == b"<!--":
         return Tag("comment")
     if name in CONTAINERS:
-        return Tag("close", name) if closing else Tag("open", name, b"<" + name + attributes(found[3]) + b">")
+        return (
+            Tag("close", name)
+            if closing
+            else Tag("open", name, b"<" + name + attributes(found[3]) + b">")
+        )
     if name in UNREAD and not closing:
         return Tag("skip", name)
     if closing and name in ITEMS:
@@ -144,7 +163,9 @@ def attributes(text: bytes) -> bytes:
     kept: dict[bytes, bytes] = {}
     for found in ATTRIBUTE.finditer(b" " + text[:8_000]):
         kept.setdefault(found[1].lower(), found[2] or found[3] or found[4] or b"")
-    return b"".join(b" " + name + b'="' + value.replace(b'"', b"&quot;") + b'"' for name, value in kept.items())
+    return b"".join(
+        b" " + name + b'="' + value.replace(b'"', b"&quot;") + b'"' for name, value in kept.items()
+    )
 
 
 def escaped(text: bytes) -> bytes:

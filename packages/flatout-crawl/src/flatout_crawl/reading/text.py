@@ -1,7 +1,8 @@
-"""Text as vectors without a model: words and their character n-grams, hashed into a few hundred numbers.
+"""Text as vectors without a model: words and their character n-grams, hashed into a few hundred
+numbers.
 
-Words that share a stem share n-grams, so "install" is near "installing"; nothing is downloaded or fitted. The hash is
-CRC-32, the same in every process. This file knows nothing about pages or links.
+Words that share a stem share n-grams, so "install" is near "installing"; nothing is downloaded or
+fitted. The hash is CRC-32, the same in every process. This file knows nothing about pages or links.
 """
 
 import re
@@ -20,13 +21,48 @@ WORD = re.compile(r"[^\W\d_]+|\d+")
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,5}$")
 NGRAMS = (3, 4)
-WORD_FEATURES = 24  # of a word at most: itself, and its n-grams in order of length; later ones are dropped
+# of a word at most: itself, and its n-grams in order of length; later ones are dropped
+WORD_FEATURES = 24
 LONGEST_WORD = 40  # letters; the rest of a longer one says little
 STOP_WORDS = frozenset(
-    ("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into", "is", "it", "its",
-     "more", "not", "of", "on", "or", "our", "that", "the", "their", "this", "to", "was", "we", "were", "will", "with",
-     "you", "your")
-)  # fmt: skip
+    (
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "by",
+        "for",
+        "from",
+        "has",
+        "have",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "more",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "that",
+        "the",
+        "their",
+        "this",
+        "to",
+        "was",
+        "we",
+        "were",
+        "will",
+        "with",
+        "you",
+        "your",
+    )
+)
 
 
 def words(text: str) -> list[str]:
@@ -35,7 +71,9 @@ def words(text: str) -> list[str]:
 
 
 def url_text(url: str) -> str:
-    """What a URL says in words: its path without extension, and its query. "/getStarted.html" is "get started"."""
+    """What a URL says in words: its path without extension, and its query. "/getStarted.html" is
+    "get started".
+    """
     parts = urlsplit(url)
     path = EXTENSION.sub("", parts.path.rstrip("/"))
     spaced = CAMEL.sub(" ", unquote(f"{path} {parts.query}"))
@@ -54,7 +92,8 @@ class TextVectors:
     def __init__(self, dimension: int = 512, remembered_words: int = 20_000) -> None:
         if dimension < 16 or remembered_words < 1:
             raise SettingsError(
-                f"text vectors need a dimension of 16 or more and at least one remembered word, not dimension="
+                f"text vectors need a dimension of 16 or more and at least one remembered word, "
+                f"not dimension="
                 f"{dimension}, remembered_words={remembered_words}"
             )
         self.dimension, self.remembered_words = dimension, remembered_words
@@ -88,7 +127,9 @@ class TextVectors:
             self._forget()
             new = list(dict.fromkeys(found))
         while len(self._rows) + len(new) > len(self._slots):
-            self._slots, self._values = (np.concatenate([x, np.zeros_like(x)]) for x in (self._slots, self._values))
+            self._slots, self._values = (
+                np.concatenate([x, np.zeros_like(x)]) for x in (self._slots, self._values)
+            )
         for word in new:
             self._rows[word] = row = len(self._rows)
             slots, values = word_features(word, self.dimension)
@@ -99,19 +140,32 @@ class TextVectors:
 def word_features(word: str, dimension: int) -> tuple[list[int], list[float]]:
     """Slots and signed values: half of a word's weight is the word itself, half its n-grams."""
     bounded = f"<{word[:LONGEST_WORD]}>"
-    grams = [bounded[k : k + n] for n in NGRAMS for k in range(len(bounded) - n + 1)][: WORD_FEATURES - 1]
+    grams = [bounded[k : k + n] for n in NGRAMS for k in range(len(bounded) - n + 1)][
+        : WORD_FEATURES - 1
+    ]
     hashes = [zlib.crc32(part.encode()) for part in (f"={word}", *grams)]
     part = len(grams) ** -0.5 if grams else 0.0
     weights = [1.0, *([part] * len(grams))]
-    signed = [weight if (found >> 16) & 1 else -weight for found, weight in zip(hashes, weights, strict=True)]
+    signed = [
+        weight if (found >> 16) & 1 else -weight
+        for found, weight in zip(hashes, weights, strict=True)
+    ]
     return [found % dimension for found in hashes], signed
 
 
 class Topic:
-    """What is looked for, as a vector; similarities of texts seen before are remembered, up to a number of them."""
+    """What is looked for, as a vector; similarities of texts seen before are remembered, up to a
+    number of them.
+    """
 
-    def __init__(self, text: str, vectors: TextVectors | None = None, remembered_texts: int = 100_000) -> None:
-        self.text, self.vectors, self.remembered_texts = text, vectors or TextVectors(), remembered_texts
+    def __init__(
+        self, text: str, vectors: TextVectors | None = None, remembered_texts: int = 100_000
+    ) -> None:
+        self.text, self.vectors, self.remembered_texts = (
+            text,
+            vectors or TextVectors(),
+            remembered_texts,
+        )
         self.vector = self.vectors.vector(text)
         self._known: dict[str, float] = {}
 
@@ -122,5 +176,7 @@ class Topic:
             self._known.clear()
             new = list(dict.fromkeys(texts))
         if new:
-            self._known.update(zip(new, (self.vectors.matrix(new) @ self.vector).tolist(), strict=True))
+            self._known.update(
+                zip(new, (self.vectors.matrix(new) @ self.vector).tolist(), strict=True)
+            )
         return np.array([self._known[text] for text in texts], np.float32)

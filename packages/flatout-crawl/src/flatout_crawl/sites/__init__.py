@@ -1,1 +1,3 @@
-"""Sites to learn on: made-up ones, recorded ones and documentation, with latencies drawn or served."""
+"""Sites to learn on: made-up ones, recorded ones and documentation, with latencies drawn or
+served.
+"""

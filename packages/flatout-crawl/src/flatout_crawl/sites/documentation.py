@@ -1,7 +1,7 @@
 """Real documentation as sites: folders of HTML files, and the standard library as pydoc shows it.
 
-A `Tree` answers like a made-up site does, from files; `record_tree` walks it by its links into an archive, so that it
-is learned on like any site that was crawled. Nothing is downloaded.
+A `Tree` answers like a made-up site does, from files; `record_tree` walks it by its links into an
+archive, so that it is learned on like any site that was crawled. Nothing is downloaded.
 """
 
 import contextlib
@@ -44,12 +44,18 @@ class Keeps(Protocol):
 
 
 class Tree:
-    """A folder of HTML files as a site, `http://docs.lab/NAME/...`. Files outside the folder are never read."""
+    """A folder of HTML files as a site, `http://docs.lab/NAME/...`. Files outside the folder are
+    never read.
+    """
 
-    def __init__(self, folder: Path, name: str = "", *, host: str = DOCS_HOST, start: str = "") -> None:
+    def __init__(
+        self, folder: Path, name: str = "", *, host: str = DOCS_HOST, start: str = ""
+    ) -> None:
         self.folder = Path(folder).resolve()
         if not self.folder.is_dir():
-            raise SettingsError(f"{folder}: there is no such folder; give one that holds HTML files")
+            raise SettingsError(
+                f"{folder}: there is no such folder; give one that holds HTML files"
+            )
         self.name = name or self.folder.name
         self.origin, self.prefix = f"http://{host}", f"/{quote(self.name)}/"
         first = start or self.first_page()
@@ -61,11 +67,17 @@ class Tree:
             return INDEX
         for path in self.files():
             return path
-        raise SettingsError(f"{self.folder}: holds no HTML files ({', '.join(PAGES)}); give a folder that does")
+        raise SettingsError(
+            f"{self.folder}: holds no HTML files ({', '.join(PAGES)}); give a folder that does"
+        )
 
     def files(self) -> Iterator[str]:
         """All pages, relative to the folder, in order of their names."""
-        found = (path for path in self.folder.rglob("*") if path.suffix.lower() in PAGES and path.is_file())
+        found = (
+            path
+            for path in self.folder.rglob("*")
+            if path.suffix.lower() in PAGES and path.is_file()
+        )
         return iter(sorted(path.relative_to(self.folder).as_posix() for path in found))
 
     def url(self, file: str) -> str:
@@ -78,7 +90,9 @@ class Tree:
         if plain == "/robots.txt":
             return Reply(200, {"content-type": "text/plain"}, b"User-agent: *\nDisallow:\n")
         if plain in ("/", self.prefix.rstrip("/")):
-            return Reply(301, {"location": urlsplit(self.seed_url).path, "content-type": "text/html"}, b"")
+            return Reply(
+                301, {"location": urlsplit(self.seed_url).path, "content-type": "text/html"}, b""
+            )
         file = self.file(plain)
         if file is None:
             return Reply(404, {"content-type": "text/html"}, b"<h1>Not found</h1>")
@@ -99,8 +113,8 @@ class Tree:
 
 
 def record_tree(tree: Tree, archive: Keeps, limit: int = 1_000) -> int:
-    """Record pages into an archive, breadth-first from the first page by the links that are within the tree; how
-    many were recorded. Links to what is not there are recorded too, as what they are.
+    """Record pages into an archive, breadth-first from the first page by the links that are within
+    the tree; how many were recorded. Links to what is not there are recorded too, as what they are.
     """
     resolve, queue, seen = Resolver(canonical), deque([tree.seed_url]), {tree.seed_url}
     inside = f"{tree.origin}{tree.prefix}"
@@ -128,10 +142,16 @@ def pydoc_site(folder: Path, limit: int = 400) -> Tree:
     if not done.is_file() or done.read_text() != pydoc_version(limit):
         folder.mkdir(parents=True, exist_ok=True)
         # Hundreds of modules are imported for it: not in this process.
-        command = own_program("flatout_crawl.sites.documentation", str(folder.resolve()), str(limit))
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        command = own_program(
+            "flatout_crawl.sites.documentation", str(folder.resolve()), str(limit)
+        )
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if ended.returncode:
-            raise RunError(f"{folder}: pydoc's pages could not be written there: {ended.stderr.strip()[-500:]}")
+            raise RunError(
+                f"{folder}: pydoc's pages could not be written there: {ended.stderr.strip()[-500:]}"
+            )
         done.write_text(pydoc_version(limit))  # last: a folder without it is made again
     return Tree(folder, "pydoc")
 
@@ -143,14 +163,22 @@ def pydoc_version(limit: int) -> str:
 
 def library_modules() -> list[str]:
     """Names of the standard library's modules and the modules in its packages."""
-    tops = [name for name in sorted(sys.stdlib_module_names) if not name.startswith("_") and name not in NOT_SHOWN]
+    tops = [
+        name
+        for name in sorted(sys.stdlib_module_names)
+        if not name.startswith("_") and name not in NOT_SHOWN
+    ]
     names = []
     for name in tops:
         names.append(name)
         folder = Path(pydoc.__file__).parent / name
         if folder.is_dir() and name not in ALIKE:
             within = (module.name for module in pkgutil.iter_modules([str(folder)]))
-            names += [f"{name}.{module}" for module in within if not module.startswith("_") and module not in NOT_SHOWN]
+            names += [
+                f"{name}.{module}"
+                for module in within
+                if not module.startswith("_") and module not in NOT_SHOWN
+            ]
     return names
 
 
@@ -173,15 +201,24 @@ def pydoc_page(name: str) -> str:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")  # old modules say that they are old
             found, _ = pydoc.resolve(name) or (None, "")
-            return pydoc.html.page(pydoc.describe(found), pydoc.html.document(found, name)) if found else ""
+            return (
+                pydoc.html.page(pydoc.describe(found), pydoc.html.document(found, name))
+                if found
+                else ""
+            )
     except (ImportError, pydoc.ErrorDuringImport):
         return ""
 
 
 def pydoc_index(names: list[str]) -> bytes:
     """The page that leads to all others."""
-    items = "\n".join(f'<li><a href="{name}.html">{name}</a></li>' for name in names if "." not in name)
-    head = '<!doctype html><html><head><meta charset="utf-8"><title>Python library</title></head><body><main>'
+    items = "\n".join(
+        f'<li><a href="{name}.html">{name}</a></li>' for name in names if "." not in name
+    )
+    head = (
+        '<!doctype html><html><head><meta charset="utf-8"><title>Python '
+        "library</title></head><body><main>"
+    )
     return f"{head}<h1>Python library</h1><ul>\n{items}\n</ul></main></body></html>\n".encode()
 
 

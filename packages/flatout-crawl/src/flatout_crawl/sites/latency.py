@@ -1,6 +1,7 @@
 """How long a made-up server takes, and how it fails: drawn per request from a seeded generator.
 
-It only draws; the waiting is done by `sim` on whatever clock runs, and by `site_server` on a real one.
+It only draws; the waiting is done by `sim` on whatever clock runs, and by `site_server` on a real
+one.
 """
 
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Latency:
-    """A distribution of waits. `straggler_share` of the requests take `straggler_seconds`; the others `seconds`, as
-    they are or as the mean of an exponential distribution. The shares of faults are drawn apart from the waits.
+    """A distribution of waits. `straggler_share` of the requests take `straggler_seconds`; the
+    others `seconds`, as they are or as the mean of an exponential distribution. The shares of
+    faults are drawn apart from the waits.
     """
 
     seconds: float = 0.0
@@ -79,13 +81,18 @@ class Latency:
     def spelled(self) -> str:
         """The waits as `parse_latency` reads them; faults are not part of it."""
         if self.straggler_share:
-            return f"stragglers:{self.seconds!r},{self.straggler_share!r},{self.straggler_seconds!r}"
+            return (
+                f"stragglers:{self.seconds!r},{self.straggler_share!r},{self.straggler_seconds!r}"
+            )
         return f"{'exponential' if self.exponential else 'constant'}:{self.seconds!r}"
 
     @property
     def mean(self) -> float:
         """The mean wait of requests that are answered."""
-        return self.straggler_share * self.straggler_seconds + (1 - self.straggler_share) * self.seconds
+        return (
+            self.straggler_share * self.straggler_seconds
+            + (1 - self.straggler_share) * self.seconds
+        )
 
 
 NO_LATENCY = Latency()

@@ -1,7 +1,9 @@
-"""A site in memory behind the crawler's door: answers come after a drawn wait, on whatever clock the loop has.
+"""A site in memory behind the crawler's door: answers come after a drawn wait, on whatever clock
+the loop has.
 
-The wait is one `asyncio.sleep`, so that on a simulated clock it takes no time. Redirects within the site are followed
-and counted, as a real fetcher does; what robots.txt forbids and what leaves the site fails as it does there.
+The wait is one `asyncio.sleep`, so that on a simulated clock it takes no time. Redirects within the
+site are followed and counted, as a real fetcher does; what robots.txt forbids and what leaves the
+site fails as it does there.
 """
 
 import asyncio
@@ -18,9 +20,13 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class SimFetcher:
-    """Fetches pages of one made-up site. Which request draws which wait depends on the seed and on their order."""
+    """Fetches pages of one made-up site. Which request draws which wait depends on the seed and on
+    their order.
+    """
 
-    def __init__(self, site: Site, latency: Latency = NO_LATENCY, seed: int = 0, *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, site: Site, latency: Latency = NO_LATENCY, seed: int = 0, *, timeout_s: float = 30.0
+    ) -> None:
         self.site, self.latency, self.timeout_s = site, latency, timeout_s
         self.rng = Random(f"flatout sim {seed}")
         self.requests = 0
@@ -60,7 +66,9 @@ class SimFetcher:
         """What an injected fault looks like."""
         if draw.fault == "close":
             return self.failed(url, "connection", began, sent)
-        return Answer(url, 500 if draw.fault == "error" else 503, b"", "text/html", self.since(began), sent)
+        return Answer(
+            url, 500 if draw.fault == "error" else 503, b"", "text/html", self.since(began), sent
+        )
 
     def failed(self, url: str, failure: Failure, began: float, sent: int) -> Answer:
         """An answer that is none."""

@@ -1,8 +1,9 @@
 """Made-up sites to learn on: a seed gives a whole site with known targets, links and hazards.
 
-`generate(SiteSettings(seed=1))` plans a site; pages become HTML when they are asked for, always the same bytes. Other
-seeds are other sites: other words, templates, URLs, depths and difficulties. What it does not know: time. Latency is
-added by whoever serves it (`sim`, `site_server`); a page that is slow says so in the header `x-slow-seconds`.
+`generate(SiteSettings(seed=1))` plans a site; pages become HTML when they are asked for, always the
+same bytes. Other seeds are other sites: other words, templates, URLs, depths and difficulties. What
+it does not know: time. Latency is added by whoever serves it (`sim`, `site_server`); a page that is
+slow says so in the header `x-slow-seconds`.
 """
 
 import re
@@ -21,7 +22,9 @@ MOST_PAGES = 20_000
 HTML = "text/html; charset=utf-8"
 SLOW = "x-slow-seconds"
 DISALLOWED = ("/private/", "/login")
-IS_CALENDAR = re.compile(r"/calendar/(\d{1,5})/(0[1-9]|1[0-2])/(?:(0[1-9]|[12]\d|3[01])/)?").fullmatch
+IS_CALENDAR = re.compile(
+    r"/calendar/(\d{1,5})/(0[1-9]|1[0-2])/(?:(0[1-9]|[12]\d|3[01])/)?"
+).fullmatch
 REASONS = {301: "Moved", 404: "Not found", 410: "Gone", 500: "Internal error"}
 
 
@@ -48,17 +51,24 @@ class SiteSettings:
     seed: int
     pages: int = 600  # about; copies, redirects, errors and the calendar come on top
     target_share: float = 0.07  # of the pages
-    hazards: bool = True  # redirects, copies, errors, slow and forbidden pages, a calendar without end
+    # redirects, copies, errors, slow and forbidden pages, a calendar without end
+    hazards: bool = True
     sitemap: bool = False  # /sitemap.xml with a third of the pages
     origin: str = ""  # "http://127.0.0.1:8000"; by default a host named after the seed
 
     def __post_init__(self) -> None:
         if not FEWEST_PAGES <= self.pages <= MOST_PAGES:
-            raise SettingsError(f"pages={self.pages}: a site has {FEWEST_PAGES} to {MOST_PAGES} pages")
+            raise SettingsError(
+                f"pages={self.pages}: a site has {FEWEST_PAGES} to {MOST_PAGES} pages"
+            )
         if not 0.01 <= self.target_share <= 0.2:
-            raise SettingsError(f"target_share={self.target_share}: 0.01 to 0.2 of the pages can be targets")
+            raise SettingsError(
+                f"target_share={self.target_share}: 0.01 to 0.2 of the pages can be targets"
+            )
         if self.origin and not re.fullmatch(r"https?://[^/?#]+", self.origin):
-            raise SettingsError(f"origin={self.origin!r}: give scheme and host only, as in http://127.0.0.1:8000")
+            raise SettingsError(
+                f"origin={self.origin!r}: give scheme and host only, as in http://127.0.0.1:8000"
+            )
 
 
 class Site:
@@ -70,7 +80,9 @@ class Site:
         self.seed_url = f"{self.origin}/"
         self.topic = plan.words.keywords
         self.targets = frozenset(map(self.url, plan.targets))
-        self.gateways = {self.url(path): tuple(map(self.url, behind)) for path, behind in plan.gateways.items()}
+        self.gateways = {
+            self.url(path): tuple(map(self.url, behind)) for path, behind in plan.gateways.items()
+        }
         self.decoys = frozenset(map(self.url, plan.decoys))
         self.copies = {self.url(copy): self.url(path) for copy, path in plan.copies.items()}
         self.redirects = {self.url(path): self.url(to) for path, to in plan.redirects.items()}
@@ -84,8 +96,8 @@ class Site:
 
     @cached_property
     def graph(self) -> dict[str, tuple[str, ...]]:
-        """Every page that may be read and the links on it, in the order of the page. Of the calendar only the first
-        page is here: the others have no end.
+        """Every page that may be read and the links on it, in the order of the page. Of the
+        calendar only the first page is here: the others have no end.
         """
         plans = [plan for path, plan in self.plan.plans.items() if path not in self.plan.private]
         if self.settings.hazards:
@@ -110,7 +122,9 @@ class Site:
         if not path.startswith("/"):
             return failure(404)
         if path in self.plan.redirects:
-            return Reply(301, {"location": self.plan.redirects[path], "content-type": HTML}, b"<p>Moved</p>")
+            return Reply(
+                301, {"location": self.plan.redirects[path], "content-type": HTML}, b"<p>Moved</p>"
+            )
         if path in self.plan.errors:
             return failure(self.plan.errors[path])
         if path == "/robots.txt":
@@ -149,9 +163,18 @@ class Site:
     def sitemap(self) -> bytes:
         """A third of the pages that stand in lists, none that stand behind gateways."""
         behind = {path for paths in self.plan.gateways.values() for path in paths}
-        listed = [path for path in sorted(self.plan.plans) if path not in self.plan.private and path not in behind]
-        urls = "".join(f"<url><loc>{self.url(path).replace('&', '&amp;')}</loc></url>" for path in listed[::3])
-        head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        listed = [
+            path
+            for path in sorted(self.plan.plans)
+            if path not in self.plan.private and path not in behind
+        ]
+        urls = "".join(
+            f"<url><loc>{self.url(path).replace('&', '&amp;')}</loc></url>" for path in listed[::3]
+        )
+        head = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n<urlset '
+            'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        )
         return f"{head}{urls}</urlset>\n".encode()
 
     def resolve(self, url: str) -> str:
@@ -165,12 +188,16 @@ class Site:
 
 def generate(settings: SiteSettings) -> Site:
     """The site of a seed."""
-    return Site(settings, plan_site(settings.seed, settings.pages, settings.target_share, settings.hazards))
+    return Site(
+        settings, plan_site(settings.seed, settings.pages, settings.target_share, settings.hazards)
+    )
 
 
 def failure(status: int) -> Reply:
     """An error page."""
-    return Reply(status, {"content-type": HTML}, f"<h1>{REASONS.get(status, 'Error')}</h1>".encode())
+    return Reply(
+        status, {"content-type": HTML}, f"<h1>{REASONS.get(status, 'Error')}</h1>".encode()
+    )
 
 
 def calendar(path: str) -> Plan:
@@ -185,9 +212,19 @@ def calendar(path: str) -> Plan:
         (year, month + 1) if month < 12 else (year + 1, 1),
     )
     turns = [Entry(month_path(*before), "Earlier")] if before[0] >= 0 else []
-    days = [Entry(f"{month_path(year, month)}{day:02d}/", str(day)) for day in range(1 + month % 3, 29, 4)]
+    days = [
+        Entry(f"{month_path(year, month)}{day:02d}/", str(day))
+        for day in range(1 + month % 3, 29, 4)
+    ]
     block = Block("list", "Days", tuple(days))
-    return Plan(path, title, 0, 0.0, 20, (Block("pager", "", (*turns, Entry(month_path(*after), "Later"))), block))
+    return Plan(
+        path,
+        title,
+        0,
+        0.0,
+        20,
+        (Block("pager", "", (*turns, Entry(month_path(*after), "Later"))), block),
+    )
 
 
 def month_path(year: int, month: int) -> str:
@@ -196,13 +233,15 @@ def month_path(year: int, month: int) -> str:
 
 
 def oracle_order(site: Site) -> list[str]:
-    """Requests, in order, that find all targets of a known graph with few of them: again and again the page is
-    fetched whose links to new targets are the most per request, the way to it included. A greedy bound: finding the
-    best order is NP-complete.
+    """Requests, in order, that find all targets of a known graph with few of them: again and again
+    the page is fetched whose links to new targets are the most per request, the way to it included.
+    A greedy bound: finding the best order is NP-complete.
     """
     graph, visited, left = site.graph, [site.seed_url], set(site.targets)
     seen = {site.seed_url}
-    holds = {page: [url for url in dict.fromkeys(links) if url in left] for page, links in graph.items()}
+    holds = {
+        page: [url for url in dict.fromkeys(links) if url in left] for page, links in graph.items()
+    }
     holders = [page for page, targets in holds.items() if targets]
     while left:
         before = ways(graph, visited)
@@ -224,7 +263,9 @@ def oracle_order(site: Site) -> list[str]:
 
 
 def ways(graph: dict[str, tuple[str, ...]], visited: list[str]) -> dict[str, str]:
-    """For every page that can be reached from those visited: the page before it on a shortest way ("" = visited)."""
+    """For every page that can be reached from those visited: the page before it on a shortest way
+    ("" = visited).
+    """
     before = dict.fromkeys(visited, "")
     queue = deque(visited)
     while queue:

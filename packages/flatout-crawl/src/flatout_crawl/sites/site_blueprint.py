@@ -1,4 +1,6 @@
-"""What a made-up site consists of, as data: links, blocks of links, pages, and the whole with its hazards."""
+"""What a made-up site consists of, as data: links, blocks of links, pages, and the whole with its
+hazards.
+"""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -49,7 +51,9 @@ class Blueprint:
     words: Vocabulary
     plans: dict[str, Plan] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
-    gateways: dict[str, list[str]] = field(default_factory=dict)  # and the targets that only they lead to
+    gateways: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # and the targets that only they lead to
     decoys: set[str] = field(default_factory=set)
     redirects: dict[str, str] = field(default_factory=dict)
     copies: dict[str, str] = field(default_factory=dict)  # path -> the one it is a copy of

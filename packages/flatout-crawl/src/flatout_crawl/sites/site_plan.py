@@ -1,9 +1,11 @@
-"""The plan of a made-up site: which pages there are, what they are about, and which links stand on them.
+"""The plan of a made-up site: which pages there are, what they are about, and which links stand on
+them.
 
-Most targets stand behind gateways: a guide in some list leads to a gateway, whose anchor says nothing, and the gateway
-lists targets, most of whose anchors say nothing either. The others stand in lists of their topic. Around them: pages
-of other topics, guides and gateways to nothing, decoys whose anchors promise what the page does not keep, copies,
-redirects, errors, and a calendar without end. It plans in paths; hosts and HTML are others' business.
+Most targets stand behind gateways: a guide in some list leads to a gateway, whose anchor says
+nothing, and the gateway lists targets, most of whose anchors say nothing either. The others stand
+in lists of their topic. Around them: pages of other topics, guides and gateways to nothing, decoys
+whose anchors promise what the page does not keep, copies, redirects, errors, and a calendar without
+end. It plans in paths; hosts and HTML are others' business.
 """
 
 from random import Random
@@ -38,8 +40,16 @@ def plan_site(seed: int, pages: int, target_share: float, hazards: bool) -> Blue
 class Planning:
     """Draws a site, list by list."""
 
-    def __init__(self, rng: Random, style: Style, words: Vocabulary, sizes: Sizes, hazards: bool) -> None:
-        self.rng, self.style, self.words, self.sizes, self.hazards = rng, style, words, sizes, hazards
+    def __init__(
+        self, rng: Random, style: Style, words: Vocabulary, sizes: Sizes, hazards: bool
+    ) -> None:
+        self.rng, self.style, self.words, self.sizes, self.hazards = (
+            rng,
+            style,
+            words,
+            sizes,
+            hazards,
+        )
         self.site = Blueprint(style, words)
         self.taken: set[str] = set()
         self.number = rng.randint(100, 5_000)
@@ -60,10 +70,13 @@ class Planning:
         self.add_front()
         return self.site
 
-    # --- leaves -------------------------------------------------------------------------------------------------------
+    # --- leaves
+    # ----------------------------------------------------------------------------------------------
 
     def fill_shelves(self) -> None:
-        """Targets and other leaves of the topic, decoys and leaves of other topics, each on a shelf of its topic."""
+        """Targets and other leaves of the topic, decoys and leaves of other topics, each on a shelf
+        of its topic.
+        """
         rng, sizes, own = self.rng, self.sizes, self.words.topic
         for _ in range(sizes.scattered):
             leaf = self.leaf(own, "target", keywords=int(rng.random() < 0.7))
@@ -90,13 +103,22 @@ class Planning:
         return self.shelves[topic * self.sizes.shelves : (topic + 1) * self.sizes.shelves]
 
     def leaf(self, topic: int, rate: str, keywords: int, telling: bool = True) -> Leaf:
-        """A page with a title; where it is not telling, neither anchor nor URL nor blurb give it away."""
+        """A page with a title; where it is not telling, neither anchor nor URL nor blurb give it
+        away.
+        """
         rng = self.rng
         title = self.words.title(rng, topic, keywords)
         self.number += rng.randint(1, 9)
         if not telling:
-            path = self.free(f"{self.sections[topic]}{self.style.names['archive']}/{self.number}{self.style.suffix}")
-            return Leaf(Entry(path, f"No. {self.number}", f"{rng.randint(2, 90)} pages"), topic, RATES[rate], title)
+            path = self.free(
+                f"{self.sections[topic]}{self.style.names['archive']}/{self.number}{self.style.suffix}"
+            )
+            return Leaf(
+                Entry(path, f"No. {self.number}", f"{rng.randint(2, 90)} pages"),
+                topic,
+                RATES[rate],
+                title,
+            )
         blurb_rate = 0.06 if keywords or rate == "target" else RATES[rate]
         blurb = self.words.sentence(rng, topic, rng.randint(4, 9), blurb_rate)
         return Leaf(Entry(self.leaf_path(topic, title), title, blurb), topic, RATES[rate], title)
@@ -109,18 +131,23 @@ class Planning:
         if style.urls == "flat":
             return self.free(f"/p/{self.number}-{slug(title)}")
         return self.free(
-            f"{section}{self.number}{style.suffix}" if style.urls == "numbers" else f"/view?id={self.number}"
+            f"{section}{self.number}{style.suffix}"
+            if style.urls == "numbers"
+            else f"/view?id={self.number}"
         )
 
     def add_leaf(self, leaf: Leaf, near: list[Leaf], crumbs: tuple[Entry, ...] = ()) -> None:
         """Plan a leaf; beside its text are links to a few others of its list."""
         others = self.rng.sample(near, min(len(near), 4))
-        aside = tuple(Entry(one.entry.path, one.entry.anchor) for one in others if one is not leaf)[:3]
+        aside = tuple(Entry(one.entry.path, one.entry.anchor) for one in others if one is not leaf)[
+            :3
+        ]
         crumbs = crumbs or (Entry(self.sections[leaf.topic], "Up"),)
         words = self.rng.randint(120, 420)
         self.put(Plan(leaf.entry.path, leaf.title, leaf.topic, leaf.rate, words, (), aside, crumbs))
 
-    # --- gateways -----------------------------------------------------------------------------------------------------
+    # --- gateways
+    # ----------------------------------------------------------------------------------------------
 
     def add_gateway(self, k: int, real: bool) -> None:
         """A guide on some shelf, the gateway behind it, and the leaves behind that."""
@@ -130,14 +157,26 @@ class Planning:
         leaves = []
         for _ in range(size):
             telling = rng.random() < self.style.telling
-            leaves.append(self.leaf(topic, "target" if real else "other", int(real and rng.random() < 0.7), telling))
+            leaves.append(
+                self.leaf(
+                    topic, "target" if real else "other", int(real and rng.random() < 0.7), telling
+                )
+            )
         self.number += 1
         name = rng.choice(NEUTRAL)
         gateway = self.free(f"{self.sections[topic]}{slug(name)}-{self.number}{self.style.suffix}")
         crumbs = (Entry(self.sections[topic], "Up"),)
         for leaf in leaves:
             self.add_leaf(leaf, leaves, crumbs)
-        self.add_list(gateway, name, topic, "gateway" if real else "other", leaves, self.archive_kind(real), crumbs)
+        self.add_list(
+            gateway,
+            name,
+            topic,
+            "gateway" if real else "other",
+            leaves,
+            self.archive_kind(real),
+            crumbs,
+        )
         if real:
             self.site.gateways[gateway] = [leaf.entry.path for leaf in leaves]
             self.site.targets.update(self.site.gateways[gateway])
@@ -153,7 +192,9 @@ class Planning:
         title = self.words.title(rng, topic, int(real and rng.random() < 0.3))
         blurb = self.words.sentence(rng, topic, 8, 0.15 if real else RATES["other"])
         entry = Entry(self.leaf_path(topic, title), title, blurb)
-        shelf = rng.choice(self.shelves_of(topic) if rng.random() < 0.6 else [one for one in self.shelves if one])
+        shelf = rng.choice(
+            self.shelves_of(topic) if rng.random() < 0.6 else [one for one in self.shelves if one]
+        )
         some = [leaf.entry for leaf in rng.sample(shelf, min(2, len(shelf)))]
         links = [Entry(one.path, one.anchor) for one in some] + [gateway]
         rate = RATES["guide" if real else "other"]
@@ -163,7 +204,8 @@ class Planning:
         shelf.insert(rng.randrange(len(shelf) + 1), Leaf(entry, topic, rate, title))
         self.guides.add(entry.path)
 
-    # --- lists --------------------------------------------------------------------------------------------------------
+    # --- lists
+    # ----------------------------------------------------------------------------------------------
 
     def add_shelves(self) -> None:
         """Every shelf as a list of several pages, every topic as a page of shelves."""
@@ -173,12 +215,25 @@ class Planning:
             for leaves in self.shelves_of(topic):
                 title = self.words.title(self.rng, topic, int(own and self.rng.random() < 0.6))
                 path = self.free(f"{section}{slug(title)}/")
-                shelves.append(Entry(path, title, self.words.sentence(self.rng, topic, 8, 0.06 if own else 0.001)))
+                shelves.append(
+                    Entry(
+                        path, title, self.words.sentence(self.rng, topic, 8, 0.06 if own else 0.001)
+                    )
+                )
                 crumbs = (Entry(section, "Up"),)
-                self.add_list(path, title, topic, "topic" if own else "other", leaves, "list", crumbs)
+                self.add_list(
+                    path, title, topic, "topic" if own else "other", leaves, "list", crumbs
+                )
             rate = RATES["guide" if own else "other"]
             self.put(
-                Plan(section, self.section_title(topic), topic, rate, 80, (Block("list", "Sections", tuple(shelves)),))
+                Plan(
+                    section,
+                    self.section_title(topic),
+                    topic,
+                    rate,
+                    80,
+                    (Block("list", "Sections", tuple(shelves)),),
+                )
             )
 
     def add_list(
@@ -205,7 +260,11 @@ class Planning:
 
     def further(self, path: str, page: int) -> str:
         """The URL of a further page of a list."""
-        return f"{path}?page={page}" if self.style.paged == "query" else f"{path.rstrip('/')}/page/{page}/"
+        return (
+            f"{path}?page={page}"
+            if self.style.paged == "query"
+            else f"{path.rstrip('/')}/page/{page}/"
+        )
 
     def pager(self, paths: list[str], k: int) -> tuple[Entry, ...]:
         """Links to the other pages of a list."""
@@ -214,7 +273,8 @@ class Planning:
         near = [(k - 1, "Previous page"), (k + 1, "Next page")]
         return tuple(Entry(paths[n], text) for n, text in near if 0 <= n < len(paths))
 
-    # --- hazards ------------------------------------------------------------------------------------------------------
+    # --- hazards
+    # ----------------------------------------------------------------------------------------------
 
     def add_hazards(self) -> None:
         """Redirects, copies, errors, slow and forbidden pages, put on shelves among the leaves."""
@@ -226,7 +286,9 @@ class Planning:
             site.redirects.update(zip(hops, [*hops[1:], leaf.entry.path], strict=True))
             self.advertise(shelf, leaf.entry._replace(path=hops[0]))
         for n, (shelf, leaf) in enumerate(rng.sample(leaves, min(share, len(leaves)))):
-            copy = self.free(f"{leaf.entry.path}{'&' if '?' in leaf.entry.path else '?'}ref={n + 1}")
+            copy = self.free(
+                f"{leaf.entry.path}{'&' if '?' in leaf.entry.path else '?'}ref={n + 1}"
+            )
             site.copies[copy] = leaf.entry.path
             self.advertise(shelf, leaf.entry._replace(path=copy))
         for n in range(2 * share):
@@ -234,7 +296,11 @@ class Planning:
             dead = self.leaf(topic, "other", 0)
             site.errors[dead.entry.path] = (404, 500, 404, 410)[n % 4]
             self.advertise(rng.choice(self.shelves_of(topic)), dead.entry)
-        first, second, out = self.free("/go/round"), self.free("/go/round-again"), self.free("/go/partner")
+        first, second, out = (
+            self.free("/go/round"),
+            self.free("/go/round-again"),
+            self.free("/go/partner"),
+        )
         site.redirects.update({first: second, second: first, out: ELSEWHERE})
         for path in (first, out):
             self.advertise(rng.choice(self.shelves), Entry(path, self.words.title(rng, 0)))
@@ -246,26 +312,40 @@ class Planning:
             self.put(Plan(entry.path, hidden.title, hidden.topic, hidden.rate, 100))
             site.private.add(entry.path)
             self.advertise(rng.choice(self.shelves_of(self.words.topic)), entry)
-        site.slow = {leaf.entry.path: rng.uniform(0.2, 2.0) for _, leaf in rng.sample(leaves, share)}
+        site.slow = {
+            leaf.entry.path: rng.uniform(0.2, 2.0) for _, leaf in rng.sample(leaves, share)
+        }
 
     def advertise(self, shelf: list[Leaf], entry: Entry) -> None:
         """Put a link on a shelf whose page, if there is one, is planned elsewhere."""
         shelf.insert(self.rng.randrange(len(shelf) + 1), Leaf(entry, 0, 0.0, ""))
 
-    # --- front --------------------------------------------------------------------------------------------------------
+    # --- front
+    # ----------------------------------------------------------------------------------------------
 
     def add_front(self) -> None:
         """The home page, the pages that every site has, and the links that every page has."""
         rng = self.rng
         sections = [Entry(path, self.section_title(k)) for k, path in enumerate(self.sections)]
-        fixed = [Entry(self.free(f"/{name}{self.style.suffix}"), name.capitalize()) for name in FIXED]
-        more = [Entry(CALENDAR, "Events"), Entry("/private/", "Members"), Entry("/login", "Sign in", follow=False)]
+        fixed = [
+            Entry(self.free(f"/{name}{self.style.suffix}"), name.capitalize()) for name in FIXED
+        ]
+        more = [
+            Entry(CALENDAR, "Events"),
+            Entry("/private/", "Members"),
+            Entry("/login", "Sign in", follow=False),
+        ]
         self.site.nav = (Entry("/", "Home"), *sections, *(more if self.hazards else ()), *fixed[:2])
         self.site.footer = (*fixed[1:], Entry(ELSEWHERE, "Partner"))
         topic = rng.randrange(self.sizes.topics)
         for entry in fixed:
             self.put(Plan(entry.path, entry.anchor, topic, 0.0, rng.randint(60, 200)))
-        news = [leaf.entry for shelf in self.shelves for leaf in shelf[:1] if leaf.entry.path not in self.guides]
+        news = [
+            leaf.entry
+            for shelf in self.shelves
+            for leaf in shelf[:1]
+            if leaf.entry.path not in self.guides
+        ]
         rng.shuffle(news)
         blocks = (Block("box", "", tuple(Entry(one.path, one.anchor) for one in news[:4])),)
         self.put(Plan("/", "Home", topic, RATES["other"], 90, blocks))

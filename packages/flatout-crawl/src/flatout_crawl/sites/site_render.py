@@ -24,16 +24,29 @@ class Page:
         """The whole page."""
         plan = self.plan
         head = (
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(plan.title)}</title>\n'
+            f'<!doctype html>\n<html lang="en"><head><meta '
+            f'charset="utf-8"><title>{escape(plan.title)}</title>\n'
             "<style>body{margin:0;font:16px serif}a{color:#036}</style>\n"
             "<script>window.began = Date.now();</script></head>\n<body>\n"
         )
-        main = self.wrapped("main", "main", f"<h1>{escape(plan.title)}</h1>\n{self.prose()}\n{self.blocks()}")
+        main = self.wrapped(
+            "main", "main", f"<h1>{escape(plan.title)}</h1>\n{self.prose()}\n{self.blocks()}"
+        )
         opening, closing = "<div>" * self.style.wrappers, "</div>" * self.style.wrappers
-        aside = self.wrapped("aside", "aside", f"<h4>See also</h4>\n{self.items(plan.aside)}") if plan.aside else ""
+        aside = (
+            self.wrapped("aside", "aside", f"<h4>See also</h4>\n{self.items(plan.aside)}")
+            if plan.aside
+            else ""
+        )
         top = self.wrapped("nav", "nav", self.items(self.site.nav))
-        crumbs = self.wrapped("crumbs", "nav", " / ".join(self.link(one) for one in plan.crumbs)) if plan.crumbs else ""
-        foot = self.wrapped("footer", "footer", f"<p>{' | '.join(self.link(one) for one in self.site.footer)}</p>")
+        crumbs = (
+            self.wrapped("crumbs", "nav", " / ".join(self.link(one) for one in plan.crumbs))
+            if plan.crumbs
+            else ""
+        )
+        foot = self.wrapped(
+            "footer", "footer", f"<p>{' | '.join(self.link(one) for one in self.site.footer)}</p>"
+        )
         return f"{head}{top}{opening}{crumbs}{main}{aside}{closing}{foot}</body></html>\n"
 
     def wrapped(self, role: str, tag: str, inside: str) -> str:
@@ -78,7 +91,10 @@ class Page:
         """Links within running text."""
         words = self.site.words
         rate = self.plan.rate
-        return " ".join(f"{words.sentence(self.rng, self.plan.topic, 6, rate)} {self.link(one)}" for one in entries)
+        return " ".join(
+            f"{words.sentence(self.rng, self.plan.topic, 6, rate)} {self.link(one)}"
+            for one in entries
+        )
 
     def items(self, entries: Iterable[Entry]) -> str:
         """Links as a plain list."""

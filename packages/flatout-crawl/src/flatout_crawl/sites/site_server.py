@@ -1,9 +1,10 @@
 """Sites over real sockets on loopback: HTTP/1.1 with keep-alive, drawn waits, and faults on demand.
 
-One event loop and no thread per request: answers are bytes made once, sent when their time has come. As a program
-(`python -m flatout_crawl.sites.site_server --seed 1 --latency constant:0.05`) it prints where it listens as one line of
-JSON and ends when its standard input is closed, so that it never outlives whoever started it; `served` does both.
-`/-/counters` tells what was asked of it. It is for tests and measurements, not for the open network.
+One event loop and no thread per request: answers are bytes made once, sent when their time has
+come. As a program (`python -m flatout_crawl.sites.site_server --seed 1 --latency constant:0.05`) it
+prints where it listens as one line of JSON and ends when its standard input is closed, so that it
+never outlives whoever started it; `served` does both. `/-/counters` tells what was asked of it. It
+is for tests and measurements, not for the open network.
 """
 
 import argparse
@@ -127,7 +128,8 @@ class Connection(asyncio.Protocol):
         counters = serving.counters
         counters["requests"] += 1
         draw = serving.latency.draw(serving.rng)
-        fault = "" if target == "/robots.txt" else draw.fault  # without it a crawler may ask for nothing at all
+        # without it a crawler may ask for nothing at all
+        fault = "" if target == "/robots.txt" else draw.fault
         if fault:
             counters[fault] += 1
         if fault == "hang":
@@ -173,14 +175,19 @@ class Connection(asyncio.Protocol):
 
 def message(status: int, headers: dict[str, str], body: bytes, head_only: bool) -> bytes:
     """An answer as it goes over the wire."""
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     head = "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode("latin-1")
     return head if head_only else head + body
 
 
 async def listen(serving: Serving, port: int = 0) -> asyncio.Server:
     """Serve a site in the running loop."""
-    return await asyncio.get_running_loop().create_server(lambda: Connection(serving), HOST, port, backlog=1024)
+    return await asyncio.get_running_loop().create_server(
+        lambda: Connection(serving), HOST, port, backlog=1024
+    )
 
 
 def port_of(server: asyncio.Server) -> int:
@@ -196,9 +203,13 @@ def served(
     seed: int = 0,
     port: int = 0,
 ) -> Iterator[Served]:
-    """Serve sites (or folders of HTML files) from a process of their own, until the block is left."""
+    """Serve sites (or folders of HTML files) from a process of their own, until the block is
+    left.
+    """
     listed = [sites] if isinstance(sites, SiteSettings | Path) else list(sites)
-    command = own_program("flatout_crawl.sites.site_server", *arguments(listed, latency, seed, port))
+    command = own_program(
+        "flatout_crawl.sites.site_server", *arguments(listed, latency, seed, port)
+    )
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     with process.stdin, process.stdout:
@@ -206,7 +217,8 @@ def served(
             line = process.stdout.readline()
             if not line:
                 raise RunError(
-                    f"the server of {listed} ended at once (exit code {process.wait()}): see its messages above"
+                    f"the server of {listed} ended at once (exit code {process.wait()}): see "
+                    f"its messages above"
                 )
             told = json.loads(line)
             yield Served(told["host"], told["port"], process.pid, tuple(told["ports"]))
@@ -219,14 +231,20 @@ def served(
                 process.wait()
 
 
-def arguments(sites: Sequence[SiteSettings | Path], latency: Latency, seed: int, port: int) -> list[str]:
+def arguments(
+    sites: Sequence[SiteSettings | Path], latency: Latency, seed: int, port: int
+) -> list[str]:
     """The command line for these sites."""
     made = ["--latency", latency.spelled, "--latency-seed", str(seed), "--port", str(port)]
     made += ["--retry-after", str(latency.retry_after)]
     for share in FAULTS:
         made += [f"--{share.replace('_', '-')}", repr(getattr(latency, share))]
     for site in sites:
-        made += ["--folder", str(site)] if isinstance(site, Path) else ["--site", json.dumps(asdict(site))]
+        made += (
+            ["--folder", str(site)]
+            if isinstance(site, Path)
+            else ["--site", json.dumps(asdict(site))]
+        )
     return made
 
 
@@ -235,16 +253,30 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m flatout_crawl.sites.site_server", description="Serve sites on loopback."
     )
-    made.add_argument("--seed", type=int, action="append", default=[], help="a made-up site; may be repeated")
+    made.add_argument(
+        "--seed", type=int, action="append", default=[], help="a made-up site; may be repeated"
+    )
     made.add_argument("--pages", type=int, default=600, help="of each of them")
-    made.add_argument("--site", action="append", default=[], metavar="JSON", help="a made-up site by all its settings")
-    made.add_argument("--folder", type=Path, action="append", default=[], help="a folder of HTML files")
-    made.add_argument("--latency", type=parse_latency, default=NO_LATENCY, help="for example constant:0.05")
+    made.add_argument(
+        "--site",
+        action="append",
+        default=[],
+        metavar="JSON",
+        help="a made-up site by all its settings",
+    )
+    made.add_argument(
+        "--folder", type=Path, action="append", default=[], help="a folder of HTML files"
+    )
+    made.add_argument(
+        "--latency", type=parse_latency, default=NO_LATENCY, help="for example constant:0.05"
+    )
     made.add_argument("--latency-seed", type=int, default=0)
     for share in FAULTS:
         made.add_argument(f"--{share.replace('_', '-')}", type=float, default=0.0)
     made.add_argument("--retry-after", type=int, default=1)
-    made.add_argument("--port", type=int, default=0, help="of the first site; 0 = any, as for all others")
+    made.add_argument(
+        "--port", type=int, default=0, help="of the first site; 0 = any, as for all others"
+    )
     return made
 
 
@@ -253,9 +285,13 @@ async def serve(sites: Sequence[Answering], latency: Latency, seed: int, port: i
     servings = [Serving(site, latency, seed + k) for k, site in enumerate(sites)]
     servers = [await listen(serving, 0 if k else port) for k, serving in enumerate(servings)]
     ports = [port_of(server) for server in servers]
-    print(json.dumps({"host": HOST, "port": ports[0], "ports": ports, "pid": os.getpid()}), flush=True)
+    print(
+        json.dumps({"host": HOST, "port": ports[0], "ports": ports, "pid": os.getpid()}), flush=True
+    )
     closed = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), look_for_end, sys.stdin.fileno(), closed)
+    asyncio.get_running_loop().add_reader(
+        sys.stdin.fileno(), look_for_end, sys.stdin.fileno(), closed
+    )
     await closed.wait()
     for server in servers:
         server.close()
@@ -271,7 +307,9 @@ def main() -> None:
     """Serve what the command line asks for."""
     given = parser().parse_args()
     latency = replace(
-        given.latency, retry_after=given.retry_after, **{share: getattr(given, share) for share in FAULTS}
+        given.latency,
+        retry_after=given.retry_after,
+        **{share: getattr(given, share) for share in FAULTS},
     )
     settings = [SiteSettings(seed=seed, pages=given.pages) for seed in given.seed]
     settings += [SiteSettings(**json.loads(text)) for text in given.site]

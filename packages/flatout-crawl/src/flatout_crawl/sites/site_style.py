@@ -1,7 +1,7 @@
 """How a made-up site looks: its templates, class names and URLs, drawn from a seed.
 
-Within a site every list of a kind has one tag path; across sites the paths differ, so that only what they mean carries
-over: where on the page a link stands, and what links like it have led to.
+Within a site every list of a kind has one tag path; across sites the paths differ, so that only
+what they mean carries over: where on the page a link stands, and what links like it have led to.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Words of a made-up site: pronounceable, drawn from a seed, one vocabulary per topic and one that all topics share.
+"""Words of a made-up site: pronounceable, drawn from a seed, one vocabulary per topic and one that
+all topics share.
 
 It knows nothing of pages: only of words, titles and sentences.
 """
@@ -6,7 +7,22 @@ It knows nothing of pages: only of words, titles and sentences.
 from dataclasses import dataclass
 from random import Random
 
-ONSETS = (*"bcdfghjklmnprstvwz", "br", "cl", "cr", "dr", "fl", "gr", "pl", "pr", "sk", "sl", "st", "th", "tr")
+ONSETS = (
+    *"bcdfghjklmnprstvwz",
+    "br",
+    "cl",
+    "cr",
+    "dr",
+    "fl",
+    "gr",
+    "pl",
+    "pr",
+    "sk",
+    "sl",
+    "st",
+    "th",
+    "tr",
+)
 VOWELS = (*"aeiouaeio", "ai", "ea", "io", "ou")
 CODAS = ["", "", "", "n", "r", "l", "s", "t", "m", "nd", "rt", "st", "ck"]
 WORDS_PER_TOPIC = 60
@@ -37,7 +53,13 @@ class Vocabulary:
         said = []
         for _ in range(words):
             draw = chance()
-            pool = keywords if draw < keyword_rate else plain if draw < keyword_rate + TOPIC_SHARE else shared
+            pool = (
+                keywords
+                if draw < keyword_rate
+                else plain
+                if draw < keyword_rate + TOPIC_SHARE
+                else shared
+            )
             said.append(pool[int(chance() * len(pool))])
         return " ".join(said).capitalize() + "."
 
@@ -51,7 +73,9 @@ class Vocabulary:
         return " ".join(sentences)
 
     def plain(self, topic: int) -> tuple[str, ...]:
-        """A topic's words that are no keywords: those come first in the topic that is looked for."""
+        """A topic's words that are no keywords: those come first in the topic that is looked
+        for.
+        """
         words = self.topics[topic]
         return words[KEYWORDS:] if topic == self.topic else words
 
@@ -65,12 +89,17 @@ def drawn_vocabulary(rng: Random, topics: int) -> Vocabulary:
     rng.shuffle(words)
     parts = [tuple(words[k * WORDS_PER_TOPIC : (k + 1) * WORDS_PER_TOPIC]) for k in range(topics)]
     topic = rng.randrange(topics)
-    return Vocabulary(tuple(parts), tuple(words[topics * WORDS_PER_TOPIC :]), topic, parts[topic][:KEYWORDS])
+    return Vocabulary(
+        tuple(parts), tuple(words[topics * WORDS_PER_TOPIC :]), topic, parts[topic][:KEYWORDS]
+    )
 
 
 def drawn_word(rng: Random) -> str:
     """Two or three syllables."""
-    syllables = (f"{rng.choice(ONSETS)}{rng.choice(VOWELS)}{rng.choice(CODAS)}" for _ in range(rng.choice((2, 2, 3))))
+    syllables = (
+        f"{rng.choice(ONSETS)}{rng.choice(VOWELS)}{rng.choice(CODAS)}"
+        for _ in range(rng.choice((2, 2, 3)))
+    )
     return "".join(syllables)
 
 
