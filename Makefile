@@ -4,7 +4,7 @@ VENV   ?= .venv
 OLDEST ?= .venv-oldest
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/pip install --quiet --disable-pip-version-check
-CODE    = src tests packages conftest.py
+CODE    = src tests packages examples conftest.py
 PYTEST  = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Where neither NVIDIA's nor AMD's driver is, PyTorch comes in its CPU build, a tenth of the size. It has a version of its
 # own, of which pip takes what it finds; uv knows where PyTorch keeps them.

@@ -16,15 +16,19 @@ if TYPE_CHECKING:
     from flatout.bars.read import read_bars
     from flatout.errors import FlatoutError
     from flatout.evaluation.backtest import backtest
+    from flatout.evaluation.saved_policy import load_policy
+    from flatout.export.policy_export import export_policy
     from flatout.features.recipe import FittedRecipe, Recipe
     from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
     from flatout.market.market import Market, build_market
     from flatout.market.torch_market import TorchMarket
     from flatout.sb3.ppo import PPO
+    from flatout.search.run_study import run_study
     from flatout.settings.loading import load_settings
     from flatout.settings.tables import Settings
     from flatout.slow_envs.overlap import Overlap
     from flatout.slow_envs.vector_env import AsyncioVectorEnv
+    from flatout.training.train import train
 
 HOMES = {
     "AsyncioVectorEnv": "flatout.slow_envs.vector_env",
@@ -41,8 +45,12 @@ HOMES = {
     "TorchMarket": "flatout.market.torch_market",
     "backtest": "flatout.evaluation.backtest",
     "build_market": "flatout.market.market",
+    "export_policy": "flatout.export.policy_export",
+    "load_policy": "flatout.evaluation.saved_policy",
     "load_settings": "flatout.settings.loading",
     "read_bars": "flatout.bars.read",
+    "run_study": "flatout.search.run_study",
+    "train": "flatout.training.train",
 }
 
 __all__ = [  # noqa: RUF022 (plain order, as `dir` has it)
@@ -60,8 +68,12 @@ __all__ = [  # noqa: RUF022 (plain order, as `dir` has it)
     "TorchMarket",
     "backtest",
     "build_market",
+    "export_policy",
+    "load_policy",
     "load_settings",
     "read_bars",
+    "run_study",
+    "train",
 ]
 
 

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk, built_in_market
-from flatout.cli.backtest import SHOWN, find_policy, rows_between
+from flatout.cli.backtest import SHOWN
 from flatout.cli.main import main
 from flatout.errors import FlatoutError, RulesError, SettingsError
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import BASELINES, RandomTrader
-from flatout.evaluation.saved_policy import load_policy
+from flatout.evaluation.policy_backtest import find_rows
+from flatout.evaluation.saved_policy import find_policy, load_policy
 from rounding import close_to
 from small_bundles import bundle_of
 
@@ -196,14 +197,12 @@ def test_since_and_until_bound_the_run(bars: Path, tmp_path: Path) -> None:
     ],
 )
 def test_times_become_rows(since: str | None, until: str | None, rows: tuple[int, int]) -> None:
-    assert rows_between(RandomWalk(n_bars=N_BARS).panel(), since, until, warm=10) == rows
+    assert find_rows(RandomWalk(n_bars=N_BARS).panel(), (since, until), warm=10) == rows
 
 
 def test_a_time_may_say_that_it_is_utc() -> None:
-    assert rows_between(RandomWalk(n_bars=N_BARS).panel(), "2021-01-02T00:00Z", None, warm=10) == (
-        24,
-        200,
-    )
+    panel = RandomWalk(n_bars=N_BARS).panel()
+    assert find_rows(panel, ("2021-01-02T00:00Z", None), warm=10) == (24, 200)
 
 
 @pytest.mark.parametrize("option", ["--since", "--until"])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
-from flatout.cli.options import plain, say, visible
+from flatout.terminal import plain, say, visible
 
 ODD = ("[red]x", "[/]", "a\x1b[2Jb", "BTC/USDT")
 

@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from flatout.cli.search import tell_reports
+from flatout.cli.search import tell_results
 from flatout.search.run import make_folder
+from flatout.search.run_study import StudyResult
 from search.sample_report import sample_report
 
 NAME = "[red]a/b"
@@ -18,9 +18,8 @@ def test_paths_that_are_printed_exist(
     tmp_path: Path, as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = make_folder(tmp_path, NAME)
-    asked = [SimpleNamespace(request=SimpleNamespace(name=NAME))]
     report = sample_report(n_bars=60, n_trials=6, n_days=5, halves=40) | {"study": NAME}
-    tell_reports(asked, [report], tmp_path, as_json)
+    tell_results([StudyResult(NAME, folder, report)], as_json)
     said = capsys.readouterr().out
     if as_json:
         assert Path(json.loads(said)[0]["folder"]) == folder

@@ -23,14 +23,13 @@ from typer.testing import CliRunner
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import to_table, write_bars
-from flatout.cli import train
 from flatout.cli.main import main
 from flatout.errors import FlatoutError, RulesError
 from flatout.file_names import file_name
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import flatten
 from flatout.training.plan import Plan
-from flatout.training.request import Request
+from flatout.training.request import TrainRequest
 from flatout.workers import devices
 from rounding import close_to
 
@@ -266,18 +265,20 @@ def test_a_plan_counts_the_memory_of_all_workers(
         ["--seeds", "2", "--symbols", "AAA", "BBB"],
         ["--symbols", "AAA", "--symbols", "BBB", "--seeds", "2"],
         ["--symbols", "AAA", "--seeds", "2", "--symbols", "BBB"],
+        ["--symbols", "AAA,BBB", "--seeds", "2"],
+        ["--symbols", "AAA, BBB", "--seeds", "2"],
     ],
 )
 def test_symbols_may_be_given_in_a_row_or_one_by_one(
     monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    asked: list[Request] = []
+    asked: list[TrainRequest] = []
 
-    def build(request: Request, _: Any) -> None:
+    def prepare(request: TrainRequest, *_: Any) -> None:
         asked.append(request)
         raise RulesError("enough")
 
-    monkeypatch.setattr(train, "build", build)
+    monkeypatch.setattr("flatout.training.train.prepare_training", prepare)
     call(*words)
     assert (asked[0].symbols, asked[0].seeds) == (["AAA", "BBB"], 2)
 
@@ -291,7 +292,9 @@ def test_symbols_without_a_symbol_are_refused(words: list[str]) -> None:
 
 
 def test_symbols_without_bars_are_refused(tmp_path: Path) -> None:
-    assert "--symbols needs --bars" in refusal(tmp_path / "runs", "--symbols", "AAA", *TINY)
+    assert "symbols are AAA, but no bars are given (--bars" in refusal(
+        tmp_path / "runs", "--symbols", "AAA", *TINY
+    )
 
 
 def test_an_unknown_symbol_is_refused(bars: Path, tmp_path: Path) -> None:

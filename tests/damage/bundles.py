@@ -20,7 +20,7 @@ from damage.mutations import damage_folder, damage_json, damage_tensors, damage_
 from damage.one_case import SilentlyWrong
 from flatout.bars.panel import Panel
 from flatout.evaluation.saved_policy import bars_of_training
-from flatout.export.policy_export import export
+from flatout.export.policy_export import export_policy
 from flatout.features.recipe import Recipe, fit
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import content_hash
@@ -199,6 +199,6 @@ def export_to(policy: Path, out: Path, to: str) -> Any:
     from flatout.export.policy_export import TARGETS as FORMATS
 
     try:
-        return export(policy, to, out / f"x{FORMATS[to].suffix}")
+        return export_policy(policy, to, out / f"x{FORMATS[to].suffix}")
     except BundleError:
         return None

@@ -20,7 +20,9 @@ from flatout.cli.main import main
 from flatout.policies.bundle import Bundle
 from flatout.runs import alone
 from flatout.training.metrics_file import Journal
-from flatout.training.request import build, read_request, save_bundles
+from flatout.training.prepare import prepare_training, source_of_run
+from flatout.training.request import read_request
+from flatout.training.train import save_bundles
 from flatout.training.training import finished_lanes, make_jobs
 
 COUNT = 500
@@ -125,11 +127,13 @@ def attempt(folder: Path) -> str:
 def go_on(run: Path) -> str:
     """Up to the moment in which workers would be hired."""
     request, resolved = read_request(run)
-    made, chosen, request = build(request, resolved)
+    source = source_of_run(request, run, resolved.settings)
+    prepared = prepare_training(request, resolved, source)
+    made, workers = prepared.made, len(prepared.chosen.slots)
     with alone(run):
-        make_jobs(made.training, run, len(chosen.slots))
+        make_jobs(made.training, run, workers)
         (run / "logs").mkdir(exist_ok=True)
         Journal(made.training.program, run).close()
-        finished_lanes(made.training, run, len(chosen.slots))
-    save_bundles(run, made, resolved, request)
+        finished_lanes(made.training, run, workers)
+    save_bundles(prepared, run)
     return "went on"

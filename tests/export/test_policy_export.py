@@ -21,7 +21,7 @@ from policies_to_export import (
 from stable_baselines3 import PPO
 
 from flatout.errors import BundleError
-from flatout.export.policy_export import TARGETS, export
+from flatout.export.policy_export import TARGETS, export_policy
 from flatout.policies.bundle import Bundle
 
 BUNDLE = policy_of()
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("to", TARGETS)
 def test_the_report_tells_what_was_written(to: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "new" / f"file{TARGETS[to].suffix}"
-    report = export(folder, to, path)
+    report = export_policy(folder, to, path)
     content = path.read_bytes()
     assert json.loads(json.dumps(report)) == report
     assert (report["file"], report["to"]) == (str(path), to)
@@ -54,15 +54,15 @@ def test_without_a_name_it_is_the_folders(
     to: str, name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert export(folder, to)["file"] == name
+    assert export_policy(folder, to)["file"] == name
     assert (tmp_path / name).is_file()
     monkeypatch.chdir(folder)
-    assert export(Path(), to)["file"] == name
+    assert export_policy(Path(), to)["file"] == name
 
 
 def test_a_saved_policy_acts_the_same_in_all_of_them(folder: Path, tmp_path: Path) -> None:
     for to, target in TARGETS.items():
-        export(folder, to, tmp_path / f"policy{target.suffix}")
+        export_policy(folder, to, tmp_path / f"policy{target.suffix}")
     bundle, seen = Bundle.load(folder), follow(BUNDLE, bars=20)
     there = PPO.load(tmp_path / "policy.zip", device="cpu").predict(
         seen.observation, deterministic=True
@@ -81,7 +81,7 @@ def test_a_saved_policy_acts_the_same_in_all_of_them(folder: Path, tmp_path: Pat
 def test_an_older_file_is_replaced(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "policy.zip"
     path.write_bytes(b"old")
-    export(folder, "sb3", path)
+    export_policy(folder, "sb3", path)
     seen = random_observations(BUNDLE, 3)
     actions = PPO.load(io.BytesIO(path.read_bytes()), device="cpu").predict(
         seen, deterministic=True
@@ -97,7 +97,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones(folder: Path) -> None:
     with pytest.raises(
         BundleError, match="no export to 'onx': choose one of sb3, onnx, joblib; did you mean onnx"
     ):
-        export(folder, "onx")
+        export_policy(folder, "onx")
 
 
 def test_another_extension_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_another_extension_is_refused(folder: Path, tmp_path: Path) -> None:
         BundleError,
         match=r"policy\.pkl: an export to joblib is a \.joblib file; give --out such a name",
     ):
-        export(folder, "joblib", tmp_path / "policy.pkl")
+        export_policy(folder, "joblib", tmp_path / "policy.pkl")
     assert not (tmp_path / "policy.pkl").exists()
 
 
@@ -114,7 +114,7 @@ def test_a_missing_policy_is_refused(tmp_path: Path) -> None:
         BundleError,
         match=r"nowhere.policy\.json: there is no such file; give a folder that a training",
     ):
-        export(tmp_path / "nowhere", "onnx", tmp_path / "policy.onnx")
+        export_policy(tmp_path / "nowhere", "onnx", tmp_path / "policy.onnx")
 
 
 @pytest.mark.parametrize(("to", "package", "extra"), [
@@ -130,7 +130,7 @@ def test_a_missing_package_is_named_with_its_extra(
     with pytest.raises(
         BundleError, match=rf"an export to {to} needs {package}: pip install 'flatout\[{extra}\]'"
     ):
-        export(folder, to)
+        export_policy(folder, to)
 
 
 def test_a_file_in_place_of_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -138,13 +138,13 @@ def test_a_file_in_place_of_a_folder_is_refused(folder: Path, tmp_path: Path) ->
     with pytest.raises(
         BundleError, match=r"cannot write .*policy\.onnx: .*; give --out another file"
     ):
-        export(folder, "onnx", tmp_path / "file" / "policy.onnx")
+        export_policy(folder, "onnx", tmp_path / "file" / "policy.onnx")
 
 
 def test_a_folder_in_place_of_a_file_is_refused_and_left(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "policy.onnx").mkdir()
     with pytest.raises(BundleError, match="cannot write"):
-        export(folder, "onnx", tmp_path / "policy.onnx")
+        export_policy(folder, "onnx", tmp_path / "policy.onnx")
     assert not list((tmp_path / "policy.onnx").iterdir())
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "policy.onnx"}
 
@@ -160,7 +160,7 @@ def test_names_that_mean_something_elsewhere_are_only_names(
     bundle.save(tmp_path / "policy")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    report = export(tmp_path / "policy", to)
+    report = export_policy(tmp_path / "policy", to)
     assert [path.name for path in tmp_path.rglob("*") if path.parent != tmp_path / "policy"].count(
         "up"
     ) == 0

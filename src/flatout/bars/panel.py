@@ -19,6 +19,7 @@ BoolArray = NDArray[np.bool_]
 TimeArray = NDArray[np.datetime64]
 
 PRICES = ("open", "high", "low", "close")
+EXTRA = "extra:"  # among indicators, `extra:NAME` is the further column NAME of `Panel.extras`
 DAY = 86_400
 TRADING_DAYS = 252
 SESSION_SECONDS = 6.5 * 3600

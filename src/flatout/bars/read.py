@@ -5,7 +5,8 @@ Bad files are refused, never repaired; what is refused and how files may look is
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import polars as pl
 from flatout.bars.align import align
 from flatout.bars.bar_size import parse_bar
 from flatout.bars.columns import COMPARED
-from flatout.bars.files import find_files, load, name_of_file
+from flatout.bars.files import Table, find_files, load, name_of_file
+from flatout.bars.frames import NAME, Frame, read_frame
 from flatout.bars.grid import Calendar, check_steps, grid_of, infer_bar, infer_calendar
 from flatout.bars.panel import Panel
 from flatout.bars.probing import probing
@@ -24,7 +26,7 @@ from flatout.foreign import shortened
 
 
 def read_bars(
-    path: str | Path,
+    path: str | Path | Frame,
     *,
     symbols: Sequence[str] | None = None,
     bar: str | None = None,
@@ -32,10 +34,11 @@ def read_bars(
     extras: Sequence[str] = (),
     columns: Mapping[str, str] | None = None,
 ) -> Panel:
-    """Read bars from a CSV, Parquet or Feather file, or from a folder of them.
+    """Read bars from a CSV, Parquet or Feather file, from a folder of them, or from a Polars or
+    pandas frame.
 
-    symbols   which ones, in this order (by default all, sorted); names a single file without a
-              symbol column
+    symbols   which ones, in this order (by default all, sorted); names a single file or frame
+              without a symbol column
     bar       the bar size, as in "5m"; by default the one in the files' names, or the most common
               step
     calendar  "always_open" or "exchange"; by default told by weekend bars (less than a week: always
@@ -46,10 +49,59 @@ def read_bars(
 
     A file's symbols come from its symbol column, else from its name in capitals:
     BTC_USDT-1h.parquet is BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
+
+    >>> import polars as pl
+    >>> from datetime import datetime, timedelta
+    >>> hours = [datetime(2024, 1, 1) + timedelta(hours=k) for k in range(3)]
+    >>> prices = {name: [100.0, 101.0, 102.0] for name in ("open", "high", "low", "close")}
+    >>> read_bars(pl.DataFrame({"date": hours, **prices, "volume": 1.0}), symbols=["BTC"]).n_bars
+    3
     """
-    path = Path(path)
-    check_wish(path, symbols)
     rows, files = read_rows(path, symbols, extras, columns)
+    return make_panel(path_of(path), rows, files, symbols, bar, calendar, extras)
+
+
+def path_of(source: str | Path | Frame) -> Path:
+    """Where bars come from, for refusals too."""
+    return Path(source) if isinstance(source, str | os.PathLike) else NAME
+
+
+def read_each(
+    path: str | Path | Frame,
+    symbols: Sequence[str],
+    *,
+    bar: str | None = None,
+    extras: Sequence[str] = (),
+) -> list[Panel]:
+    """One panel for each symbol, on the grid of its own bars, as `read_bars` would give them one
+    by one; the files are read once.
+    """
+    rows, files = read_rows(path, symbols, extras, None)
+    where = path_of(path)
+    return [
+        make_panel(
+            where,
+            rows.filter(pl.col("symbol") == name),
+            {name: files[name]},
+            [name],
+            bar,
+            None,
+            extras,
+        )
+        for name in symbols
+    ]
+
+
+def make_panel(
+    path: Path,
+    rows: pl.DataFrame,
+    files: Mapping[str, Path],
+    symbols: Sequence[str] | None,
+    bar: str | None,
+    calendar: Calendar | None,
+    extras: Sequence[str],
+) -> Panel:
+    """Checked rows on their grid."""
     named = parse_bar(bar) if bar is not None else bar_in_names(path, files)
     bar_seconds = named or infer_bar(rows, files)
     calendar = calendar or infer_calendar(rows)
@@ -59,7 +111,7 @@ def read_bars(
 
 
 def read_rows(
-    path: Path,
+    source: str | Path | Frame,
     symbols: Sequence[str] | None,
     extras: Sequence[str],
     columns: Mapping[str, str] | None,
@@ -67,25 +119,33 @@ def read_rows(
     """The checked rows of the wanted symbols, sorted by symbol and time, and the file of each
     symbol.
     """
+    path = path_of(source)
+    check_wish(path, symbols)
     sole = symbols[0] if symbols is not None and len(symbols) == 1 and not path.is_dir() else None
     parts: list[pl.DataFrame] = []
     files: dict[str, Path] = {}
-    with probing() as probe:
-        for file in find_files(path):
-            table = load(file, probe)
-            symbol = symbols_of(table, sole, columns or {})
-            note_file(files, file, symbol)
-            if symbols is not None:
-                wanted = symbol.is_in(list(symbols))
-                table, symbol = (
-                    replace(table, frame=table.frame.filter(wanted)),
-                    symbol.filter(wanted),
-                )
-            if len(symbol):
-                parts.append(checked_rows(table, symbol, extras, columns))
+    for table in read_tables(source):
+        symbol = symbols_of(table, sole, columns or {})
+        note_file(files, table.path, symbol)
+        if symbols is not None:
+            wanted = symbol.is_in(list(symbols))
+            table = replace(table, frame=table.frame.filter(wanted))
+            symbol = symbol.filter(wanted)
+        if len(symbol):
+            parts.append(checked_rows(table, symbol, extras, columns))
     check_found(path, files, symbols or ())
     chosen = {symbol: files[symbol] for symbol in symbols or files}
     return pl.concat(parts).sort("symbol", maintain_order=True), chosen
+
+
+def read_tables(source: str | Path | Frame) -> Iterator[Table]:
+    """The raw tables, one after another: a frame is one, a folder has one per file."""
+    if not isinstance(source, str | os.PathLike):
+        yield read_frame(source)
+        return
+    with probing() as probe:
+        for file in find_files(Path(source)):
+            yield load(file, probe)
 
 
 def note_file(files: dict[str, Path], file: Path, symbol: pl.Series) -> None:

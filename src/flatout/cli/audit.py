@@ -2,29 +2,36 @@
 anything is trained.
 """
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
-from flatout.cli.data import split
-from flatout.cli.options import Config, Json, Seed, Set, plain, print_json, say
-from flatout.cli.search import where
+from flatout.bars.source import find_source
+from flatout.cli.options import (
+    Bars,
+    BarsCommand,
+    BarSize,
+    Config,
+    Json,
+    Seed,
+    Set,
+    Symbols,
+    print_json,
+)
 from flatout.cli.verdict_box import tick
 from flatout.settings.loading import load_settings
+from flatout.terminal import plain, say
+
+
+class AuditCommand(BarsCommand):
+    """A command that takes `--symbols BTC ETH`."""
 
 
 def audit_command(
-    bars: Annotated[
-        Path | None, typer.Option("--bars", help="Bars; else as the settings file says.")
-    ] = None,
-    symbols: Annotated[
-        str | None, typer.Option("--symbols", help="Only these, in this order: BTC,ETH")
-    ] = None,
-    bar: Annotated[
-        str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")
-    ] = None,
+    bars: Bars = None,
+    symbols: Symbols = None,
+    bar: BarSize = None,
     config: Config = None,
     overrides: Set = None,
     seed: Seed = 0,
@@ -34,15 +41,10 @@ def audit_command(
     any is found.
     """
     from flatout.evaluation.audit import audit
-    from flatout.search.run import Request, read_panel
 
     resolved = load_settings(config, overrides or ())
-    data = resolved.settings.data
-    chosen = split(symbols) or data.symbols
-    request = Request(
-        "audit", where(bars, resolved, config), tuple(chosen) if chosen else None, bar or data.bar
-    )
-    panel = read_panel(request)
+    found = find_source(resolved, bars, symbols, bar)
+    panel = found.read()
     console, waiting = Console(), Console(stderr=True)
     findings: list[dict[str, Any]] = []
     with waiting.status("looking for leaks") as status:
@@ -52,7 +54,7 @@ def audit_command(
                 show(findings[-1], console)
             status.update(f"{len(findings)} checks done")
     passed = all(finding["passed"] for finding in findings)
-    source = request.bars or "built-in random walk"
+    source = found.name
     if as_json:
         print_json(
             {

@@ -11,15 +11,14 @@ from flatout.bars.synthetic import built_in_market
 from flatout.cli.audit import show
 from flatout.cli.doctor import memory
 from flatout.cli.options import Json, Out, Seed, print_json, say
-from flatout.cli.search import Watch
 from flatout.cli.verdict_box import show_verdict
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 from flatout.workers.devices import settle
 
 TABLES = {
-    "train": {"n_envs": 16, "n_steps": 64},
-    "search": {"trials": 8, "timesteps": 16_000, "finalists": 2},
+    "train": {"timesteps": 16_000, "n_envs": 16, "n_steps": 64},
+    "search": {"trials": 8, "finalists": 2},
 }
 MANY = 1000  # lanes: more than there are devices
 
@@ -30,6 +29,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     """
     from flatout.bench.calibration import own_registry
     from flatout.evaluation.audit import audit
+    from flatout.search.progress import StudyProgress
     from flatout.search.run import Request, prepare, run_studies
 
     settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})
@@ -63,9 +63,9 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     )
     with (
         own_registry(out / name / "registry"),
-        Watch(Console(stderr=True), [made], quiet=as_json) as watch,
+        StudyProgress([made], quiet=as_json) as progress,
     ):
-        [report] = run_studies([made], slots, out, None, watch.heard, watch.said)
+        [report] = run_studies([made], slots, out, None, progress.show_round, progress.show_stage)
     if report is None:
         return
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flatout.cli.options import Json, print_json, say
-from flatout.export.policy_export import TARGETS, export
+from flatout.export.policy_export import TARGETS, export_policy
 
 TO_HELP = "; ".join(
     f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items()
@@ -27,7 +27,7 @@ def export_command(
     as_json: Json = False,
 ) -> None:
     """Write a saved policy, or its scaler, as a file that other programs read."""
-    report = export(bundle, to, out)
+    report = export_policy(bundle, to, out)
     if as_json:
         print_json(report)
     else:

@@ -101,7 +101,9 @@ def explanation(kind: type) -> str:
 def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
     """A model as a TOML table: its own settings first, then the tables inside it."""
     fields = {
-        name: (field, getattr(model, name)) for name, field in type(model).model_fields.items()
+        name: (field, getattr(model, name))
+        for name, field in type(model).model_fields.items()
+        if not field.exclude
     }
     own = {name: pair for name, pair in fields.items() if not is_table(pair[1])}
     if prefix and own:

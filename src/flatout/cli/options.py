@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
+
+from flatout.terminal import plain as plain
+from flatout.terminal import progress_bar as progress_bar
+from flatout.terminal import say as say
 
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")
@@ -27,34 +28,20 @@ Device = Annotated[
     str | None,
     typer.Option("--device", help="cpu, cuda, cuda:1, rocm, mps or auto; else the best there is."),
 ]
+Bars = Annotated[
+    Path | None,
+    typer.Option(
+        "--bars", help="CSV, Parquet, Feather or a folder; else data.bars, else built in."
+    ),
+]
+Symbols = Annotated[
+    list[str] | None,
+    typer.Option("--symbols", help="Only these, in this order: --symbols BTC ETH"),
+]
+BarSize = Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of everything random.")
 ]
-
-
-def plain(text: object) -> str:
-    """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are
-    shown, not obeyed.
-    """
-    return escape(visible(text))
-
-
-def visible(text: object) -> str:
-    """Text with control characters spelled out: a terminal would obey them, move the cursor or turn
-    the line around.
-    """
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(
-        letter if letter in "\n\t" or letter.isprintable() else ascii(letter)[1:-1]
-        for letter in shown
-    )
-
-
-def say(text: object, err: bool = False) -> None:
-    """One line or more on standard output, or on standard error."""
-    typer.echo(visible(text), err=err)
 
 
 def print_json(value: Any) -> None:
@@ -62,23 +49,9 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
-def progress_bar(quiet: bool = False) -> Progress:
-    """A bar with the remaining time on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(
-        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
-    )
-
-
 class SpaceSeparated(TyperCommand):
     """A command whose list options take several values at once: `--symbols A B` for `--symbols A
-    --symbols B`.
+    --symbols B`. Commas part values, too: `--symbols A,B`.
     """
 
     lists: tuple[str, ...] = ()
@@ -94,5 +67,17 @@ class SpaceSeparated(TyperCommand):
                 current = arg if arg in self.lists else None
                 spread += [] if current else [arg]
             else:
-                spread += [current, arg] if current else [arg]
+                for value in split_commas(arg) if current else [arg]:
+                    spread += [current, value] if current else [value]
         return super().parse_args(ctx, spread)
+
+
+class BarsCommand(SpaceSeparated):
+    """A command that takes `--symbols BTC ETH`."""
+
+    lists = ("--symbols",)
+
+
+def split_commas(text: str) -> list[str]:
+    """The values of "BTC,ETH"; one that is no list stays as it is, for whoever refuses it."""
+    return [part.strip() for part in text.split(",") if part.strip()] or [text]

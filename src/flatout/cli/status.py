@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from flatout.cli.options import Json, plain, print_json, say
-from flatout.cli.search import span
 from flatout.errors import RunError
 from flatout.file_names import named_text
 from flatout.runs import is_held
 from flatout.search.report_file import read_report
+from flatout.terminal import describe_span
 
 PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
 
@@ -136,7 +136,7 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
             f"{row['best']['value']:.2f} (trial {row['best']['trial']})" if row["best"] else "–",
             f"{row['steps_per_s']:,.0f} steps/s" if row["steps_per_s"] else "–",
             f"{row['lanes_busy']:.0%} busy" if row["lanes_busy"] else "–",
-            span(row["seconds_left"]) if row["seconds_left"] is not None else "–",
+            describe_span(row["seconds_left"]) if row["seconds_left"] is not None else "–",
             f"opened {row['hold_out_openings']}x" if row["hold_out_openings"] else "sealed",
         )
         if verdict := row["verdict"]:

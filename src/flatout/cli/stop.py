@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 
 from flatout.cli.options import Json, print_json, say
-from flatout.cli.search import span
 from flatout.cli.status import Folder, Storage, Studies, facts_of
 from flatout.errors import RunError
 from flatout.runs import is_held
+from flatout.terminal import describe_span
 
 POLL_SECONDS = 0.2
 
@@ -74,7 +74,7 @@ def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
     with console.status("") as progress:
         while is_held(folder):
             request.touch()
-            progress.update(f"waiting for {span(time.monotonic() - began)}")
+            progress.update(f"waiting for {describe_span(time.monotonic() - began)}")
             time.sleep(POLL_SECONDS)
     request.unlink(missing_ok=True)
 

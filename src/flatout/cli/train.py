@@ -4,25 +4,17 @@ never saw.
 
 import shlex
 import sys
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
-from flatout.cli.backtest import assumptions
 from flatout.cli.options import (
+    Bars,
+    BarsCommand,
+    BarSize,
     Config,
     Device,
     Engine,
@@ -30,22 +22,14 @@ from flatout.cli.options import (
     Out,
     Seed,
     Set,
-    SpaceSeparated,
-    plain,
     print_json,
-    progress_bar,
-    say,
 )
 from flatout.errors import RunError
-from flatout.evaluation.held_out import judge
-from flatout.file_names import file_name
-from flatout.policies.bundle import Bundle
-from flatout.runs import is_held, write_json
 from flatout.settings.loading import load_settings
-from flatout.settings.tables import Settings
-from flatout.training.market_training import MarketTraining
-from flatout.training.metrics_file import Row
-from flatout.training.plan import Plan, make_plan
+from flatout.terminal import plain, say
+from flatout.training.plan import Plan
+from flatout.training.prepare import PreparedTraining, start_run
+from flatout.training.progress import TrainingProgress
 from flatout.training.request import (
     LEAST_HELD_OUT,
     MOST_EVALUATIONS,
@@ -53,29 +37,26 @@ from flatout.training.request import (
     MOST_SEEDS,
     MOST_TIMESTEPS,
     MOST_WORKERS,
-    Request,
-    build,
-    read_request,
-    save_bundles,
-    start_run,
 )
-from flatout.training.training import train
-from flatout.workers.devices import Choice
+from flatout.training.result import TrainingResult
+from flatout.training.train import EVALUATIONS, prepare_new, prepare_resumed, run_training
 
 TEST_RUN_UPDATES = 2
+SHOWN = {
+    "total_return": ("return", "{:+.1%}"),
+    "sharpe": ("Sharpe", "{:.2f}"),
+    "max_drawdown": ("max drawdown", "{:.1%}"),
+    "annual_turnover": ("turnover per year", "{:.1f}"),
+    "exposure": ("exposure", "{:.0%}"),
+}
 
 
-class TrainCommand(SpaceSeparated):
-    """`--symbols A B C` as people write it."""
-
-    lists = ("--symbols",)
+class TrainCommand(BarsCommand):
+    """A command that takes `--symbols BTC ETH`."""
 
 
 def train_command(
-    bars: Annotated[
-        Path | None,
-        typer.Option("--bars", help="CSV, Parquet, Feather or a folder; else built in."),
-    ] = None,
+    bars: Bars = None,
     symbols: Annotated[
         list[str] | None,
         typer.Option("--symbols", help="One agent for each of these symbols: --symbols BTC ETH"),
@@ -83,13 +64,16 @@ def train_command(
     portfolio: Annotated[
         bool, typer.Option("--portfolio", help="One agent that trades all of --symbols.")
     ] = False,
-    bar: Annotated[
-        str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")
-    ] = None,
+    bar: BarSize = None,
     timesteps: Annotated[
-        int,
-        typer.Option("--timesteps", min=1, max=MOST_TIMESTEPS, help="Bars that each agent trades."),
-    ] = 500_000,
+        int | None,
+        typer.Option(
+            "--timesteps",
+            min=1,
+            max=MOST_TIMESTEPS,
+            help="Bars that each agent trades; else train.timesteps, else 500,000.",
+        ),
+    ] = None,
     n_envs: Annotated[
         int | None,
         typer.Option(
@@ -97,26 +81,30 @@ def train_command(
         ),
     ] = None,
     seeds: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--seeds", min=1, max=MOST_SEEDS, help="Agents per market, with seeds of their own."
+            "--seeds",
+            min=1,
+            max=MOST_SEEDS,
+            help="Agents per market, with seeds of their own; else train.seeds.",
         ),
-    ] = 1,
-    held_out: Annotated[
-        float,
+    ] = None,
+    hold_out: Annotated[
+        float | None,
         typer.Option(
+            "--hold-out",
             "--held-out",
             min=LEAST_HELD_OUT,
             max=MOST_HELD_OUT,
-            help="Share of the bars, the last ones, that judge.",
+            help="Share of the bars, the last ones, that judge; else folds.hold_out, else 0.2.",
         ),
-    ] = 0.2,
+    ] = None,
     evaluations: Annotated[
         int,
         typer.Option(
             "--evaluations", min=1, max=MOST_EVALUATIONS, help="How often to judge and save."
         ),
-    ] = 20,
+    ] = EVALUATIONS,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -141,91 +129,71 @@ def train_command(
     as_json: Json = False,
 ) -> None:
     """Train PPO agents in the market; saves the best and the last policy of each as a bundle."""
-    console = Console(stderr=True)
     if resume:
-        request, resolved = read_request(resume)
-        request = replace(request, device=device) if device else request
+        prepared = prepare_resumed(resume, device)
     else:
-        given = [*(overrides or ()), *([f"train.n_envs={n_envs}"] if n_envs else [])]
-        given += [f"train.engine={engine}"] if engine else []
-        resolved = load_settings(config, given)
-        request = Request(
-            bars=str(bars.resolve()) if bars else None, symbols=symbols, portfolio=portfolio,
-            bar=bar,
-            timesteps=timesteps, updates=TEST_RUN_UPDATES if test_run else None, seed=seed,
-            seeds=seeds,
-            held_out=held_out, evaluations=evaluations, workers=workers, device=device,
-        )  # fmt: skip
-    made, chosen, request = build(request, resolved)
-    slots = chosen.slots
-    plan = make_plan(made.training, slots, chosen.free_bytes)
-    if plan_only:
-        tell_plan(plan.measured(slots), as_json)
-        return
-    run = resume or start_run(out, request, resolved, made)
-    if not as_json:
-        tell_start(console, made, chosen, plan, run)
-    try:
-        with Watch(console, made, quiet=as_json) as watch:
-            train(made.training, run, slots, watch.heard)
-    except (KeyboardInterrupt, RunError) as stopped:
-        if not is_held(run):  # by another process, which is why it was refused
-            save_bundles(run, made, resolved, request)
-        why = "" if isinstance(stopped, RunError) else "interrupted; "
-        say(f"{why}go on with: flatout train --resume {shlex.quote(str(run))}", err=True)
-        if isinstance(stopped, RunError):
-            raise
-        sys.exit(130)
-    for sentence in save_bundles(run, made, resolved, request):
-        console.print(f"[yellow]warning:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
-    report = report_of(run, made, resolved.settings, quiet=as_json)
-    if as_json:
-        print_json(report)
-    else:
-        tell_report(Console(), report)
-
-
-def report_of(run: Path, made: MarketTraining, settings: Settings, quiet: bool) -> dict[str, Any]:
-    """The best policies on the held-out bars, also as a file."""
-    agents = {}
-    for agent in made.agents:
-        names = [lane.name for lane in made.training.lanes if made.agent_of[lane.name] is agent]
-        folders = {name: run / file_name(name) / "best" for name in names}
-        policies = {
-            name: Bundle.load(folder) for name, folder in folders.items() if folder.exists()
+        chosen = {
+            "train.timesteps": timesteps,
+            "train.seeds": seeds,
+            "folds.hold_out": hold_out,
+            "train.n_envs": n_envs,
+            "train.engine": engine,
         }
-        with progress_bar(quiet) as progress:
-            task = progress.add_task(
-                f"judging {plain(agent.name)}", total=agent.market.panel.n_bars - agent.cut - 1
-            )
-            found = judge(agent.market, policies, agent.cut, partial(advance, progress, task))
-        agents[agent.name] = {**found, "assumptions": assumptions(settings.market)}
-    lanes = [lane.name for lane in made.training.lanes]
-    bundles = {name: [f"{file_name(name)}/{which}" for which in ("best", "last")] for name in lanes}
-    report = {"run": str(run), "agents": agents, "bundles": bundles}
-    write_json(run / "report.json", report)
-    return report
+        given = [f"{name}={value}" for name, value in chosen.items() if value is not None]
+        prepared = prepare_new(
+            load_settings(config, [*(overrides or ()), *given]),
+            bars,
+            symbols=symbols,
+            portfolio=portfolio,
+            bar=bar,
+            seed=seed,
+            updates=TEST_RUN_UPDATES if test_run else None,
+            evaluations=evaluations,
+            workers=workers,
+            device=device,
+        )
+    if plan_only:
+        tell_plan(prepared.plan.measured(prepared.chosen.slots), as_json)
+        return
+    run = resume or start_run(prepared, out)
+    if not as_json:
+        tell_start(prepared, run)
+    result = train_and_tell(prepared, run, as_json)
+    for sentence in result.warnings:
+        Console(stderr=True).print(
+            f"[yellow]warning:[/] {plain(sentence)}", highlight=False, soft_wrap=True
+        )
+    if as_json:
+        print_json(result.facts())
+    else:
+        tell_result(Console(), result)
 
 
-def advance(progress: Progress, task: TaskID, _: int) -> None:
-    """One bar is done."""
-    progress.advance(task)
+def train_and_tell(prepared: PreparedTraining, run: Path, quiet: bool) -> TrainingResult:
+    """Train with a bar; where it is interrupted, say how to go on."""
+    try:
+        with TrainingProgress(prepared.made, quiet) as progress:
+            return run_training(prepared, run, progress.show_rows, quiet)
+    except KeyboardInterrupt as stopped:
+        say(f"interrupted; {stopped.__notes__[-1]}", err=True)
+        sys.exit(130)
+    except RunError as stopped:
+        say(stopped.__notes__[-1], err=True)
+        raise
 
 
 def tell_plan(plan: Plan, as_json: bool) -> None:
     """The forecast, for people or programs."""
-    facts = plan.facts()
     if as_json:
-        print_json(facts)
+        print_json(plan.facts())
         return
     for line in plan.lines():
         say(line)
 
 
-def tell_start(
-    console: Console, made: MarketTraining, chosen: Choice, plan: Plan, run: Path
-) -> None:
+def tell_start(prepared: PreparedTraining, run: Path) -> None:
     """What is about to happen, and where."""
+    console, chosen, made = Console(stderr=True), prepared.chosen, prepared.made
     if chosen.note:
         console.print(f"[yellow]note:[/] {plain(chosen.note)}", highlight=False, soft_wrap=True)
     training, program = made.training, made.training.program
@@ -235,7 +203,7 @@ def tell_start(
         f"updates of "
         f"{program.n_envs} accounts x {program.n_steps} bars each, networks "
         f"{'x'.join(map(str, program.hidden))}; "
-        f"about {plan.total_bytes / 2**20:,.0f} MiB",
+        f"about {prepared.plan.total_bytes / 2**20:,.0f} MiB",
         highlight=False,
     )
     for agent in made.agents:
@@ -248,92 +216,29 @@ def tell_start(
     say(f"{run}/ (tensorboard --logdir {run}/tensorboard)", err=True)
 
 
-class Watch:
-    """The progress bar on a terminal, a line per report elsewhere."""
-
-    def __init__(self, console: Console, made: MarketTraining, quiet: bool) -> None:
-        self.console, self.quiet = console, quiet
-        self.training = made.training
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"),
-            TextColumn("{task.fields[speed]}"), TimeElapsedColumn(), TimeRemainingColumn(),
-            TextColumn("{task.fields[terms]}"),
-        )  # fmt: skip
-        self.bar = Progress(
-            *columns, console=console, transient=True, disable=quiet or not console.is_terminal
-        )
-        self.done: dict[str, int] = {}
-        self.speeds: dict[str, float] = {}
-        self.task: TaskID | None = None
-
-    def __enter__(self) -> "Watch":
-        self.bar.start()
-        self.task = self.bar.add_task("compiling", total=self.training.steps, speed="", terms="")
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.bar.stop()
-
-    def heard(self, rows: list[Row]) -> None:
-        """Show what a worker reported."""
-        for row in rows:
-            self.done[row.lane] = row.steps
-            self.speeds[row.lane] = row.steps_per_s / max(len(rows), 1)
-        if not rows or self.task is None:
-            return
-        row, speed = rows[-1], sum(self.speeds.values())
-        terms = " ".join(
-            f"{name[6:]} {value:+.2g}"
-            for name, value in row.metrics.items()
-            if name.startswith("terms/")
-        )
-        if self.console.is_terminal and not self.quiet:
-            self.bar.update(
-                self.task, description=f"training, held-out reward {row.scores['reward']:+.2f}",
-                completed=sum(self.done.values()), speed=f"{speed:,.0f} steps/s", terms=terms,
-            )  # fmt: skip
-        elif not self.quiet:
-            share = sum(self.done.values()) / self.training.steps
-            for row in rows:
-                say(
-                    f"{share:4.0%} {row.lane}: {row.steps:,} steps, reward "
-                    f"{row.metrics['reward']:+.4f}, held out "
-                    f"{row.scores['reward']:+.2f}, {speed:,.0f} steps/s; {terms}",
-                    err=True,
-                )
-
-
-def tell_report(console: Console, report: dict[str, Any]) -> None:
+def tell_result(console: Console, result: TrainingResult) -> None:
     """How the policies did on the held-out bars, beside the baselines."""
-    for name, agent in report["agents"].items():
+    for agent in result.agents.values():
         console.print(
-            f"[bold]{plain(name)}[/]: held out {agent['from'][:16]} to {agent['to'][:16]}, "
-            f"{agent['bars']} bars; "
-            f"{agent['assumptions']}",
+            f"[bold]{plain(agent.name)}[/]: held out {agent.first[:16]} to {agent.last[:16]}, "
+            f"{agent.bars} bars; {agent.assumptions}",
             highlight=False,
         )
-        table = Table("", "return", "Sharpe", "max drawdown", "turnover per year", "exposure")
+        table = Table("", *(title for title, _ in SHOWN.values()))
         for column in table.columns[1:]:
             column.justify = "right"
-        for policy, figures in agent["metrics"].items():
+        for policy, figures in agent.metrics.items():
             cells = [
-                "–" if figures[key] is None else form.format(figures[key])
-                for key, form in (
-                    ("total_return", "{:+.1%}"), ("sharpe", "{:.2f}"), ("max_drawdown", "{:.1%}"),
-                    ("annual_turnover", "{:.1f}"), ("exposure", "{:.0%}"),
-                )
-            ]  # fmt: skip
-            table.add_row(
-                plain(policy), *cells, style="bold" if policy in agent["policies"] else None
-            )
+                "–" if (figure := figures[key]) is None else form.format(figure)
+                for key, (_, form) in SHOWN.items()
+            ]
+            table.add_row(plain(policy), *cells, style="bold" if policy in agent.policies else None)
         console.print(table)
     console.print(
-        "The best policy of each agent was chosen on these same bars, so its figures flatter it: "
-        "a study with folds is "
-        "what can tell luck from skill.",
+        "The best policy of each agent was chosen on these same bars, so its figures flatter it: a "
+        "study with folds is what can tell luck from skill.",
         highlight=False,
     )
-    first = next(iter(report["bundles"]))
-    say(f"{report['run']}/: LANE/best, LANE/last, metrics.jsonl, report.json")
-    best = Path(report["run"], report["bundles"][first][0])
+    say(f"{result.run}/: LANE/best, LANE/last, metrics.jsonl, report.json")
+    best = result.run / next(iter(result.bundles.values()))[0]
     say(f"next: flatout backtest --policy {shlex.quote(str(best))} --bars YOUR_BARS")

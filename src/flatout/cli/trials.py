@@ -193,12 +193,12 @@ def paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[st
     """Names of the splits and figures of the paths, which need the bars; without them a note that
     says why.
     """
+    from flatout.bars.source import source_of_request
     from flatout.evaluation.paths import path_figures, path_returns
     from flatout.evaluation.study_folds import make_study_folds
-    from flatout.search.run import Request, read_panel
 
     try:
-        panel = read_panel(Request(**about["request"]))
+        panel = source_of_request(about["request"], settings).read()
         folds = make_study_folds(panel, settings)
     except FlatoutError as error:
         return {"note": f"no figures of paths: {error}"}

@@ -5,16 +5,24 @@ precision on NumPy, the ledger in double. A market that is not the policy's is r
 bar.
 """
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from flatout.bars.panel import Panel
+from flatout.bars.source import Bars, BarsSource, find_source
+from flatout.errors import RulesError
 from flatout.evaluation.accounts import Floats
-from flatout.evaluation.baselines import BASELINES, Moment
+from flatout.evaluation.baselines import BASELINES, Moment, Policy, RandomTrader
+from flatout.evaluation.policy_backtest import BacktestResult, Period, backtest_policy, find_rows
 from flatout.market.rewards import LEAST_EQUITY
 from flatout.policies.bundle import Bundle
+from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,65 @@ class Learned:
         )
         return f"{name}-learned" if name in BASELINES else name
 
+    def predict(self, observation: ArrayLike) -> NDArray[np.float32]:
+        """The action, (..., action) in [-1, 1], for an observation (..., observation): the mode of
+        the policy, without noise. `flatout.MarketEnv` gives such observations and takes such
+        actions.
+        """
+        return self.bundle.act(np.asarray(observation, np.float32))
+
+    def backtest(
+        self,
+        bars: Bars | None = None,
+        *,
+        symbols: Sequence[str] | None = None,
+        bar: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        settings: GivenSettings = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> BacktestResult:
+        """What it would have earned on these bars, beside the baselines and random traders; flat at
+        the first bar. It brings its own features and market settings; `settings` may change the
+        latter, but neither action nor fill. Without bars the built-in market is taken.
+        """
+        resolved = resolve_settings(settings, base=self.bundle.as_settings())
+        source = find_source(resolved, bars, symbols, bar, seed)
+        return self.backtest_on(source, resolved, (since, until), seed, quiet=not progress)
+
+    def backtest_on(
+        self, source: BarsSource, resolved: Resolved, period: Period, seed: int, quiet: bool
+    ) -> BacktestResult:
+        """The same with bars and settings that are already found."""
+        market = self.bundle.market(
+            source.read(), resolved.settings.market, resolved.settings.features
+        )
+        first, stop = find_rows(market.panel, period, market.fitted.recipe.warmup)
+        return backtest_policy(
+            self,
+            self.name,
+            market,
+            source=source.name,
+            resolved=resolved,
+            period=period,
+            seed=seed,
+            quiet=quiet,
+            bundle=self.describe(market.panel, first, stop),
+        )
+
+    def describe(self, panel: Panel, first: int, stop: int) -> dict[str, Any]:
+        """Where it comes from, and how many of the bars traded here it may have learnt by heart."""
+        training = self.bundle.recipe.training
+        return {
+            "folder": str(self.folder),
+            "schema_hash": self.bundle.schema_hash,
+            "notes": dict(self.bundle.notes),
+            "trained_from": training.first_time,
+            "trained_to": training.last_time,
+            "bars_of_training": bars_of_training(self.bundle, panel, first, stop),
+        }
+
     def money(self, moment: Moment) -> Floats:
         """The (account, asset) order in money."""
         accounts = moment.driven()
@@ -44,8 +111,27 @@ class Learned:
 
 
 def load_policy(folder: Path | str) -> Learned:
-    """The policy that a training saved in this folder."""
+    """The policy that a training or a study saved in this folder: it can `predict` from
+    observations and `backtest` itself on bars.
+    """
     return Learned(Bundle.load(folder), Path(folder))
+
+
+def find_policy(name: str, seed: int = 0) -> Policy:
+    """The baseline of this name, or the policy saved in this folder."""
+    if name == "random":
+        return RandomTrader(seed=seed)
+    if name in BASELINES:
+        return BASELINES[name]
+    if Path(name).is_dir():
+        return load_policy(name)
+    near = difflib.get_close_matches(name, BASELINES, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(BASELINES)
+    raise RulesError(
+        f"there is no policy {name!r}: choose one of {known}, or give the folder of a saved "
+        f"one{hint}"
+    )
 
 
 def bars_of_training(bundle: Bundle, panel: Panel, first: int, stop: int) -> int:

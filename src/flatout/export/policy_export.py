@@ -135,7 +135,7 @@ def find_target(name: str) -> Target:
     return TARGETS[name]
 
 
-def export(folder: Path, to: str, out: Path | None = None) -> dict[str, Any]:
+def export_policy(folder: Path, to: str, out: Path | None = None) -> dict[str, Any]:
     """Write the policy saved in a folder as another file; returns what was written, as plain JSON
     values.
     """

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import talib
 
-from flatout.bars.panel import FloatArray, Panel
+from flatout.bars.panel import EXTRA, FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.foreign import shortened
 
-EXTRA = "extra:"  # `extra:NAME` hands through the panel's further column NAME
 PERIOD = 14  # RSI, CCI, DX, ADX, ATR, Williams %R
 RANGE = 20  # breakout, OBV, volatility
 BASELINE = 50  # what "normal" is for ATR and volume

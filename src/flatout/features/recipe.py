@@ -22,7 +22,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from flatout.bars.panel import FloatArray, Panel
+from flatout.bars.panel import EXTRA, FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
 from flatout.features.scalers import (
@@ -224,9 +224,9 @@ def _check_indicators(names: tuple[str, ...]) -> None:
     if not 1 <= len(names) <= MOST_INDICATORS:
         raise RecipeError(f"a recipe has 1 to {MOST_INDICATORS:,} indicators, got {len(names):,}")
     for name in names:
-        if not isinstance(name, str) or name == known.EXTRA:
+        if not isinstance(name, str) or name == EXTRA:
             raise RecipeError(
-                f"an indicator is a name, or {known.EXTRA}NAME for a further column; got {name!r}"
+                f"an indicator is a name, or {EXTRA}NAME for a further column; got {name!r}"
             )
         known.warmup(name)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block, merge, subtract
-from flatout.settings.study import FoldSettings
+from flatout.settings.study import STUDY_HOLD_OUT, FoldSettings
 
 SHORTEST = 2  # bars of a block: a decision, and a bar that shows what came of it
 MOST_SPLITS = 10_000  # each of them is a training
@@ -139,10 +139,11 @@ def gap_sizes(
 
 def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
     """Bars at the end that stay sealed."""
-    bars = round(settings.hold_out * n_bars)
-    if settings.hold_out > 0 and bars < SHORTEST:
+    share = STUDY_HOLD_OUT if settings.hold_out is None else settings.hold_out
+    bars = round(share * n_bars)
+    if share > 0 and bars < SHORTEST:
         raise SettingsError(
-            f"folds.hold_out is {settings.hold_out}, which is {bars} of {n_bars} bars, but "
+            f"folds.hold_out is {share}, which is {bars} of {n_bars} bars, but "
             f"judging needs at least "
             f"{SHORTEST}; give a larger share, more bars, or 0 for no hold-out"
         )

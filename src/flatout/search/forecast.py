@@ -1,5 +1,6 @@
 """What a study will take: memory from its arrays, time from two updates that are really made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +74,7 @@ class StudyPlan:
         return lines
 
 
-def make_study_plan(prepared: Prepared, slots: list[Slot], measure: bool = True) -> StudyPlan:
+def make_study_plan(prepared: Prepared, slots: Sequence[Slot], measure: bool = True) -> StudyPlan:
     """The forecast; measuring takes some seconds."""
     market, layout = prepared.market, prepared.layout
     values = {name: middle(knob) for name, knob in market.settings.search.space.items()}

@@ -43,7 +43,7 @@ TRADED = 1e-6  # turnover from which a bar counts as a trade
 CONSTANT = 0.02
 Said = Callable[[str], None]
 UNLEARNED = (
-    "could not learn even with tomorrow's prices: give more search.timesteps or a larger "
+    "could not learn even with tomorrow's prices: give more train.timesteps or a larger "
     "train.learning_rate"
 )
 

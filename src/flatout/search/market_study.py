@@ -30,6 +30,7 @@ from flatout.market.tape import Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
 from flatout.search.controls import make_controls
 from flatout.search.space import HIDDEN, Values, check_space, with_values
+from flatout.settings.study import STUDY_TIMESTEPS
 from flatout.settings.tables import Settings
 from flatout.training.market_training import episode_bars
 
@@ -78,7 +79,7 @@ class MarketStudy:
     @property
     def lanes_per_trial(self) -> int:
         """Splits times seeds."""
-        return len(self.folds.splits) * self.settings.search.seeds
+        return len(self.folds.splits) * self.settings.train.seeds
 
     @property
     def test_bars(self) -> int:
@@ -159,7 +160,7 @@ def make_study(
     )
     data_bytes = sum(array.nbytes for array in tape)
     program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes, free)
-    updates = max(1, -(-settings.search.timesteps // program.rollout))
+    updates = max(1, -(-(train.timesteps or STUDY_TIMESTEPS) // program.rollout))
     return MarketStudy(settings, known, folds, program, tape, stretches, updates)
 
 

@@ -21,7 +21,7 @@ from flatout.search.market_study import LOG_RETURN
 from flatout.search.sealed import CURVE_POINTS
 from flatout.search.stored_studies import as_trial
 
-SEARCHED = ("objective", "timesteps", "sampler", "pruner", "seeds")
+SEARCHED = {"sampler", "pruner", "objective"}
 
 
 def as_report(found: Judgement) -> dict[str, Any]:
@@ -166,7 +166,10 @@ def assumptions(found: Judgement) -> dict[str, Any]:
             "effective": found.deflated["effective"],
             "pruned": states.count("PRUNED"), "failed": states.count("FAIL"),
         },
-        "search": settings.search.model_dump(mode="json", include=set(SEARCHED)),
+        "search": {
+            "timesteps": settings.train.timesteps, "seeds": settings.train.seeds,
+            **settings.search.model_dump(mode="json", include=SEARCHED),
+        },
         "universe": "hindsight",
         "notes": notes,
     }  # fmt: skip

@@ -17,9 +17,7 @@ import optuna
 import polars as pl
 
 from flatout.bars.panel import Panel
-from flatout.bars.read import read_bars
-from flatout.bars.resample import resample
-from flatout.bars.synthetic import built_in_market
+from flatout.bars.source import BUILT_IN
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import shortened
 from flatout.learners.engines import engine_of
@@ -82,17 +80,7 @@ class Prepared:
     @property
     def source(self) -> str:
         """Where the bars come from, for people."""
-        return self.request.bars or "built-in random walk"
-
-
-def read_panel(request: Request) -> Panel:
-    """The bars that a request names."""
-    if request.bars is None:
-        return built_in_market()
-    panel = read_bars(
-        Path(request.bars), symbols=list(request.symbols) if request.symbols else None
-    )
-    return resample(panel, request.bar) if request.bar else panel
+        return self.request.bars or BUILT_IN
 
 
 def prepare(
@@ -106,6 +94,7 @@ def prepare(
     """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists
     stays decided.
     """
+    resolved = resolved.model_copy(update={"settings": resolved.settings.for_study()})
     settings = resolved.settings
     search = settings.search
     folder = study_path(out, request.name)
@@ -121,7 +110,7 @@ def prepare(
     if "index_only" in begun:  # another program might round differently
         market = replace(market, program=market.program._replace(index_only=begun["index_only"]))
     layout = make_layout(
-        len(market.folds.splits), search.seeds, workers, search.trials, search.batch
+        len(market.folds.splits), settings.train.seeds, workers, search.trials, search.batch
     )
     return Prepared(request, resolved, panel, market, layout)
 

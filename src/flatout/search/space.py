@@ -28,10 +28,12 @@ SHAPE = {
     "market.fill",
 }
 FIXED = {
+    "train.timesteps",
+    "train.seeds",
     "market.capital",
     "market.costs.tiers",
     "market.limits.lot_step",
-}  # the tape or a table depends on them
+}  # the tape, a table or the budget depends on them
 HIDDEN = "train.hidden"
 
 

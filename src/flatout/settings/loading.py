@@ -23,6 +23,8 @@ ENVIRONMENT_PREFIX = "FLATOUT__"
 MOST_TOLD = 10  # problems
 LONGEST = 300  # characters of a name or a source that are told
 DEEPEST = 50  # parts of a dotted name
+GIVEN = "the caller"  # origins that are no files
+OWN = "the policy"
 
 
 class Resolved(Model):
@@ -31,22 +33,34 @@ class Resolved(Model):
     settings: Settings
     origin: dict[str, str]
 
+    @property
+    def files(self) -> frozenset[str]:
+        """Those origins that are settings files."""
+        given = (GIVEN, ENVIRONMENT_PREFIX, "--set ", OWN)
+        return frozenset(name for name in self.origin.values() if not name.startswith(given))
+
+
+GivenSettings = Resolved | Settings | Mapping[str, Any] | str | os.PathLike[str] | None
+
 
 def load_settings(
-    path: Path | None = None,
+    path: Path | str | None = None,
     overrides: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
     base: Mapping[str, Any] | None = None,
-    base_source: str = "base",
+    base_source: str = OWN,
 ) -> Resolved:
     """Read and merge all sources; `overrides` are `a.b=c` texts. `base` stands over the defaults
     and under all else: a saved policy brings its own market.
+
+    >>> load_settings(overrides=["market.capital=5000"]).settings.market.capital
+    5000.0
     """
     origin: dict[str, str] = {}
     merged: dict[str, Any] = {}
     merge(merged, base or {}, base_source, origin)
     if path is not None:
-        merge(merged, read_toml(path, SettingsError), str(path), origin)
+        merge(merged, read_toml(Path(path), SettingsError), str(path), origin)
     for name, text in sorted((os.environ if environment is None else environment).items()):
         if name.startswith(ENVIRONMENT_PREFIX):
             keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
@@ -65,6 +79,40 @@ def load_settings(
             origin,
         )
     return Resolved(settings=validate(merged, origin), origin=origin)
+
+
+def resolve_settings(
+    given: GivenSettings = None,
+    changes: Mapping[str, Any] | None = None,
+    base: Mapping[str, Any] | None = None,
+) -> Resolved:
+    """Settings as Python callers give them. A path is read as commands read it, the environment
+    included; tables and `Settings` are taken as they are. `changes` are dotted names whose values,
+    unless None, stand over all else.
+    """
+    wanted = {name: value for name, value in (changes or {}).items() if value is not None}
+    if isinstance(given, Resolved):
+        known = given
+    elif isinstance(given, Settings):
+        known = Resolved(settings=given, origin=dict.fromkeys(given.model_fields_set, GIVEN))
+    elif isinstance(given, Mapping):
+        origin: dict[str, str] = {}
+        merged: dict[str, Any] = {}
+        merge(merged, base or {}, OWN, origin)
+        merge(merged, given, GIVEN, origin)
+        known = Resolved(settings=validate(merged, origin), origin=origin)
+    elif given is None or isinstance(given, str | os.PathLike):
+        known = load_settings(None if given is None else Path(given), base=base)
+    else:
+        raise SettingsError(
+            f"settings are a {type(given).__name__}; give a path, a dict of tables or Settings"
+        )
+    if not wanted:
+        return known
+    tables, sources = known.settings.model_dump(mode="json"), dict(known.origin)
+    for name, value in wanted.items():
+        merge(tables, nested(name.split("."), value, GIVEN), GIVEN, sources)
+    return Resolved(settings=validate(tables, sources), origin=sources)
 
 
 def parse_value(text: str) -> Any:
@@ -164,6 +212,8 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     """All dotted keys of a model."""
     keys = []
     for name, field in model.model_fields.items():
+        if field.exclude:  # an old name
+            continue
         keys.append(f"{prefix}{name}")
         for inner in (field.annotation, *get_args(field.annotation)):
             if isinstance(inner, type) and issubclass(inner, BaseModel):

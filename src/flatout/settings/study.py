@@ -10,6 +10,7 @@ from flatout.settings.fields import AtLeastOne, Count, Model, NotNegative, Numbe
 FoldKind = Literal["cpcv", "kfold", "walk_forward", "anchored"]
 SamplerName = Literal["tpe", "random", "cmaes"]
 PrunerName = Literal["none", "wilcoxon", "halving"]
+STUDY_TIMESTEPS, STUDY_HOLD_OUT = 100_000, 0.15
 Objective = Literal["sharpe", "excess_sharpe", "log_return"]
 
 
@@ -40,8 +41,10 @@ class FoldSettings(Model):
     embargo_bars: Count | None = Field(
         None, description="dropped after a test block; not given = as far as features look back"
     )
-    hold_out: Annotated[Number, Field(ge=0, lt=1)] = Field(
-        0.15, description="share of the bars at the end, sealed"
+    hold_out: Annotated[Number, Field(ge=0, lt=1)] | None = Field(
+        None,
+        description="share of the bars at the end: sealed in a study, judges in a training; "
+        "not given = 0.15 in a study, 0.2 in a training",
     )
 
 
@@ -96,10 +99,6 @@ class SearchSettings(Model):
     """Which settings are tried, how often and for how long."""
 
     trials: AtLeastOne = 100
-    timesteps: AtLeastOne = Field(
-        100_000, description="environment steps of each trial, split and seed"
-    )
-    seeds: AtLeastOne = Field(1, description="per trial and split")
     seed: Count = Field(0, description="of everything random in the study")
     sampler: SamplerName = "tpe"
     pruner: PrunerName = "wilcoxon"
@@ -117,6 +116,8 @@ class SearchSettings(Model):
         3, description="trained again with more seeds before one of them wins"
     )
     final_seeds: AtLeastOne = Field(3, description="of each finalist and split")
+    timesteps: AtLeastOne | None = Field(None, exclude=True)  # now train.timesteps
+    seeds: AtLeastOne | None = Field(None, exclude=True)  # now train.seeds
     space: dict[str, Knob] = Field(default_factory=usual_space, description="by dotted setting")
 
     @model_validator(mode="after")

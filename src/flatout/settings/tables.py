@@ -18,7 +18,14 @@ from flatout.settings.fields import (
     Share,
     Switchable,
 )
-from flatout.settings.study import DataSettings, FoldSettings, GateSettings, SearchSettings
+from flatout.settings.study import (
+    STUDY_HOLD_OUT,
+    STUDY_TIMESTEPS,
+    DataSettings,
+    FoldSettings,
+    GateSettings,
+    SearchSettings,
+)
 
 LOT_STEP_KINDS = ("one number", "by symbol")
 ActionKind = Literal["trade", "weights", "direction_amount"]
@@ -27,6 +34,8 @@ ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Activation = Literal["tanh", "relu", "silu"]
 DistributionName = Literal["gaussian", "squashed_gaussian"]
 EngineName = Literal["auto", "jax", "torch"]
+TRAINING_TIMESTEPS, TRAINING_HOLD_OUT = 500_000, 0.2
+OLD_SEARCH = ("timesteps", "seeds")  # once in [search], now in [train]
 
 
 class FeeTier(Model):
@@ -149,6 +158,12 @@ class TrainSettings(Model):
             "use the GPU"
         ),
     )
+    timesteps: Annotated[AtLeastOne | None, Switchable] = Field(
+        None,
+        description="bars that each agent trades, in a study each lane; not given = "
+        "500,000 in a training, 100,000 in a study",
+    )
+    seeds: AtLeastOne = Field(1, description="agents per market; in a study per trial and split")
     n_envs: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="accounts trading at once [shape]; not given = chosen from memory"
     )
@@ -199,3 +214,33 @@ class Settings(Model):
     folds: FoldSettings = FoldSettings()
     search: SearchSettings = SearchSettings()
     gates: GateSettings = GateSettings()
+
+    @model_validator(mode="after")
+    def take_old_names(self) -> "Settings":
+        """What files of earlier versions call `search.timesteps` and `search.seeds` is
+        `train.timesteps` and `train.seeds`.
+        """
+        for name in OLD_SEARCH:
+            value = getattr(self.search, name)
+            if value is None:
+                continue
+            if name in self.train.model_fields_set and getattr(self.train, name) != value:
+                raise ValueError(f"search.{name} is train.{name} now: give the latter only")
+            object.__setattr__(self, "train", self.train.model_copy(update={name: value}))
+            object.__setattr__(self, "search", self.search.model_copy(update={name: None}))
+        return self
+
+    def for_training(self) -> "Settings":
+        """The same with the numbers that a training takes where none are given."""
+        return self.with_budget(TRAINING_TIMESTEPS, TRAINING_HOLD_OUT)
+
+    def for_study(self) -> "Settings":
+        """The same with the numbers that a study takes where none are given."""
+        return self.with_budget(STUDY_TIMESTEPS, STUDY_HOLD_OUT)
+
+    def with_budget(self, timesteps: int, hold_out: float) -> "Settings":
+        """The same with this number of timesteps and this hold-out, unless they are given."""
+        train = self.train.model_copy(update={"timesteps": self.train.timesteps or timesteps})
+        share = hold_out if self.folds.hold_out is None else self.folds.hold_out
+        folds = self.folds.model_copy(update={"hold_out": share})
+        return self.model_copy(update={"train": train, "folds": folds})

@@ -18,12 +18,12 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field
 
+from flatout.errors import RunError
+from flatout.foreign import shaped, shortened
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.ledger import printable
 from flatout_crawl.net.scope import canonical, origin_of
 from flatout_crawl.runs.sqlite_files import check_neighbours, tables, tables_of
-from flatout.errors import RunError
-from flatout.foreign import shaped, shortened
 
 VERSION = 1
 APPLICATION = 0x666C6174  # "flat", so that another program's database is not taken for an archive
@@ -88,13 +88,17 @@ class Archive:
             raise RunError(f"{path}: there is no archive; record one first")
         check_neighbours(self.path)
         try:
-            self.base = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=30.0)
+            self.base = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, timeout=30.0
+            )
             with contextlib.ExitStack() as stack:
                 stack.callback(self.base.close)
                 self.prepare(read_only)
                 stack.pop_all()  # it stays open unless it was refused
         except BROKEN as error:
-            raise RunError(f"{path}: cannot be used as an archive: {error}; give another file") from error
+            raise RunError(
+                f"{path}: cannot be used as an archive: {error}; give another file"
+            ) from error
 
     def prepare(self, read_only: bool) -> None:
         """Make the tables in a new file; refuse any other than an archive of this version."""
@@ -109,7 +113,9 @@ class Archive:
                 "record it anew into another file"
             )
         elif tables(self.base) != OWN_TABLES:  # a view in the place of a table may compute for ever
-            raise RunError(f"{self.path}: its tables are not those of an archive; {ANEW} into another file")
+            raise RunError(
+                f"{self.path}: its tables are not those of an archive; {ANEW} into another file"
+            )
         self.base.execute(
             "PRAGMA synchronous = NORMAL"
         )  # with WAL: a power cut may cost the last pages, never the file
@@ -124,7 +130,9 @@ class Archive:
             if self.pragma("user_version") == VERSION:
                 return  # another one was first
             if self.base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                raise RunError(f"{self.path}: another program's database; give another file for the archive")
+                raise RunError(
+                    f"{self.path}: another program's database; give another file for the archive"
+                )
             for statement in SCHEMA.split(";"):
                 self.base.execute(statement)
             self.base.execute(f"PRAGMA user_version = {VERSION}")
@@ -138,8 +146,24 @@ class Archive:
         """Keep an answer under the URL that was asked for and, after redirects, under where it ended."""
         asked_url = canonical(asked_url) or asked_url
         now, body = time.time(), zlib.compress(answer.body, 6)
-        page = (answer.url, answer.status, answer.content_type, answer.failure, len(answer.body), body)
-        rows = [(asked_url, answer.url, host_of(asked_url), answer.seconds, max(1, answer.requests), now)]
+        page = (
+            answer.url,
+            answer.status,
+            answer.content_type,
+            answer.failure,
+            len(answer.body),
+            body,
+        )
+        rows = [
+            (
+                asked_url,
+                answer.url,
+                host_of(asked_url),
+                answer.seconds,
+                max(1, answer.requests),
+                now,
+            )
+        ]
         if asked_url != answer.url and not answer.failure:
             rows.append((answer.url, answer.url, host_of(answer.url), answer.seconds, 1, now))
         with self.told(), self.lock, self.base:
@@ -156,9 +180,13 @@ class Archive:
             named = dict(zip(Row._fields, found, strict=True))
             row = shaped(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
             if canonical(row.page) is None:
-                raise RunError(f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}")
+                raise RunError(
+                    f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}"
+                )
             body = self.unpacked(row.body, row.size)
-            return Answer(row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure)
+            return Answer(
+                row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+            )
         return None
 
     def read(self, query: str, *values: str) -> list[Any]:
@@ -172,7 +200,9 @@ class Archive:
         try:
             yield
         except BROKEN as error:
-            raise RunError(f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}") from None
+            raise RunError(
+                f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}"
+            ) from None
 
     def unpacked(self, body: bytes, size: int) -> bytes:
         """A stored body; archives may come from others, so it may not be larger than it says."""
@@ -275,4 +305,9 @@ class RecordingFetcher:
 
 def is_lasting(answer: Answer) -> bool:
     """Whether the same answer is to be expected the next time."""
-    return answer.requests > 0 and answer.failure not in PASSING and answer.status < 500 and answer.status != 429
+    return (
+        answer.requests > 0
+        and answer.failure not in PASSING
+        and answer.status < 500
+        and answer.status != 429
+    )

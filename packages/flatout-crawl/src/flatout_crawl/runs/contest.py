@@ -22,9 +22,9 @@ from flatout_crawl.choosers.evaluate import (
     evaluate,
 )
 from flatout_crawl.choosers.session import CrawlTask
+from flatout_crawl.choosers.site_task import Judge, oracle, site_task
 from flatout_crawl.runs.archive_task import Recorded, archive_oracle
 from flatout_crawl.sites.site import Site
-from flatout_crawl.choosers.site_task import Judge, oracle, site_task
 
 RIVALS = ("best-first", "tag-path-bandit", "kind-bandit")
 OWN, ORACLE = "learned", "oracle"
@@ -76,7 +76,11 @@ def contest(
     sites = []
     for field in fields:
         sites.append({"name": field.task.name, "pages": field.task.pages, "targets": field.targets})
-        choosers: dict[str, MakeChooser | ForTask] = {OWN: policy, **standard(), ORACLE: field.oracle}
+        choosers: dict[str, MakeChooser | ForTask] = {
+            OWN: policy,
+            **standard(),
+            ORACLE: field.oracle,
+        }
         for name, make in choosers.items():
             told(field.task.name, name)
             runs += asyncio.run(evaluate({name: make}, [field.task], seeds, Plan(budget))).runs
@@ -106,8 +110,12 @@ def by_chooser(runs: Sequence[CrawlRun]) -> dict[str, list[CrawlRun]]:
 
 def duel(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
     """One rival."""
-    mean, other_mean = (float(np.mean([run.value(METRIC) for run in some])) for some in (own, other))
-    reached, other_reached = (float(np.mean([run.requests_to_90 is not None for run in some])) for some in (own, other))
+    mean, other_mean = (
+        float(np.mean([run.value(METRIC) for run in some])) for some in (own, other)
+    )
+    reached, other_reached = (
+        float(np.mean([run.requests_to_90 is not None for run in some])) for some in (own, other)
+    )
     difference = compared(own, other, METRIC).difference
     won = difference.high < 0 and reached >= other_reached
     return Duel(other[0].chooser, mean, other_mean, difference, reached, other_reached, won)
@@ -135,9 +143,7 @@ def sentence(duels: Sequence[Duel], tasks: int, seeds: int) -> str:
 def worded(lost: Duel) -> str:
     """A duel that was not won."""
     gap = lost.difference
-    told = (
-        f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval {gap.low:+.0f} to {gap.high:+.0f}"
-    )
+    told = f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval {gap.low:+.0f} to {gap.high:+.0f}"
     if not lost.own_reached:
         told += "; the learned policy never reached 90 %"
     elif lost.own_reached < lost.other_reached:
@@ -152,7 +158,9 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 def figures(runs: Sequence[CrawlRun]) -> dict[str, Any]:
     """Summaries, curves and single crawls."""
-    single = [{name: value for name, value in asdict(run).items() if name != "curve"} for run in runs]
+    single = [
+        {name: value for name, value in asdict(run).items() if name != "curve"} for run in runs
+    ]
     summaries = [asdict(summary) for summary in concluded(runs).summaries]
     for summary in summaries:
         summary["metrics"] = dict(summary["metrics"])
@@ -179,4 +187,7 @@ def mean_curve(runs: Sequence[CrawlRun], grid: Any) -> Mapping[str, list[float]]
     values = np.array([np.mean(some, axis=0) for some in rows.values()])  # (site, point)
     drawn = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
     low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975], axis=0)
-    return {name: np.round(each, 4).tolist() for name, each in (("mean", values.mean(0)), ("low", low), ("high", high))}
+    return {
+        name: np.round(each, 4).tolist()
+        for name, each in (("mean", values.mean(0)), ("low", low), ("high", high))
+    }

@@ -10,9 +10,9 @@ from typing import Any
 
 import networkx as nx
 
-from flatout_crawl.net.ledger import printable
-from flatout_crawl.choosers.session import Visit
 from flatout.runs import write_bytes
+from flatout_crawl.choosers.session import Visit
+from flatout_crawl.net.ledger import printable
 
 FILE = "graph.gexf"
 MOST_EDGES = 300_000  # above it, links to pages that were never asked for are left out
@@ -39,7 +39,10 @@ class CrawlGraph:
             "asked": True,
         }
         if visit.asked != ended:
-            self.pages[visit.asked] = self.pages[ended] | {"label": printable(visit.asked), "target": False}
+            self.pages[visit.asked] = self.pages[ended] | {
+                "label": printable(visit.asked),
+                "target": False,
+            }
             self.links[visit.asked, ended] = "redirect"
         for url in links:
             self.links.setdefault((ended, url), "link")

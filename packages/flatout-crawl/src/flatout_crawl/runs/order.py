@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
-from flatout_crawl.net.addresses import Lab
-from flatout_crawl.net.fetching import Answer, Fetcher
-from flatout_crawl.reading.page import Page
-from flatout_crawl.reading.relevance import Judged, Relevance, parse_relevance, several
-from flatout_crawl.net.scope import Scope, canonical
-from flatout_crawl.choosers.session import CrawlTask
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import read_file, read_json, shortened
 from flatout.runs import check_links, installed, runs_folder, write_bytes, write_json
+from flatout_crawl.choosers.session import CrawlTask
+from flatout_crawl.net.addresses import Lab
+from flatout_crawl.net.fetching import Answer, Fetcher
+from flatout_crawl.net.scope import Scope, canonical
+from flatout_crawl.reading.page import Page
+from flatout_crawl.reading.relevance import Judged, Relevance, parse_relevance, several
 
 RUN, ARCHIVE, POLICY = "run.json", "archive.sqlite", "policy.safetensors"
 RUN_BYTES = 1 << 20  # of RUN
@@ -38,7 +38,9 @@ MAY_CHANGE = ("requests",)  # between two starts of one crawl
 class CrawlOrder:
     """One crawl: where, for what, how, and with how many requests."""
 
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")  # a key that is not known here may change what is done
+    __pydantic_config__: ClassVar = ConfigDict(
+        extra="forbid"
+    )  # a key that is not known here may change what is done
 
     seed_url: str
     relevance: Mapping[str, Any] = field(
@@ -62,9 +64,13 @@ class CrawlOrder:
                 f"{shortened(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
             )
         if self.requests < 2:
-            raise SettingsError(f"{self.requests} requests leave none after the seed page; give 2 or more")
+            raise SettingsError(
+                f"{self.requests} requests leave none after the seed page; give 2 or more"
+            )
         if self.requests > MOST_REQUESTS:
-            raise SettingsError(f"{self.requests} requests are too many for one crawl; give {MOST_REQUESTS} at most")
+            raise SettingsError(
+                f"{self.requests} requests are too many for one crawl; give {MOST_REQUESTS} at most"
+            )
         if not 0 <= self.seed < 1 << 63:
             raise SettingsError(f"a seed of {self.seed}: give one from 0 to {(1 << 63) - 1}")
         if not 0 < self.threshold <= 1:
@@ -130,7 +136,10 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
         check_same(folder, order, files)
         return True
     if order.policy:
-        write_bytes(folder / POLICY, read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"))
+        write_bytes(
+            folder / POLICY,
+            read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"),
+        )
     started = datetime.now(UTC).isoformat(timespec="seconds")
     begun = BegunRun(order, files, started, installed("flatout"), platform.python_version())
     write_json(folder / RUN, asdict(begun))
@@ -140,14 +149,21 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
 def read_run(folder: Path) -> BegunRun:
     """What was written down when a crawl began."""
     if not os.path.lexists(folder / RUN):
-        raise RunError(f"{folder} holds no crawl: {RUN} is not there; give the folder of `flatout crawl run`")
+        raise RunError(
+            f"{folder} holds no crawl: {RUN} is not there; give the folder of `flatout crawl run`"
+        )
     return read_json(folder / RUN, BegunRun, cure=ELSEWHERE, limit=RUN_BYTES)
 
 
 def read_order(folder: Path, **changed: Any) -> CrawlOrder:
     """The order of a crawl that was begun, with these changes; None is none."""
-    order = replace(read_run(folder).order, **{name: value for name, value in changed.items() if value is not None})
-    return replace(order, policy=str(folder / POLICY)) if order.policy else order  # the original may have gone
+    order = replace(
+        read_run(folder).order,
+        **{name: value for name, value in changed.items() if value is not None},
+    )
+    return (
+        replace(order, policy=str(folder / POLICY)) if order.policy else order
+    )  # the original may have gone
 
 
 def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> None:
@@ -161,7 +177,9 @@ def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> Non
                 "give the same to go on with it, or another --out"
             )
     if sorted(before.files.values()) != sorted(files.values()):
-        raise RunError(f"{folder} holds a crawl with other files (policy or examples): give the same, or another --out")
+        raise RunError(
+            f"{folder} holds a crawl with other files (policy or examples): give the same, or another --out"
+        )
 
 
 def plain(order: CrawlOrder) -> dict[str, Any]:
@@ -171,8 +189,14 @@ def plain(order: CrawlOrder) -> dict[str, Any]:
 
 def fingerprints(order: CrawlOrder) -> dict[str, str]:
     """Digests of the files that decide what the crawl does."""
-    examples = [path for kind in ("examples", "background") for path in several(order.relevance.get(kind, ()))]
+    examples = [
+        path
+        for kind in ("examples", "background")
+        for path in several(order.relevance.get(kind, ()))
+    ]
     return {
-        path: hashlib.sha256(read_file(Path(path), POLICY_BYTES, SettingsError, "check the path")).hexdigest()
+        path: hashlib.sha256(
+            read_file(Path(path), POLICY_BYTES, SettingsError, "check the path")
+        ).hexdigest()
         for path in [*examples, *([order.policy] if order.policy else [])]
     }

@@ -19,7 +19,14 @@ COLOURS = {
     "kind-bandit": "#c4553f",
     "oracle": "#5aa469",
 }
-SHOWN = ("oracle", "best-first", "tag-path-bandit", "kind-bandit", "breadth-first", "random")  # more would be a tangle
+SHOWN = (
+    "oracle",
+    "best-first",
+    "tag-path-bandit",
+    "kind-bandit",
+    "breadth-first",
+    "random",
+)  # more would be a tangle
 OTHER = "#77746d"
 
 
@@ -30,7 +37,12 @@ def shade(colour: str) -> str:
 
 
 def add(
-    figure: go.Figure, name: str, requests: Sequence[Any], curve: Mapping[str, Any], colour: str, form: str
+    figure: go.Figure,
+    name: str,
+    requests: Sequence[Any],
+    curve: Mapping[str, Any],
+    colour: str,
+    form: str,
 ) -> None:
     """A mean with its band."""
     x = thin_values(requests)
@@ -42,7 +54,12 @@ def add(
     width = 2.6 if colour == WINNER else 1.5
     figure.add_trace(
         go.Scatter(
-            x=x, y=mean, name=write(name), mode="lines", line={"color": colour, "width": width}, hovertemplate=form
+            x=x,
+            y=mean,
+            name=write(name),
+            mode="lines",
+            line={"color": colour, "width": width},
+            hovertemplate=form,
         )
     )
 

@@ -13,19 +13,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
-from flatout_crawl.runs.order import RUN, RUN_BYTES
-from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
-from flatout_crawl.net.scope import canonical, origin_of
 from flatout.errors import RunError
 from flatout.foreign import check_file, parse_json, read_json, shortened
+from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
+from flatout_crawl.net.scope import canonical, origin_of
+from flatout_crawl.runs.order import RUN, RUN_BYTES
+from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
 
 EVALUATION = "evaluation.json"
 RESULT_BYTES = 128 << 20  # of an evaluation or an outcome
 MOST_LINE_FILE = 1 << 40  # bytes of a file that is read line by line
 MOST_TARGETS = 2_000  # listed on the page; all are in the file
 LARGEST = 1 << 63  # numbers beyond are shown as text
-FILES = ("targets.jsonl", "archive.sqlite", "graph.gexf", "audit.jsonl", "outcome.json", "run.json", "visits.jsonl")
+FILES = (
+    "targets.jsonl",
+    "archive.sqlite",
+    "graph.gexf",
+    "audit.jsonl",
+    "outcome.json",
+    "run.json",
+    "visits.jsonl",
+)
 ELSEWHERE = "run the crawl again in another folder"
 T = TypeVar("T")
 
@@ -35,7 +43,11 @@ def gather(folder: Path) -> dict[str, Any]:
     if os.path.lexists(folder / EVALUATION):
         return {
             "kind": "evaluation",
-            **clean(asdict(read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES))),
+            **clean(
+                asdict(
+                    read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES)
+                )
+            ),
         }
     if not os.path.lexists(folder / RUN):
         raise RunError(
@@ -45,7 +57,9 @@ def gather(folder: Path) -> dict[str, Any]:
     targets, count = first_targets(folder / "targets.jsonl")
     outcome: dict[str, Any] = {}
     if os.path.lexists(folder / "outcome.json"):
-        outcome = asdict(read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES))
+        outcome = asdict(
+            read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES)
+        )
     facts = {
         "kind": "run",
         "run": read_json(folder / RUN, dict[str, Any], cure=ELSEWHERE, limit=RUN_BYTES),
@@ -71,7 +85,9 @@ def rows(path: Path, shape: type[T]) -> Iterator[T]:
         check_file(path, os.fstat(file.fileno()), MOST_LINE_FILE, cure=ELSEWHERE)
         for number, line in enumerate(bounded_lines(file), 1):
             if len(line) == LONGEST_LINE:
-                raise RunError(f"{path}: line {number} has {LONGEST_LINE:,} bytes or more; {ELSEWHERE}")
+                raise RunError(
+                    f"{path}: line {number} has {LONGEST_LINE:,} bytes or more; {ELSEWHERE}"
+                )
             if line.startswith(b"{") and line.endswith(b"}\n"):
                 yield parse_json(line, shape, f"{path}: line {number}", cure=ELSEWHERE)
 
@@ -101,7 +117,9 @@ def audit(folder: Path) -> dict[str, Any]:
     hosts: dict[str, list[AuditRow]] = defaultdict(list)
     for row in rows(folder / AUDIT_FILE, AuditRow):
         known = canonical(row.url)
-        hosts[f"{origin_of(known).host}:{origin_of(known).port}" if known else "unknown"].append(row)
+        hosts[f"{origin_of(known).host}:{origin_of(known).port}" if known else "unknown"].append(
+            row
+        )
     return {"hosts": {host: host_facts(some) for host, some in hosts.items()}}
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatout_crawl.runs import report_charts as charts
-from flatout_crawl.net.scope import canonical
 from flatout.pages.charts import draw_chart
 from flatout.pages.values import (
     Html,
@@ -24,6 +22,8 @@ from flatout.pages.values import (
     table,
     write,
 )
+from flatout_crawl.net.scope import canonical
+from flatout_crawl.runs import report_charts as charts
 
 Report = Mapping[str, Any]
 
@@ -39,7 +39,12 @@ def link(url: object) -> Html:
 def interval(found: object, digits: int = 0) -> Html:
     """A mean with its interval."""
     low, high = decimal(look(found, "low"), digits), decimal(look(found, "high"), digits)
-    return say("{mean} <small>[{low}, {high}]</small>", mean=decimal(look(found, "mean"), digits), low=low, high=high)
+    return say(
+        "{mean} <small>[{low}, {high}]</small>",
+        mean=decimal(look(found, "mean"), digits),
+        low=low,
+        high=high,
+    )
 
 
 def found_curve(report: Report) -> Html:
@@ -67,7 +72,12 @@ def targets(report: Report) -> Html:
         (
             look(row, "request"),
             decimal(look(row, "score"), 2),
-            say("{title}<br>{url}{path}", title=look(row, "title") or "", url=link(look(row, "url")), path=way(row)),
+            say(
+                "{title}<br>{url}{path}",
+                title=look(row, "title") or "",
+                url=link(look(row, "url")),
+                path=way(row),
+            ),
         )
         for row in every
     ]
@@ -89,11 +99,17 @@ def way(row: object) -> Html:
 def failures(report: Report) -> Html:
     """Requests that brought no page."""
     kinds, late = mapping(report, "outcome", "failures"), look(report, "outcome", "not_searched")
-    told = f"In {late:,} pages the search for the pattern took too long; they count as not relevant." if late else ""
+    told = (
+        f"In {late:,} pages the search for the pattern took too long; they count as not relevant."
+        if late
+        else ""
+    )
     if not kinds:
         had = "Every page that was asked for was had." if look(report, "outcome", "pages") else ""
         return paragraph(f"{had} {told}".strip())
-    every = bars(("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()])
+    every = bars(
+        ("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()]
+    )
     return join([every, paragraph(told)])
 
 
@@ -112,7 +128,16 @@ def hosts(report: Report) -> Html:
         )
         for host, told in mapping(report, "audit", "hosts").items()
     ]
-    headings = ("host", "requests", "robots.txt", "shortest gap", "median gap", "median answer", "MB", "how they ended")
+    headings = (
+        "host",
+        "requests",
+        "robots.txt",
+        "shortest gap",
+        "median gap",
+        "median answer",
+        "MB",
+        "how they ended",
+    )
     said = [
         say(
             "{url}: status {status}, {bytes} bytes",
@@ -197,7 +222,15 @@ def choosers(report: Report) -> Html:
         )
         for row in records(report, "choosers")
     ]
-    headings = ("", "requests to 90 %", "reached", "requests to 50 %", "mean recall", "recall at the end", "wasted MB")
+    headings = (
+        "",
+        "requests to 90 %",
+        "reached",
+        "requests to 50 %",
+        "mean recall",
+        "recall at the end",
+        "wasted MB",
+    )
     return noted(
         table(headings, rows),
         "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts with its whole budget, "
@@ -220,13 +253,24 @@ def duels(report: Report) -> Html:
         )
         for row in records(report, "verdict", "duels")
     ]
-    headings = ("against", "learned", "other", "difference", "learned reached", "other reached", "beaten")
+    headings = (
+        "against",
+        "learned",
+        "other",
+        "difference",
+        "learned reached",
+        "other reached",
+        "beaten",
+    )
     return table(headings, rows)
 
 
 def sites(report: Report) -> Html:
     """Where it was tried."""
-    rows = [(look(row, "name"), look(row, "pages"), look(row, "targets")) for row in records(report, "sites")]
+    rows = [
+        (look(row, "name"), look(row, "pages"), look(row, "targets"))
+        for row in records(report, "sites")
+    ]
     return table(("site", "pages", "targets"), rows)
 
 

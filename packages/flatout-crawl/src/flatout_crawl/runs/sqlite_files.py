@@ -7,7 +7,9 @@ from pathlib import Path
 
 from flatout.errors import RunError
 
-SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how a journal ends that names a file to be deleted
+SUPER_JOURNAL = bytes.fromhex(
+    "d9d505f920a163d7"
+)  # how a journal ends that names a file to be deleted
 Tables = frozenset[tuple[str, ...]]
 
 

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from flatout_crawl.runs.archive import Archive, Count, Seconds
+from flatout.errors import RunError
+from flatout.foreign import JSON_BYTES, parse_json, read_file
+from flatout_crawl.choosers.session import TECHNICAL
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.ledger import LONGEST_LINE, append, held, printable
 from flatout_crawl.net.scope import canonical
-from flatout_crawl.choosers.session import TECHNICAL
-from flatout.errors import RunError
-from flatout.foreign import JSON_BYTES, parse_json, read_file
+from flatout_crawl.runs.archive import Archive, Count, Seconds
 
 VISITS = "visits.jsonl"
 ELSEWHERE = "begin in another folder"
@@ -73,7 +73,9 @@ class JsonLines(Generic[R]):
         """One row."""
         where = f"{self.path}: line {number}"
         if len(line) > LONGEST_LINE:
-            raise RunError(f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are read; {ELSEWHERE}")
+            raise RunError(
+                f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are read; {ELSEWHERE}"
+            )
         return parse_json(line, self.shape, where, cure=ELSEWHERE)
 
     def add(self, row: R, sync: bool = False) -> None:
@@ -126,15 +128,21 @@ class Retracing:
         self.retraced = False
         # What the archive holds was paid for, by this crawl just before it was killed or by another one.
         answer = self.archive.get(url) or await self.inner.fetch(url)
-        answer = answer if answer.is_page else answer._replace(body=b"")  # an error's text is not kept for long
-        if answer.failure not in TECHNICAL:  # those say nothing about the page: asked again the next time
+        answer = (
+            answer if answer.is_page else answer._replace(body=b"")
+        )  # an error's text is not kept for long
+        if (
+            answer.failure not in TECHNICAL
+        ):  # those say nothing about the page: asked again the next time
             self.lines.add(row_of(url, answer))
         return answer
 
     def noted(self, url: str, row: VisitRow) -> Answer | None:
         """A noted answer with its body; None, and the notes end here, if the archive lost it in a power cut."""
         if row.asked != url:
-            raise RunError(f"{self.lines.path}: begins with {printable(row.asked)}, not with {url}; {ELSEWHERE}")
+            raise RunError(
+                f"{self.lines.path}: begins with {printable(row.asked)}, not with {url}; {ELSEWHERE}"
+            )
         body = b""
         if row.has_body:
             kept = self.archive.get(url)
@@ -143,7 +151,9 @@ class Retracing:
                 self.past.clear()
                 return None
             body = kept.body
-        return Answer(row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure)
+        return Answer(
+            row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+        )
 
     async def close(self) -> None:
         """Close the other fetcher; archive and notes stay open."""

@@ -1,0 +1,176 @@
+"""Which bars a run is about: what the caller gives, else what `[data]` of the settings names, else
+the built-in market. Every command and every function of flatout asks here.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flatout.bars.bar_size import parse_bar
+from flatout.bars.frames import Frame
+from flatout.bars.panel import EXTRA, PRICES, Panel
+from flatout.bars.read import read_bars, read_each
+from flatout.bars.resample import resample
+from flatout.bars.synthetic import built_in_market
+from flatout.bars.write import write_bars
+from flatout.errors import BarsError
+from flatout.settings.loading import Resolved
+from flatout.settings.tables import Settings
+
+BUILT_IN = "built-in random walk"
+IN_MEMORY = "bars in memory"
+COLUMNS = (*PRICES, "volume", "tradable")
+Bars = str | os.PathLike[str] | Panel | Frame
+
+
+@dataclass(frozen=True)
+class BarsSource:
+    """Bars as they are asked for; `read` and `read_each` bring them."""
+
+    bars: str | Panel | Frame | None = (
+        None  # a path, a table in memory; None is the built-in market
+    )
+    symbols: tuple[str, ...] | None = None  # in this order; None is all there are
+    bar: str | None = None  # resampled to this size
+    seed: int = 0  # of the built-in market
+    extras: tuple[str, ...] = ()  # further columns that features want
+
+    @property
+    def path(self) -> str | None:
+        """The file or folder, if it is one."""
+        return self.bars if isinstance(self.bars, str) else None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the bars are the caller's own objects, which no later run would find again."""
+        return self.bars is not None and not isinstance(self.bars, str)
+
+    @property
+    def name(self) -> str:
+        """Where the bars come from, for people."""
+        return self.given_name or BUILT_IN
+
+    @property
+    def given_name(self) -> str | None:
+        """The same, None for the built-in market."""
+        return IN_MEMORY if self.in_memory else self.path
+
+    def read(self) -> Panel:
+        """All symbols on one grid."""
+        if self.bars is None:
+            self.refuse_symbols()
+            panel = built_in_market(seed=self.seed)
+        elif isinstance(self.bars, Panel):
+            panel = select_symbols(self.bars, self.symbols) if self.symbols else self.bars
+        else:
+            panel = read_bars(self.bars, symbols=self.symbols, extras=self.extras)
+        return resample(panel, self.bar) if self.bar else panel
+
+    def read_each(self) -> list[Panel]:
+        """One panel for each of `symbols`, on the grid of its own bars; files are read once."""
+        if self.bars is None or not self.symbols:
+            self.refuse_symbols()
+            return [self.read()]
+        if isinstance(self.bars, Panel):
+            panels = [trim(select_symbols(self.bars, [name])) for name in self.symbols]
+        else:
+            panels = read_each(self.bars, self.symbols, extras=self.extras)
+        return [resample(panel, self.bar) for panel in panels] if self.bar else panels
+
+    def refuse_symbols(self) -> None:
+        """The built-in market cannot be cut down to some symbols."""
+        if self.symbols is not None and self.bars is None:
+            raise BarsError(
+                f"symbols are {', '.join(self.symbols)}, but no bars are given (--bars, or "
+                "data.bars in the settings): the built-in market has symbols of its own"
+            )
+
+    def keep(self, path: Path) -> "BarsSource":
+        """The same source as a file that a later run finds again: bars in memory are written there
+        once, others stay where they are.
+        """
+        if not self.in_memory:
+            return self
+        panel = replace(self, symbols=None, bar=None).read()
+        if not path.exists():
+            write_bars(panel, path)
+        kept = replace(self, bars=str(path))
+        whole = replace(kept, symbols=panel.symbols, bar=None, extras=tuple(panel.extras))
+        if whole.read().fingerprint != panel.fingerprint:
+            raise BarsError(
+                f"{path}: the bars in memory are not those that were read back from this file, so "
+                "the run could not go on after an interruption: give bars that read_bars has made"
+            )
+        return kept
+
+
+def find_source(
+    resolved: Resolved,
+    bars: Bars | None = None,
+    symbols: Sequence[str] | None = None,
+    bar: str | None = None,
+    seed: int = 0,
+) -> BarsSource:
+    """The bars that are given, else those of `[data]`; a path in a settings file is relative to
+    that file.
+    """
+    data = resolved.settings.data
+    if bars is None and data.bars is not None:
+        given: str | Panel | Frame | None = str((folder_of(resolved) / data.bars).resolve())
+    elif isinstance(bars, str | os.PathLike):
+        given = str(Path(bars).resolve())
+    else:
+        given = bars
+    if isinstance(symbols, str):
+        symbols = [name.strip() for name in symbols.split(",")]
+    chosen = tuple(symbols) if symbols else data.symbols
+    size = bar or data.bar
+    if size is not None:
+        parse_bar(size)  # refused before anything is read
+    return BarsSource(given, chosen, size, seed, wanted_extras(resolved.settings))
+
+
+def source_of_request(request: Mapping[str, Any], settings: Settings) -> BarsSource:
+    """The bars of a study that was begun, as its `about.json` names them."""
+    if request["bars"] == IN_MEMORY:
+        raise BarsError("the study was begun with bars in memory, which are in no file")
+    symbols = tuple(request["symbols"]) if request["symbols"] else None
+    extras = wanted_extras(settings)
+    return BarsSource(request["bars"], symbols, request["bar"], extras=extras)
+
+
+def wanted_extras(settings: Settings) -> tuple[str, ...]:
+    """The further columns that the settings' indicators name, as in "extra:funding"."""
+    named = settings.features.indicators or ()
+    return tuple(name.removeprefix(EXTRA) for name in named if name.startswith(EXTRA))
+
+
+def folder_of(resolved: Resolved) -> Path:
+    """The folder that `data.bars` is relative to: its file's, or the current one."""
+    origin = resolved.origin.get("data.bars", "")
+    return Path(origin).parent if origin in resolved.files else Path()
+
+
+def select_symbols(panel: Panel, symbols: Sequence[str]) -> Panel:
+    """The bars of some symbols, in this order, on the panel's grid."""
+    unknown = [name for name in symbols if name not in panel.symbols]
+    if unknown or len(set(symbols)) < len(symbols):
+        raise BarsError(
+            f"symbols are {', '.join(symbols)}; the bars hold {', '.join(panel.symbols)}: name "
+            "some of them, each once"
+        )
+    columns = [panel.symbols.index(name) for name in symbols]
+    values = {name: getattr(panel, name)[:, columns] for name in COLUMNS}
+    extras = {name: value[:, columns] for name, value in panel.extras.items()}
+    present = None if panel.present is None else panel.present[:, columns]
+    return replace(panel, symbols=tuple(symbols), extras=extras, present=present, **values)
+
+
+def trim(panel: Panel) -> Panel:
+    """The panel from its first real bar to its last."""
+    rows = np.flatnonzero(panel.exists.any(axis=1))
+    return panel.rows(int(rows[0]), int(rows[-1]) + 1) if len(rows) else panel

@@ -1,0 +1,62 @@
+"""Text for people: on a terminal, in a notebook or in a file; nothing that comes from outside is
+obeyed.
+"""
+
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+def plain(text: object) -> str:
+    """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are
+    shown, not obeyed.
+    """
+    return escape(visible(text))
+
+
+def visible(text: object) -> str:
+    """Text with control characters spelled out: a terminal would obey them, move the cursor or turn
+    the line around.
+    """
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(
+        letter if letter in "\n\t" or letter.isprintable() else ascii(letter)[1:-1]
+        for letter in shown
+    )
+
+
+def say(text: object, err: bool = False) -> None:
+    """Print one line or more on standard output, or on standard error."""
+    print(visible(text), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def can_draw(console: Console) -> bool:
+    """Whether a bar can move there: on a terminal, or in a notebook."""
+    return console.is_terminal or console.is_jupyter
+
+
+def progress_bar(quiet: bool = False) -> Progress:
+    """A bar with the remaining time where one can move, nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(
+        *columns, console=console, transient=True, disable=quiet or not can_draw(console)
+    )
+
+
+def describe_span(seconds: float) -> str:
+    """75 as 1 min 15 s."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

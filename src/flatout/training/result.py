@@ -1,0 +1,63 @@
+"""What comes out of a training: policies, their figures on held-out bars, and where they lie."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from flatout.evaluation.saved_policy import Learned, load_policy
+
+Figures = Mapping[str, float | None]  # by name, as `evaluation/metrics.py` has them
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """One market's agents on the bars that were held out, beside the baselines."""
+
+    name: str
+    symbols: tuple[str, ...]
+    first: str  # time of the first bar that judged, UTC
+    last: str
+    bars: int
+    policies: tuple[str, ...]  # names of its lanes, one per seed
+    metrics: Mapping[str, Figures]  # of policies and baselines
+    assumptions: str  # how orders fill and what they cost
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A training that is over. The best policy of each lane was chosen on the held-out bars, so its
+    figures there flatter it: a study with folds is what can tell luck from skill.
+    """
+
+    run: Path  # its folder: metrics.jsonl, tensorboard/, report.json, one folder per policy
+    agents: Mapping[str, AgentResult]
+    bundles: Mapping[str, tuple[str, ...]]  # by lane: folders of its policies, within the run's
+    warnings: tuple[str, ...] = ()  # what could not be saved, in sentences
+
+    def load_policy(
+        self, lane: str | None = None, which: Literal["best", "last"] = "best"
+    ) -> Learned:
+        """The saved policy of a lane, by default of the first."""
+        name = lane if lane is not None else next(iter(self.bundles))
+        if name not in self.bundles:
+            raise KeyError(f"there is no lane {name!r}; there are {', '.join(self.bundles)}")
+        [folder] = [one for one in self.bundles[name] if one.endswith(f"/{which}")]
+        return load_policy(self.run / folder)
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain values, as `report.json` holds them."""
+        agents = {
+            agent.name: {
+                "symbols": list(agent.symbols),
+                "from": agent.first,
+                "to": agent.last,
+                "bars": agent.bars,
+                "policies": list(agent.policies),
+                "metrics": {name: dict(figures) for name, figures in agent.metrics.items()},
+                "assumptions": agent.assumptions,
+            }
+            for agent in self.agents.values()
+        }
+        bundles = {lane: list(folders) for lane, folders in self.bundles.items()}
+        return {"run": str(self.run), "agents": agents, "bundles": bundles}

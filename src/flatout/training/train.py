@@ -1,0 +1,242 @@
+"""`flatout.train`: agents trained at once as lanes of one program, judged on unseen bars."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flatout.bars.source import Bars, find_source
+from flatout.errors import BundleError, RulesError, RunError
+from flatout.evaluation.assumptions import describe_market
+from flatout.evaluation.held_out import judge
+from flatout.file_names import file_name
+from flatout.policies.bundle import Bundle
+from flatout.runs import is_held, versions, write_json
+from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
+from flatout.settings.tables import EngineName
+from flatout.terminal import progress_bar
+from flatout.training.market_training import Agent, MarketTraining
+from flatout.training.metrics_file import Row
+from flatout.training.prepare import PreparedTraining, prepare_training, source_of_run, start_run
+from flatout.training.progress import TrainingProgress
+from flatout.training.request import LEAST_HELD_OUT, MOST_HELD_OUT, TrainRequest, read_request
+from flatout.training.result import AgentResult, TrainingResult
+from flatout.training.training import finished_lanes
+from flatout.training.training import train as train_lanes
+
+EVALUATIONS = 20
+OnRows = Callable[[list[Row]], None]
+
+
+def train(
+    bars: Bars | None = None,
+    *,
+    symbols: Sequence[str] | None = None,
+    portfolio: bool = False,
+    bar: str | None = None,
+    settings: GivenSettings = None,
+    timesteps: int | None = None,
+    seeds: int | None = None,
+    hold_out: float | None = None,
+    seed: int = 0,
+    evaluations: int = EVALUATIONS,
+    workers: int | None = None,
+    engine: EngineName | None = None,
+    device: str | None = None,
+    out: Path | str = "runs",
+    resume: Path | str | None = None,
+    progress: bool = True,
+) -> TrainingResult:
+    """Train PPO agents in the market of some bars; saves the best and the last policy of each.
+
+    bars       a file or folder, a Panel, a Polars or pandas frame; else `data.bars` of the
+               settings; else the built-in random walk, on which nothing can be earned
+    symbols    one agent for each of these; with `portfolio` one that trades them all. Without
+               `symbols` one agent trades all that `data.symbols` names or the bars hold
+    bar        resample to this bar size, as in "4h"
+    settings   a path to flatout.toml, a dict of its tables, or `Settings`
+    timesteps  bars that each agent trades; stands over train.timesteps (500,000)
+    seeds      agents per market; stands over train.seeds (1)
+    hold_out   share of the bars, the last ones, that judge; stands over folds.hold_out (0.2)
+    out        the folder in which the run's own folder is made
+    resume     a run's folder: go on after an interruption; all else but `device` is as it was
+    progress   a bar on a terminal or in a notebook, lines elsewhere
+
+    >>> from flatout import train
+    >>> import tempfile
+    >>> result = train(timesteps=2048, settings={"train": {"n_envs": 8, "hidden": [8]}},
+    ...                workers=1, evaluations=1, progress=False, out=tempfile.mkdtemp())
+    >>> sorted(result.agents["portfolio"].metrics)
+    ['buy_and_hold', 'cash', 'equal_weight', 'momentum', 'portfolio-seed0']
+    >>> result.load_policy().predict([0.0] * 86).shape
+    (6,)
+    """
+    if resume is not None:
+        prepared = prepare_resumed(Path(resume), device)
+        run = Path(resume)
+    else:
+        changes = {
+            "train.timesteps": timesteps,
+            "train.seeds": seeds,
+            "train.engine": engine,
+            "folds.hold_out": hold_out,
+        }
+        prepared = prepare_new(
+            resolve_settings(settings, changes),
+            bars,
+            symbols=symbols,
+            portfolio=portfolio,
+            bar=bar,
+            seed=seed,
+            evaluations=evaluations,
+            workers=workers,
+            device=device,
+        )
+        run = start_run(prepared, Path(out))
+    with TrainingProgress(prepared.made, quiet=not progress) as shown:
+        return run_training(prepared, run, shown.show_rows, quiet=not progress)
+
+
+def prepare_new(
+    resolved: Resolved,
+    bars: Bars | None = None,
+    *,
+    symbols: Sequence[str] | None = None,
+    portfolio: bool = False,
+    bar: str | None = None,
+    seed: int = 0,
+    updates: int | None = None,
+    evaluations: int = EVALUATIONS,
+    workers: int | None = None,
+    device: str | None = None,
+) -> PreparedTraining:
+    """A new training; nothing is written yet."""
+    settings = resolved.settings.for_training()
+    resolved = resolved.model_copy(update={"settings": settings})
+    source = find_source(resolved, bars, symbols, bar, seed)
+    share = settings.folds.hold_out or 0.0
+    if not LEAST_HELD_OUT <= share <= MOST_HELD_OUT:
+        raise RulesError(
+            f"folds.hold_out is {share:g}; a training holds out {LEAST_HELD_OUT:g} to "
+            f"{MOST_HELD_OUT:g} of its bars, to judge the agents on"
+        )
+    if isinstance(symbols, str):
+        symbols = source.symbols
+    request = TrainRequest(
+        bars=source.path,
+        symbols=list(symbols) if symbols else list(source.symbols) if source.symbols else None,
+        portfolio=portfolio or (not symbols and source.symbols is not None),
+        bar=source.bar,
+        timesteps=settings.train.timesteps or 0,
+        updates=updates,
+        seed=seed,
+        seeds=settings.train.seeds,
+        held_out=share,
+        evaluations=evaluations,
+        workers=workers,
+        device=device,
+    )
+    return prepare_training(request, resolved, source)
+
+
+def prepare_resumed(run: Path, device: str | None = None) -> PreparedTraining:
+    """A run that goes on, as it was asked for; only the device may be another."""
+    request, resolved = read_request(run)
+    if device:
+        request = replace(request, device=device)
+    source = source_of_run(request, run, resolved.settings)
+    return prepare_training(request, resolved, source)
+
+
+def run_training(
+    prepared: PreparedTraining, run: Path, on_rows: OnRows, quiet: bool = False
+) -> TrainingResult:
+    """Train all lanes to their end, from their checkpoints if there are any, and judge them.
+
+    Whatever interrupts it, the policies so far are saved, and the exception says how to go on.
+    """
+    try:
+        train_lanes(prepared.made.training, run, prepared.chosen.slots, on_rows)
+    except (KeyboardInterrupt, RunError) as stopped:
+        if not is_held(run):  # by another process, which is why it was refused
+            save_bundles(prepared, run)
+        stopped.add_note(f"go on with: flatout train --resume {shlex.quote(str(run))}")
+        raise
+    warnings = save_bundles(prepared, run)
+    agents = {
+        agent.name: judge_agent(agent, prepared, run, quiet) for agent in prepared.made.agents
+    }
+    lanes = [lane.name for lane in prepared.made.training.lanes]
+    bundles = {
+        name: tuple(f"{file_name(name)}/{which}" for which in ("best", "last")) for name in lanes
+    }
+    result = TrainingResult(run, agents, bundles, tuple(warnings))
+    write_json(run / "report.json", result.facts())
+    return result
+
+
+def judge_agent(agent: Agent, prepared: PreparedTraining, run: Path, quiet: bool) -> AgentResult:
+    """The best policies of one market on its held-out bars, beside the baselines."""
+    made = prepared.made
+    names = [lane.name for lane in made.training.lanes if made.agent_of[lane.name] is agent]
+    folders = {name: run / file_name(name) / "best" for name in names}
+    policies = {name: Bundle.load(path) for name, path in folders.items() if path.exists()}
+    with progress_bar(quiet) as bar:
+        task = bar.add_task(
+            f"judging {agent.name}", total=agent.market.panel.n_bars - agent.cut - 1
+        )
+        found = judge(agent.market, policies, agent.cut, lambda _: bar.advance(task))
+    return AgentResult(
+        name=agent.name,
+        symbols=tuple(found["symbols"]),
+        first=found["from"],
+        last=found["to"],
+        bars=found["bars"],
+        policies=tuple(found["policies"]),
+        metrics=found["metrics"],
+        assumptions=describe_market(prepared.resolved.settings.market),
+    )
+
+
+def save_bundles(prepared: PreparedTraining, run: Path) -> list[str]:
+    """Save the best and the last policy of every lane that has a checkpoint; what could not be
+    saved, in sentences.
+    """
+    made, refused = prepared.made, []
+    for result in finished_lanes(made.training, run, prepared.request.workers or 1):
+        for which, network, updates in (
+            ("best", result.best, result.best_updates),
+            ("last", result.last, result.updates),
+        ):
+            score = result.best_score if updates else None
+            notes = describe_lane(made, result.lane.name, result.lane.seed, updates, score)
+            bundle = partial(
+                Bundle,
+                network,
+                made.training.program.activation,
+                made.training.program.distribution,
+                made.agent_of[result.lane.name].market.fitted,
+                prepared.resolved.settings.market,
+                notes=notes,
+            )
+            try:
+                bundle().save(run / file_name(result.lane.name) / which)
+            except BundleError as error:  # one agent that diverged must not cost the others
+                refused.append(f"{result.lane.name}/{which} is not saved: {error}")
+    return refused
+
+
+def describe_lane(
+    made: MarketTraining, name: str, seed: int, updates: int, score: float | None
+) -> dict[str, Any]:
+    """What a saved policy says of its own training."""
+    return {
+        "lane": name,
+        "seed": seed,
+        "updates": updates,
+        "timesteps": updates * made.training.program.rollout,
+        "best_held_out_reward": score,
+        "versions": versions(),
+    }
