@@ -17,6 +17,7 @@ from pathlib import Path
 
 import polars as pl
 
+from flatout.bars.grouped_numbers import is_number
 from flatout.bars.probing import CHECK, Probe
 from flatout.bars.refusal import cut, listed, refusal
 from flatout.bars.table_probe import MOST_COLUMNS, read_table
@@ -231,14 +232,6 @@ def check_lines(path: Path, content: bytes, columns: int) -> None:
             f"its {len(content):,} bytes are {lines:,} lines of {columns:,} columns: most are blank"
         )
         raise refusal(path, reason, "Remove the blank lines.")
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def number_rows(frame: pl.DataFrame, first: int) -> pl.DataFrame:

@@ -14,6 +14,7 @@ import polars as pl
 
 from flatout.bars.columns import find_bar_columns, find_extras, find_symbol_column
 from flatout.bars.files import ROW, Table, name_of_file
+from flatout.bars.grouped_numbers import parse_numbers
 from flatout.bars.panel import PRICES
 from flatout.bars.refusal import cut, refusal, refuse_rows
 from flatout.bars.times import microseconds
@@ -34,6 +35,10 @@ SYMBOL = re.compile(
 NAMES = (pl.Categorical, pl.Enum)
 VALUES = (*PRICES, "volume")
 CORRECT = "Correct or remove such rows."
+USE_A_POINT = (
+    "Write a point before the decimals, and commas only between groups of three digits: "
+    "1020.5 or 1,020.5."
+)
 
 
 def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl.Series:
@@ -118,11 +123,16 @@ def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
             raise refusal(
                 path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0]
             )
-        text = raw.str.strip_chars() if raw.dtype == pl.String else raw
-        value = text.cast(pl.Float64, strict=False)
-        bad = value.is_null() & text.is_not_null() & (text.cast(pl.String) != "")
         shown = rows.select("symbol", "row", raw.alias("value"))
-        refuse_rows(path, shown, bad, f"{quoted} is the text {{value!r}}, not a number", CORRECT)
+        if raw.dtype == pl.String:
+            value = parse_numbers(raw)
+            reason = f"{quoted} is the text {{value!r}}, not a number"
+            bad = value.is_null() & (raw.str.strip_chars() != "").fill_null(False)
+            first = bad.arg_max()
+            comma = first is not None and "," in (raw[first] or "")
+            refuse_rows(path, shown, bad, reason, USE_A_POINT if comma else CORRECT)
+        else:
+            value = raw.cast(pl.Float64, strict=False)
         if name not in VALUES:
             wild = (value.abs() > MOST_EXTRA).fill_null(False)
             wild &= ~value.is_nan().fill_null(False)  # which counts as larger than all numbers
