@@ -76,7 +76,7 @@ def test_a_callback_hears_of_every_step() -> None:
 def test_a_callback_stops_amid_a_rollout_and_nothing_is_learned_from_it() -> None:
     diary, model = Diary(40), cartpole()
     model.learn(1000, callback=[diary, lambda _locals, _globals: True])
-    assert model.num_timesteps == 40 and model.known.updates == 1
+    assert model.num_timesteps == 40 and model.learner_state.updates == 1
     assert diary.told[-1] == "training end"
 
 

@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import (
 
 from flatout import PPO
 from flatout.errors import FlatoutError, SettingsError
-from flatout.sb3.environments import VectorFace
+from flatout.sb3.vector_adapter import VectorEnvAdapter
 from rounding import assert_close
 
 SMALL: dict[str, Any] = {
@@ -110,7 +110,7 @@ def test_episodes_and_infos_of_vectors(mode: AutoresetMode) -> None:
     for env in (corridors(mode), RecordEpisodeStatistics(corridors(mode))):
         model = PPO("MlpPolicy", env, **SMALL).learn(40)
         assert {(float(one["r"]), int(one["l"])) for one in model.ep_info_buffer} == {(4.0, 4)}
-    face = VectorFace(SyncVectorEnv([lambda: Scripted(1)] * 2, autoreset_mode=mode))
+    face = VectorEnvAdapter(SyncVectorEnv([lambda: Scripted(1)] * 2, autoreset_mode=mode))
     face.reset()
     ended = 0
     for _ in range(12):

@@ -83,7 +83,6 @@ def read_arrays(files: ArrayFiles) -> Imported:
 
 
 # --- arrays and their shapes
-# -----------------------------------------------------------------------
 
 
 def check_columns(files: ArrayFiles) -> None:
@@ -242,7 +241,6 @@ def check_closes(files: ArrayFiles, given: FloatArray, closes: FloatArray) -> No
 
 
 # --- what is missing
-# -------------------------------------------------------------------------------
 
 
 def filled(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
@@ -281,7 +279,6 @@ def filled(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], tupl
 
 
 # --- as a table of bars
-# ----------------------------------------------------------------------------
 
 
 def table_of(files: ArrayFiles, times: NDArray[Any], columns: Mapping[str, FloatArray]) -> Table:

@@ -66,7 +66,6 @@ def audit(panel: Panel, settings: Settings, seed: int = 0) -> Iterator[Finding]:
 
 
 # --- leaks
-# -----------------------------------------------------------------------------------------
 
 
 def poisoned(panel: Panel, rows: BoolArray, seed: int) -> Panel:
@@ -239,7 +238,6 @@ def moved(recipe: Recipe, panel: Panel, garbage: BoolArray, rows: Any, seed: int
 
 
 # --- folds
-# -----------------------------------------------------------------------------------------
 
 
 def check_folds(folds: Folds, settings: Settings) -> Finding:
@@ -322,7 +320,6 @@ def equals_purgedcv(folds: Folds) -> bool | None:
 
 
 # --- accounts
-# --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -461,7 +458,6 @@ def check_fills(market: Market, settings: Settings, fills: tuple[Fills, ...]) ->
 
 
 # --- bars
-# ------------------------------------------------------------------------------------------
 
 
 def check_quality(panel: Panel) -> Finding:

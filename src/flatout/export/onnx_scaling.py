@@ -142,7 +142,6 @@ def add_search(
 
 
 # --- the normal distribution
-# -----------------------------------------------------------------------
 
 
 def add_inverse_normal(draft: Draft, share: str) -> str:

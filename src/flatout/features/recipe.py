@@ -217,7 +217,6 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
 
 
 # --- checks
-# ----------------------------------------------------------------------------------------
 
 
 def _check_indicators(names: tuple[str, ...]) -> None:
@@ -257,7 +256,6 @@ def _listed(symbols: Sequence[str]) -> str:
 
 
 # --- files
-# -----------------------------------------------------------------------------------------
 
 
 def _description(fitted: FittedRecipe, tensors: bytes) -> RecipeFacts:

@@ -117,7 +117,6 @@ def check_statistics(scaler: Scaler, columns: tuple[int, int]) -> None:
 
 
 # --- centre and scale
-# ------------------------------------------------------------------------------
 
 
 def fit_zscore(column: FloatArray) -> FloatArray:
@@ -148,7 +147,6 @@ def scale_linearly(values: FloatArray, statistics: FloatArray) -> FloatArray:
 
 
 # --- quantiles
-# -------------------------------------------------------------------------------------
 
 
 def fit_quantiles(column: FloatArray) -> FloatArray:
@@ -252,7 +250,6 @@ def _rational(
 
 
 # --- the methods by name
-# ---------------------------------------------------------------------------
 
 SCALERS: dict[str, Method] = {
     "zscore": Method(fit_zscore, scale_linearly, "mean 0, standard deviation 1, clipped at ±10"),

@@ -72,7 +72,6 @@ class PolicyFacts(Model):
 
 
 # --- networks as named arrays
-# ----------------------------------------------------------------------
 
 
 def flatten(network: Network) -> dict[str, Array]:
@@ -143,7 +142,6 @@ def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str
 
 
 # --- writing
-# ---------------------------------------------------------------------------------------
 
 
 def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: FittedRecipe) -> None:
@@ -219,7 +217,6 @@ def content_hash(facts: Mapping[str, Any]) -> str:
 
 
 # --- reading
-# ---------------------------------------------------------------------------------------
 
 
 def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
