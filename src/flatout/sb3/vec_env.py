@@ -3,8 +3,8 @@ without processes.
 
     model = PPO("MlpPolicy", AsyncioVecEnv([make_env] * 32))
 
-The environments may be async or plain (`flatout.slow_envs.plain`). Rewards, ends and infos are those
-of `VectorEnvAdapter`; this file adds what only Stable-Baselines3's own classes ask for.
+The environments may be async or plain (`flatout.slow_envs.plain`). Rewards, ends and infos are
+those of `VectorEnvAdapter`; this file adds what only Stable-Baselines3's own classes ask for.
 """
 
 from collections.abc import Iterable
