@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from flatout.errors import BundleError, RunError, SettingsError
 from flatout.foreign import (
+    SHOWN,
     TOML_BYTES,
     parse_json,
     parse_tensors,
@@ -26,8 +27,9 @@ from flatout.foreign import (
     read_json_if_there,
     read_tensors,
     read_toml,
-    shaped,
-    shortened,
+    shorten,
+    shorten_repr,
+    validate_shape,
 )
 
 LIMIT = 1000
@@ -129,9 +131,9 @@ def test_any_bytes_are_json_of_the_shape_or_refused(content: bytes) -> None:
 
 
 def test_values_take_a_shape_too() -> None:
-    assert shaped([1, 2], list[int], "here") == [1, 2]
+    assert validate_shape([1, 2], list[int], "here") == [1, 2]
     with pytest.raises(RunError, match=r"^here: 1: Input should be a valid integer, given 'x'; "):
-        shaped([1, "x"], list[int], "here")
+        validate_shape([1, "x"], list[int], "here")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,14 @@ def test_values_take_a_shape_too() -> None:
     ids=["text", "bytes", "list", "digits", "dict"],
 )
 def test_a_long_value_is_shown_shortened(value: Any) -> None:
-    assert len(shortened(value)) <= 100
+    assert len(shorten_repr(value)) <= 100
+
+
+def test_values_are_quoted_as_far_as_one_can_read() -> None:
+    assert shorten("short") == "short"
+    assert shorten("x" * SHOWN) == "x" * SHOWN
+    assert shorten("x" * 10_000_000) == "x" * SHOWN + "…"
+    assert shorten(("x" * 9,), limit=4) == "('xx…"
 
 
 # --- TOML

@@ -20,7 +20,7 @@ from flatout.bars.write import write_bars
 from flatout.cli.main import main
 from flatout.errors import SettingsError
 from flatout.evaluation import audit
-from flatout.evaluation.audit import Finding, poisoned
+from flatout.evaluation.audit import Finding, poison_rows
 from flatout.evaluation.study_folds import make_study_folds
 from flatout.features import indicators, recipe
 from flatout.folds import splits
@@ -125,7 +125,7 @@ def test_the_folds_are_those_of_a_study() -> None:
 
 def shifted_features(patch: pytest.MonkeyPatch) -> None:
     """All features are those of the next bar."""
-    real = indicators.compute
+    real = indicators.compute_indicators
     patch.setattr(
         indicators, "compute", lambda panel, names: np.roll(real(panel, names), -1, axis=0)
     )
@@ -133,7 +133,7 @@ def shifted_features(patch: pytest.MonkeyPatch) -> None:
 
 def one_normalised_feature(patch: pytest.MonkeyPatch) -> None:
     """One feature is measured against its mean over all bars."""
-    real = indicators.compute
+    real = indicators.compute_indicators
 
     def compute(panel: Panel, names: Any) -> Any:
         values = real(panel, names)
@@ -145,7 +145,7 @@ def one_normalised_feature(patch: pytest.MonkeyPatch) -> None:
 
 def dead_features(patch: pytest.MonkeyPatch) -> None:
     """Features that never change cannot leak, and are no features."""
-    real = indicators.compute
+    real = indicators.compute_indicators
     patch.setattr(indicators, "compute", lambda panel, names: np.ones_like(real(panel, names)))
 
 
@@ -326,7 +326,7 @@ def test_bars_in_which_nothing_can_be_bought_are_refused() -> None:
 def test_poison_is_made_of_valid_bars_and_keeps_what_does_not_exist() -> None:
     panel = sound_bars()
     rows = np.arange(panel.n_bars) >= 400
-    spoilt = poisoned(panel, rows, 0)
+    spoilt = poison_rows(panel, rows, 0)
     exists = np.isfinite(panel.close)
     assert np.array_equal(np.isfinite(spoilt.close), exists)
     assert np.all(spoilt.low[exists] <= np.minimum(spoilt.open, spoilt.close)[exists])

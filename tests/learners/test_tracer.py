@@ -14,7 +14,7 @@ import pytest
 from flatout.bars.synthetic import PlantedSignal
 from flatout.evaluation.backtest import History, backtest
 from flatout.evaluation.baselines import Moment
-from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.folds.blocks import Block
 from flatout.learners.jax_engine.evaluate import tracer
 from flatout.learners.lane_trees import stack_trees
@@ -104,7 +104,7 @@ def trace(
 
 
 @dataclass(frozen=True)
-class Late(Learned):
+class Late(SavedPolicy):
     """Carries its actions out some bars later; before there is an old one, the first serves."""
 
     delay: int = 0

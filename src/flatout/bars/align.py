@@ -34,7 +34,7 @@ def align(
 
     present = np.zeros(shape, dtype=np.bool_)
     present[place] = True
-    close = carry(spread("close", np.nan), present)
+    close = carry_forward(spread("close", np.nan), present)
     prices = {name: np.where(present, spread(name, np.nan), close) for name in PRICES}
     volume = spread("volume", 0.0)
     return Panel(
@@ -49,7 +49,7 @@ def align(
     )
 
 
-def carry(values: FloatArray, known: BoolArray) -> FloatArray:
+def carry_forward(values: FloatArray, known: BoolArray) -> FloatArray:
     """Along time, the last known value; NaN before the first."""
     carried = np.full_like(values, np.nan)
     for asset in range(

@@ -85,24 +85,24 @@ def check_steps(
     name = bar_name(bar_seconds)
     for bad, reason in (
         (steps.size < bar, "smaller than"),
-        (off_multiple(steps, bar, calendar), "no multiple of"),
+        (find_off_multiples(steps, bar, calendar), "no multiple of"),
     ):
         if bad.any():
             where = int(np.argmax(bad))
             reason = (
-                f"the step of {duration(steps.size[where])} from the row before is {reason} "
+                f"the step of {format_duration(steps.size[where])} from the row before is {reason} "
                 f"the bar of {name}"
             )
             advice = "Keep bars of one size per file, or state the size: bar='...'."
             raise refuse_at(rows, files, steps.row[where], reason, advice, int(bad.sum()))
-    for where, count in other_sizes(steps, bar):
-        reason = f"from here on the bars are {duration(steps.size[where])} apart, not {name}"
+    for where, count in find_other_sizes(steps, bar):
+        reason = f"from here on the bars are {format_duration(steps.size[where])} apart, not {name}"
         advice = "Keep bars of one size per file, or read the others apart and resample."
         raise refuse_at(rows, files, steps.row[where], reason, advice, count)
     check_phase(rows, files, bar_seconds, calendar)
 
 
-def off_multiple(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
+def find_off_multiples(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
     """Steps that are no multiple of the bar. Over a Sunday one hour is allowed: exchanges change
     clocks.
     """
@@ -115,7 +115,7 @@ def off_multiple(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
     return np.asarray(odd, dtype=np.bool_)
 
 
-def other_sizes(steps: Steps, bar: int) -> Iterator[tuple[int, int]]:
+def find_other_sizes(steps: Steps, bar: int) -> Iterator[tuple[int, int]]:
     """Where a symbol, or a stretch of it, has larger bars: the index of its first step and their
     number.
 
@@ -221,6 +221,6 @@ def refuse_at(
     return refusal(files[symbol], reason, advice, symbol=symbol, row=row, count=count)
 
 
-def duration(microseconds: int) -> str:
+def format_duration(microseconds: int) -> str:
     seconds, rest = divmod(int(microseconds), SECOND)
     return f"{microseconds / SECOND:g}s" if rest or not seconds else bar_name(seconds)

@@ -14,13 +14,13 @@ import polars as pl
 from flatout.bars.align import align
 from flatout.bars.bar_size import parse_bar
 from flatout.bars.columns import COMPARED
-from flatout.bars.files import find_files, load, name_of_file
+from flatout.bars.files import find_files, load_table, name_of_file
 from flatout.bars.grid import Calendar, check_steps, grid_of, infer_bar, infer_calendar
 from flatout.bars.panel import Panel
 from flatout.bars.probing import probing
 from flatout.bars.refusal import refusal
 from flatout.bars.rows import check_symbols, checked_rows, symbols_of
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 
 def read_bars(
@@ -72,7 +72,7 @@ def read_rows(
     files: dict[str, Path] = {}
     with probing() as probe:
         for file in find_files(path):
-            table = load(file, probe)
+            table = load_table(file, probe)
             symbol = symbols_of(table, sole, columns or {})
             note_file(files, file, symbol)
             if symbols is not None:
@@ -106,7 +106,7 @@ def check_wish(path: Path, symbols: Sequence[str] | None) -> None:
     if not symbols or len(set(symbols)) < len(symbols):
         raise refusal(
             path,
-            f"symbols={shortened(symbols)} is empty or repeats a symbol",
+            f"symbols={shorten_repr(symbols)} is empty or repeats a symbol",
             "Name each symbol once.",
         )
     check_symbols(path, symbols)

@@ -16,8 +16,9 @@ from flatout.bars.columns import find_bar_columns, find_extras, find_symbol_colu
 from flatout.bars.files import ROW, Table, name_of_file
 from flatout.bars.grouped_numbers import parse_numbers
 from flatout.bars.panel import PRICES
-from flatout.bars.refusal import cut, refusal, refuse_rows
-from flatout.bars.times import microseconds
+from flatout.bars.refusal import refusal, refuse_rows
+from flatout.bars.times import to_microseconds
+from flatout.foreign import shorten
 
 LEAST_PRICE, MOST_PRICE, MOST_VOLUME, MOST_EXTRA = (
     1e-15,
@@ -71,7 +72,7 @@ def symbol_texts(table: Table, column: str) -> pl.Series:
     if not (
         raw.dtype in (pl.String, pl.Null) or raw.dtype.is_integer() or isinstance(raw.dtype, NAMES)
     ):
-        reason = f"the column for the symbol holds {cut(raw.dtype)}, not names"
+        reason = f"the column for the symbol holds {shorten(raw.dtype)}, not names"
         raise refusal(table.path, reason, "Write them as text.")
     return raw.cast(pl.String).str.strip_chars().alias("symbol")
 
@@ -80,7 +81,7 @@ def check_symbols(path: Path, symbols: Iterable[str]) -> None:
     """Refuse names that cannot be shown in one line."""
     for symbol in symbols:
         if not SYMBOL.fullmatch(symbol):
-            reason = f"{cut(symbol)!r} is no symbol"
+            reason = f"{shorten(symbol)!r} is no symbol"
             raise refusal(
                 path,
                 reason,
@@ -104,7 +105,9 @@ def checked_rows(
     }
     raw = [table.frame[column].alias(name) for name, column in chosen.items()]
     rows = pl.DataFrame([symbol, table.frame[ROW].alias("row"), *raw])
-    rows = rows.with_columns(microseconds(path, rows).alias("date"), *numbers(path, rows))
+    rows = rows.with_columns(
+        to_microseconds(path, rows).alias("date"), *convert_numbers(path, rows)
+    )
     check_values(path, rows)
     check_duplicates(path, rows)
     rows = rows.reverse() if table.newest_first and is_newest_first(rows) else rows
@@ -112,14 +115,14 @@ def checked_rows(
     return rows
 
 
-def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
+def convert_numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
     """Prices, volume and extras as Float64; text that is no number is quoted in the refusal."""
     converted = []
     for name in rows.columns[3:]:
-        raw, label = rows[name], cut(name.removeprefix("extra "))
+        raw, label = rows[name], shorten(name.removeprefix("extra "))
         quoted = label.replace("{", "{{").replace("}", "}}")
         if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Null)):
-            reason = f"the column for {label} holds {cut(raw.dtype)}, not numbers"
+            reason = f"the column for {label} holds {shorten(raw.dtype)}, not numbers"
             raise refusal(
                 path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0]
             )
@@ -147,7 +150,7 @@ def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
 def check_values(path: Path, rows: pl.DataFrame) -> None:
     """Refuse the first row that no market can have produced."""
     found: list[tuple[int, int, str, pl.Series]] = []
-    for reason, condition in offences().items():
+    for reason, condition in list_offences().items():
         bad = rows.select(condition.alias("bad")).to_series()
         first = bad.arg_max()
         if first is not None and bad[first]:
@@ -157,7 +160,7 @@ def check_values(path: Path, rows: pl.DataFrame) -> None:
         refuse_rows(path, rows, bad, reason, CORRECT)
 
 
-def offences() -> dict[str, pl.Expr]:
+def list_offences() -> dict[str, pl.Expr]:
     """What is wrong with a row, as a reason and the condition that finds it."""
     wrong = {}
     for name in VALUES:
@@ -194,7 +197,7 @@ def check_duplicates(path: Path, rows: pl.DataFrame) -> None:
     assert first is not None
     symbol, date = rows["symbol"][first], rows["date"][first]
     before = rows.filter((pl.col("symbol") == symbol) & (pl.col("date") == date))["row"][0]
-    reason = f"the time {spoken(date)} is already in row {before}"
+    reason = f"the time {format_time(date)} is already in row {before}"
     refuse_rows(path, rows, again, reason, "Keep one row per symbol and time.")
 
 
@@ -216,5 +219,5 @@ def check_order(path: Path, rows: pl.DataFrame) -> None:
     )
 
 
-def spoken(microsecond: int) -> str:
+def format_time(microsecond: int) -> str:
     return str(pl.Series([microsecond]).cast(pl.Datetime("us"))[0])

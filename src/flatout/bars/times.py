@@ -11,7 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from flatout.bars.refusal import cut, refusal, refuse_rows
+from flatout.bars.refusal import refusal, refuse_rows
+from flatout.foreign import shorten
 
 MICROSECONDS = {"s": 1_000_000.0, "ms": 1_000.0, "us": 1.0, "ns": 0.001}
 SMALLEST = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
@@ -34,12 +35,12 @@ ACCEPTED = (
 )
 
 
-def microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
+def to_microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
     """The column `date` of `rows` (beside `symbol` and `row`) as UTC microseconds, Int64."""
     refuse_rows(
         path, rows, rows["date"].is_null(), "the time is missing", "Remove the row or fill it in."
     )
-    time = converted(path, rows)
+    time = convert_dates(path, rows)
     outside = ~time.is_between(FIRST, LAST)
     refuse_rows(
         path,
@@ -51,7 +52,7 @@ def microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
     return time
 
 
-def converted(path: Path, rows: pl.DataFrame) -> pl.Series:
+def convert_dates(path: Path, rows: pl.DataFrame) -> pl.Series:
     """The column `date` by its type."""
     kind = rows.schema["date"]
     if kind == pl.Date or isinstance(kind, pl.Datetime):
@@ -59,7 +60,7 @@ def converted(path: Path, rows: pl.DataFrame) -> pl.Series:
     if kind.is_numeric():
         return from_epoch(path, rows, rows["date"])
     if kind != pl.String and not isinstance(kind, pl.Categorical | pl.Enum):
-        reason = f"the column for the date holds {cut(kind)}, not times"
+        reason = f"the column for the date holds {shorten(kind)}, not times"
         raise refusal(path, reason, ACCEPTED, symbol=rows["symbol"][0], row=rows["row"][0])
     text = rows["date"].cast(pl.String).str.strip_chars()
     if text[0].replace(".", "", 1).isdigit():
@@ -133,7 +134,7 @@ def from_text(path: Path, rows: pl.DataFrame, text: pl.Series) -> pl.Series:
     zone = offset.replace_strict(
         list(seconds), [str(value) for value in seconds.values()], return_dtype=pl.String
     )
-    reason = f"the time {{date!r}} has another UTC offset than the first, {cut(text[0])!r}"
+    reason = f"the time {{date!r}} has another UTC offset than the first, {shorten(text[0])!r}"
     refuse_rows(path, rows, zone != zone[0], reason, "Write all times of the file in UTC.")
     return parsed.to_physical() - (seconds[offset[0]] or 0) * 1_000_000
 

@@ -22,9 +22,9 @@ from flatout.errors import RulesError, RunError
 from flatout.evaluation.backtest import Comparison, History, compare
 from flatout.evaluation.baselines import BASELINES, Policy, RandomTrader
 from flatout.evaluation.picture import draw_equity, write_picture
-from flatout.evaluation.saved_policy import Learned, bars_of_training, load_policy
+from flatout.evaluation.saved_policy import SavedPolicy, bars_of_training, load_policy
 from flatout.evaluation.trades import write_ledger
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.market.market import build_market
 from flatout.runs import create_run, runs_folder, write_json
 from flatout.settings.loading import Resolved, load_settings
@@ -78,13 +78,13 @@ def backtest_command(
     picture (HTML).
     """
     chosen = find_policy(policy, seed)
-    own = chosen.bundle.as_settings() if isinstance(chosen, Learned) else {}
+    own = chosen.bundle.as_settings() if isinstance(chosen, SavedPolicy) else {}
     resolved = load_settings(config, overrides or (), base=own, base_source=f"the policy {policy}")
     panel = read_bars(bars, symbols=split(symbols)) if bars else built_in_market(seed=seed)
     if bar:
         panel = resample(panel, bar)
     source = str(bars) if bars else "built-in random walk"
-    name = chosen.name if isinstance(chosen, Learned) else policy
+    name = chosen.name if isinstance(chosen, SavedPolicy) else policy
     report = run_backtest(
         chosen, name, panel, source, resolved, out, seed, (since, until), quiet=as_json
     )
@@ -146,7 +146,7 @@ def moment(name: str, text: str) -> np.datetime64:
         time = datetime.fromisoformat(text)
         time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
     except (ValueError, OverflowError):
-        given = shortened(text)
+        given = shorten_repr(text)
         raise RulesError(
             f"{name} {given} is not a time: write it as 2024-05-01 or 2024-05-01T12:00"
         ) from None
@@ -160,7 +160,7 @@ def run_backtest(
     """Run the comparison, write the run's files and return the report."""
     runs_folder(out)
     settings = resolved.settings.market
-    if isinstance(policy, Learned):
+    if isinstance(policy, SavedPolicy):
         market = policy.bundle.market(panel, settings, resolved.settings.features)
     else:
         market = build_market(panel, resolved.settings)
@@ -192,7 +192,7 @@ def run_backtest(
         "luck": luck_of(comparison, panel.bars_per_year),
         "fills": sum(int(np.count_nonzero(fill.units)) for fill in comparison.chosen.fills),
     }
-    if isinstance(policy, Learned):
+    if isinstance(policy, SavedPolicy):
         report["bundle"] = about_bundle(policy, panel, first, stop)
     try:
         write_run(report, comparison, panel, resolved, out, seed)
@@ -226,7 +226,7 @@ def write_run(
     )
 
 
-def about_bundle(policy: Learned, panel: Panel, first: int, stop: int) -> dict[str, Any]:
+def about_bundle(policy: SavedPolicy, panel: Panel, first: int, stop: int) -> dict[str, Any]:
     """Where a learned policy comes from, and how many of the bars traded here it may have learnt by
     heart.
     """

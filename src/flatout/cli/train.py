@@ -37,7 +37,7 @@ from flatout.cli.options import (
     say,
 )
 from flatout.errors import RunError
-from flatout.evaluation.held_out import judge
+from flatout.evaluation.held_out import judge_policies
 from flatout.file_names import file_name
 from flatout.policies.bundle import Bundle
 from flatout.runs import is_held, write_json
@@ -198,7 +198,9 @@ def report_of(run: Path, made: MarketTraining, settings: Settings, quiet: bool) 
             task = progress.add_task(
                 f"judging {plain(agent.name)}", total=agent.market.panel.n_bars - agent.cut - 1
             )
-            found = judge(agent.market, policies, agent.cut, partial(advance, progress, task))
+            found = judge_policies(
+                agent.market, policies, agent.cut, partial(advance, progress, task)
+            )
         agents[agent.name] = {**found, "assumptions": assumptions(settings.market)}
     lanes = [lane.name for lane in made.training.lanes]
     bundles = {name: [f"{file_name(name)}/{which}" for which in ("best", "last")] for name in lanes}

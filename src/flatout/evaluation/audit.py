@@ -68,7 +68,7 @@ def audit(panel: Panel, settings: Settings, seed: int = 0) -> Iterator[Finding]:
 # --- leaks
 
 
-def poisoned(panel: Panel, rows: BoolArray, seed: int) -> Panel:
+def poison_rows(panel: Panel, rows: BoolArray, seed: int) -> Panel:
     """The same panel with garbage in some rows: valid bars that have nothing to do with the real
     ones. What does not exist stays so, and so does a symbol's first bar, which is its unit of
     money.
@@ -98,7 +98,7 @@ def same_bits(a: Any, b: Any) -> bool:
     return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
 
 
-def after(panel: Panel, cut: int) -> BoolArray:
+def rows_from(panel: Panel, cut: int) -> BoolArray:
     """Bars from `cut` on."""
     return np.arange(panel.n_bars) >= cut
 
@@ -113,12 +113,12 @@ def check_features(market: Market, settings: Settings, seed: int) -> Finding:
             np.arange(warm + 1, panel.n_bars), min(CUTS, panel.n_bars - warm - 1), replace=False
         )
     )
-    clean = by_feature(market)
+    clean = features_of_tape(market)
     for cut in map(int, cuts):
         dirty_market = build_market(
-            poisoned(panel, after(panel, cut), seed + cut), settings, fitted
+            poison_rows(panel, rows_from(panel, cut), seed + cut), settings, fitted
         )
-        dirty = by_feature(dirty_market)
+        dirty = features_of_tape(dirty_market)
         leaking = [
             n
             for k, n in enumerate(fitted.names)
@@ -154,7 +154,7 @@ def check_features(market: Market, settings: Settings, seed: int) -> Finding:
     )  # fmt: skip
 
 
-def by_feature(market: Market) -> Any:
+def features_of_tape(market: Market) -> Any:
     """(time, asset, feature) as the tape holds them."""
     return market.tape.features.reshape(market.panel.n_bars, market.panel.n_assets, -1)
 
@@ -170,7 +170,7 @@ def check_accounts_see_no_future(market: Market, settings: Settings, seed: int) 
     name, (first, stop) = "accounts do not see the future", traded_window(market)
     cut = (first + stop) // 2 + 1
     dirty = build_market(
-        poisoned(market.panel, after(market.panel, cut), seed), settings, market.fitted
+        poison_rows(market.panel, rows_from(market.panel, cut), seed), settings, market.fitted
     )
     trader = RandomTrader(period_seconds=market.panel.bar_seconds, seed=seed)
     a, b = (backtest(one, trader, 1, first, stop) for one in (market, dirty))
@@ -213,9 +213,9 @@ def check_scalers(panel: Panel, settings: Settings, folds: Folds, seed: int) -> 
         rows = list_rows(split.train)
         judged = np.zeros(panel.n_bars, bool)
         judged[list_rows(split.test)] = True
-        later = after(panel, int(rows[-1]) + 1)
-        if moved(short, panel, judged, rows, seed) or (
-            later.any() and moved(recipe, panel, later, rows, seed)
+        later = rows_from(panel, int(rows[-1]) + 1)
+        if scaler_moves(short, panel, judged, rows, seed) or (
+            later.any() and scaler_moves(recipe, panel, later, rows, seed)
         ):
             return Finding(
                 name,
@@ -229,10 +229,10 @@ def check_scalers(panel: Panel, settings: Settings, folds: Folds, seed: int) -> 
     )
 
 
-def moved(recipe: Recipe, panel: Panel, garbage: BoolArray, rows: Any, seed: int) -> bool:
+def scaler_moves(recipe: Recipe, panel: Panel, garbage: BoolArray, rows: Any, seed: int) -> bool:
     """Whether garbage in some bars moves the scaler that is fitted on others."""
     fits: list[FittedRecipe] = [
-        fit(recipe, bars, rows) for bars in (panel, poisoned(panel, garbage, seed))
+        fit(recipe, bars, rows) for bars in (panel, poison_rows(panel, garbage, seed))
     ]
     return not same_bits(*(one.scaler.statistics for one in fits))
 
@@ -253,7 +253,7 @@ def check_folds(folds: Folds, settings: Settings) -> Finding:
         )
         return Finding(name, False, sentence, lines)
     for split in folds.splits:
-        if near := too_near(split, folds):
+        if near := find_too_near(split, folds):
             return Finding(
                 name,
                 False,
@@ -271,7 +271,7 @@ def check_folds(folds: Folds, settings: Settings) -> Finding:
     return Finding(name, True, sentence, lines)
 
 
-def too_near(split: Split, folds: Folds) -> list[int]:
+def find_too_near(split: Split, folds: Folds) -> list[int]:
     """Training bars within reach of a test, of the hold-out, or before the features are warm."""
     forbidden = np.zeros(folds.n_bars, bool)
     forbidden[: folds.first] = True
@@ -379,7 +379,7 @@ def replay(market: Market, history: History) -> Replay:
     return Replay(*np.array(rows).T)
 
 
-def lived(market: Market, history: History) -> int:
+def rows_before_ruin(market: Market, history: History) -> int:
     """Rows of the equity until ruin, after which an account is left as it is."""
     ruined = np.flatnonzero(history.equity[:, 0] <= float(market.rules.limits.ruin))
     return int(ruined[0]) if len(ruined) else len(history.equity)
@@ -387,7 +387,7 @@ def lived(market: Market, history: History) -> int:
 
 def check_sum(name: str, market: Market, history: History) -> Finding:
     """Whether equity is, at every bar, what fills and closes add up to."""
-    rows = lived(market, history)
+    rows = rows_before_ruin(market, history)
     if not history.fills:
         return Finding(
             name,
@@ -410,7 +410,7 @@ def check_sum(name: str, market: Market, history: History) -> Finding:
 def check_cash(market: Market, *histories: History) -> Finding:
     """Whether more is ever spent than there is."""
     least = min(
-        float(np.min(replay(market, history).cash[: lived(market, history)]))
+        float(np.min(replay(market, history).cash[: rows_before_ruin(market, history)]))
         for history in histories
     )
     return Finding(

@@ -86,7 +86,7 @@ class InMoney(Protocol):
     def money(self, moment: Moment) -> Floats: ...
 
 
-def in_money(policy: Policy, moment: Moment) -> Floats:
+def order_in_money(policy: Policy, moment: Moment) -> Floats:
     """A policy's (account, asset) order in money."""
     if isinstance(policy, InMoney):
         return policy.money(moment)
@@ -115,10 +115,10 @@ def backtest(
     for t in range(first, stop - 1):
         met, before = meet(tape, state.t, np), state
         seen = Accounts(state, met.mark, known_tape(tape, t), rules, market.shape, market.fitted)
-        order = in_money(policy, moment_of(market, seen, t, t - first))
+        order = order_in_money(policy, moment_of(market, seen, t, t - first))
         state, outcome = episode.trade(state, order.T, met, market.shape.fill, rules, np)
         equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
-        bars.append(np.where(alive, per_bar(before, state, outcome), 0.0))
+        bars.append(np.where(alive, bar_figures(before, state, outcome), 0.0))
         if record_fills and alive[0]:
             fills += fills_of(t + 1, outcome, state)
         alive = alive & ~outcome.terminated
@@ -129,7 +129,7 @@ def backtest(
     )
 
 
-def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
+def bar_figures(before: Episode, after: Episode, outcome: Outcome) -> Floats:
     """Turnover, exposure and cost of a bar, per equity: (3, account)."""
     exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(
         after.marks.equity, LEAST_EQUITY
@@ -185,7 +185,7 @@ class SideBySide:
 
     def money(self, moment: Moment) -> Floats:
         """The orders of all, in money."""
-        return np.concatenate([in_money(policy, own) for policy, own in self.split(moment)])
+        return np.concatenate([order_in_money(policy, own) for policy, own in self.split(moment)])
 
     def split(self, moment: Moment) -> list[tuple[Policy, Moment]]:
         """Each policy with the moment of its own accounts."""

@@ -51,7 +51,7 @@ class Track(NamedTuple):
 
 def track(returns: FloatArray) -> Track:
     """The moments of one path."""
-    returns = metrics.checked(returns)
+    returns = metrics.check_returns(returns)
     if returns.ndim != 1 or len(returns) < 2:
         raise FlatoutError(
             f"returns of shape {returns.shape} have no Sharpe ratio: give one path of two "
@@ -179,7 +179,7 @@ def _trials_of(returns_matrix: FloatArray) -> FloatArray:
             f"returns of shape {matrix.shape} are not (bar, trial) with two bars and one "
             f"trial or more"
         )
-    return metrics.checked(matrix.T)
+    return metrics.check_returns(matrix.T)
 
 
 def _share_of_best(correlation: FloatArray) -> float:

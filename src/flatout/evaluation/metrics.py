@@ -60,7 +60,7 @@ def summarise(
     """All figures at once; turnover, exposure (gross weight) and costs are per bar, as parts of
     equity.
     """
-    returns = checked(returns)
+    returns = check_returns(returns)
     return Metrics(
         total_return=total_return(returns),
         annual_return=annual_return(returns, bars_per_year),
@@ -81,7 +81,7 @@ def summarise(
     )
 
 
-def checked(returns: FloatArray) -> FloatArray:
+def check_returns(returns: FloatArray) -> FloatArray:
     """The same returns in float64, or an error that says what is wrong with them."""
     returns = _finite(returns, "returns")
     if np.any(returns < -1):
@@ -108,12 +108,12 @@ def annual_return(returns: FloatArray, bars_per_year: float) -> FloatArray:
 
 def annual_volatility(returns: FloatArray, bars_per_year: float) -> FloatArray:
     """Sample standard deviation (n - 1), scaled by the square root of time; NaN for one bar."""
-    return _deviation(checked(returns)) * math.sqrt(_positive(bars_per_year))
+    return _deviation(check_returns(returns)) * math.sqrt(_positive(bars_per_year))
 
 
 def bar_sharpe(returns: FloatArray) -> FloatArray:
     """Mean over sample standard deviation, not annualised: what tests of significance need."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     return _ratio(np.mean(returns, axis=-1), _deviation(returns))
 
 
@@ -124,7 +124,7 @@ def sharpe(returns: FloatArray, bars_per_year: float) -> FloatArray:
 
 def sortino(returns: FloatArray, bars_per_year: float) -> FloatArray:
     """Mean over the root mean square of the losses (gains count as zero), annualised."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     downside = np.sqrt(np.mean(np.minimum(returns, 0.0) ** 2, axis=-1))
     return _ratio(np.mean(returns, axis=-1), downside) * math.sqrt(_positive(bars_per_year))
 
@@ -143,7 +143,7 @@ def max_drawdown(returns: FloatArray) -> FloatArray:
 
 def cvar(returns: FloatArray, tail: float = TAIL) -> FloatArray:
     """Mean of the worst bars: the worst one and further ones up to the share `tail` of the rest."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     if not 0 <= tail <= 1:
         raise FlatoutError(f"tail is {tail!r}; it is the share of bars to average, from 0 to 1")
     last = int((returns.shape[-1] - 1) * tail)
@@ -153,7 +153,7 @@ def cvar(returns: FloatArray, tail: float = TAIL) -> FloatArray:
 
 def hit_rate(returns: FloatArray) -> FloatArray:
     """Winning bars over winning and losing bars; 0 when nothing ever moved."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     wins, losses = np.sum(returns > 0, axis=-1), np.sum(returns < 0, axis=-1)
     rate: FloatArray = wins / np.maximum(wins + losses, 1)
     return rate
@@ -161,12 +161,12 @@ def hit_rate(returns: FloatArray) -> FloatArray:
 
 def skew(returns: FloatArray) -> FloatArray:
     """Third standardised moment (population); 0 without volatility."""
-    return _standardised_moment(checked(returns), 3)
+    return _standardised_moment(check_returns(returns), 3)
 
 
 def excess_kurtosis(returns: FloatArray) -> FloatArray:
     """Fourth standardised moment (population) minus 3; 0 without volatility."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     moment = _standardised_moment(returns, 4)
     return np.where(moment == 0, 0.0, moment - 3)
 
@@ -190,7 +190,7 @@ def mean_exposure(exposure: FloatArray) -> FloatArray:
 
 def cost_share(returns: FloatArray, costs: FloatArray) -> FloatArray:
     """Sum of costs over the sum of returns before costs; inf where costs met no profit to eat."""
-    returns, costs = checked(returns), _finite(costs, "costs")
+    returns, costs = check_returns(returns), _finite(costs, "costs")
     paid = np.sum(costs, axis=-1)
     return _ratio(paid, np.maximum(np.sum(returns, axis=-1) + paid, 0.0))
 
@@ -219,7 +219,7 @@ def _positive(bars_per_year: float) -> float:
 
 def _equity(returns: FloatArray) -> FloatArray:
     """Equity from 1 at the start: one entry more than returns."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     start = np.ones((*returns.shape[:-1], 1))
     return np.concatenate([start, np.cumprod(1 + returns, axis=-1)], axis=-1)
 

@@ -56,7 +56,7 @@ def overfitting(
     division by nothing. Ties out of sample share their average rank; among ties in sample the one
     that does worst out of sample is chosen.
     """
-    returns = _checked(returns_matrix, blocks, metric)
+    returns = _check_matrix(returns_matrix, blocks, metric)
     length = len(returns) // blocks
     cut = returns[len(returns) - blocks * length :].reshape(blocks, length, -1)
     sums, squares = (
@@ -77,7 +77,7 @@ def overfitting(
     )  # fmt: skip
 
 
-def _checked(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray:
+def _check_matrix(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray:
     """The matrix in float64, or an error that says what is wrong."""
     if metric not in get_args(Metric):
         raise FlatoutError(f"metric is {metric!r}; it is one of {', '.join(get_args(Metric))}")
@@ -97,7 +97,7 @@ def _checked(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray
             f"{len(matrix)} bars are too few for {blocks} blocks of two bars: give more or "
             f"fewer blocks"
         )
-    return metrics.checked(matrix.T).T
+    return metrics.check_returns(matrix.T).T
 
 
 def _halves(blocks: int) -> NDArray[np.bool_]:

@@ -39,12 +39,12 @@ def reference_returns(
     crowd = SideBySide(
         (*baselines.values(), paces), (1,) * len(baselines) + (CALIBRATION_PACES.size,)
     )
-    first = over_blocks(market, crowd, sum(crowd.sizes), blocks, progress)
+    first = backtest_blocks(market, crowd, sum(crowd.sizes), blocks, progress)
     measured = np.maximum.accumulate(
         np.concatenate([history.turnover for history in first])[:, len(baselines) :].mean(axis=0)
     )
     pace = float(np.interp(turnover, measured, CALIBRATION_PACES))
-    luck = over_blocks(market, RandomTrader(pace, seed=seed + 1), traders, blocks, progress)
+    luck = backtest_blocks(market, RandomTrader(pace, seed=seed + 1), traders, blocks, progress)
     returns = np.concatenate([history.returns for history in first])
     return Reference(
         {name: returns[:, k] for k, name in enumerate(baselines)},
@@ -52,7 +52,7 @@ def reference_returns(
     )
 
 
-def over_blocks(
+def backtest_blocks(
     market: Market, policy: Policy, accounts: int, blocks: Sequence[Block], progress: Progress
 ) -> list[History]:
     """One backtest per block; the first order meets the block's first bar."""

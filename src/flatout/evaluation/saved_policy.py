@@ -18,7 +18,7 @@ from flatout.policies.bundle import Bundle
 
 
 @dataclass(frozen=True)
-class Learned:
+class SavedPolicy:
     """The policy of a bundle, without noise."""
 
     bundle: Bundle
@@ -43,9 +43,9 @@ class Learned:
         return self.money(moment) / np.maximum(moment.driven().equity, LEAST_EQUITY)[:, None]
 
 
-def load_policy(folder: Path | str) -> Learned:
+def load_policy(folder: Path | str) -> SavedPolicy:
     """The policy that a training saved in this folder."""
-    return Learned(Bundle.load(folder), Path(folder))
+    return SavedPolicy(Bundle.load(folder), Path(folder))
 
 
 def bars_of_training(bundle: Bundle, panel: Panel, first: int, stop: int) -> int:

@@ -17,7 +17,7 @@ from flatout.policies.bundle import Bundle
 from flatout.runs import installed, write_bytes
 
 
-class Made(NamedTuple):
+class ExportedFile(NamedTuple):
     """The content of a file, what is in it, and what whoever opens it should know."""
 
     content: bytes
@@ -33,10 +33,10 @@ class Target:
     suffix: str
     packages: tuple[str, ...]  # as they are imported
     extra: str  # the extra of flatout that installs them
-    make: Callable[[Bundle], Made]
+    make: Callable[[Bundle], ExportedFile]
 
 
-def make_sb3(bundle: Bundle) -> Made:
+def make_sb3(bundle: Bundle) -> ExportedFile:
     """For `stable_baselines3.PPO.load`."""
     from flatout.export.sb3_zip import zip_of  # loads PyTorch
 
@@ -46,7 +46,7 @@ def make_sb3(bundle: Bundle) -> Made:
         "activation": bundle.activation,
         "stable_baselines3": installed("stable-baselines3"),
     }
-    return Made(
+    return ExportedFile(
         zip_of(bundle),
         facts,
         (
@@ -59,7 +59,7 @@ def make_sb3(bundle: Bundle) -> Made:
     )
 
 
-def make_onnx(bundle: Bundle) -> Made:
+def make_onnx(bundle: Bundle) -> ExportedFile:
     """For any ONNX runtime."""
     from flatout.export.onnx_model import account_names, onnx_of, properties
 
@@ -75,7 +75,7 @@ def make_onnx(bundle: Bundle) -> Made:
         },
         "properties": properties(bundle),
     }
-    return Made(
+    return ExportedFile(
         onnx_of(bundle),
         facts,
         (
@@ -87,7 +87,7 @@ def make_onnx(bundle: Bundle) -> Made:
     )
 
 
-def make_joblib(bundle: Bundle) -> Made:
+def make_joblib(bundle: Bundle) -> ExportedFile:
     """For `joblib.load` in programs that use scikit-learn."""
     from flatout.export.sklearn_scaler import columns_of, joblib_of
 
@@ -96,7 +96,7 @@ def make_joblib(bundle: Bundle) -> Made:
         "columns": columns_of(bundle.recipe),
         "scikit_learn": installed("scikit-learn"),
     }
-    return Made(
+    return ExportedFile(
         joblib_of(bundle.recipe),
         facts,
         (

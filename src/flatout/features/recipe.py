@@ -35,7 +35,7 @@ from flatout.features.scalers import (
     scale,
 )
 from flatout.features.training_rows import TrainingRows, row_numbers
-from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shortened
+from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shorten_repr
 from flatout.runs import write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
 
@@ -96,7 +96,7 @@ class FittedRecipe:
     def __post_init__(self) -> None:
         if not self.symbols or not all(self.symbols) or len(set(self.symbols)) < len(self.symbols):
             raise RecipeError(
-                f"symbols must be names, each of them once, got {shortened(self.symbols)}"
+                f"symbols must be names, each of them once, got {shorten_repr(self.symbols)}"
             )
         check_statistics(self.scaler, (len(self.symbols), len(self.recipe.indicators)))
 
@@ -131,7 +131,7 @@ class FittedRecipe:
     def transform(self, panel: Panel) -> NDArray[np.float32]:
         """Scaled features of a panel, (time, asset, feature); 0 where an indicator has no value."""
         self.check(panel)
-        return scale(self.scaler, known.compute(panel, self.recipe.indicators))
+        return scale(self.scaler, known.compute_indicators(panel, self.recipe.indicators))
 
     def save(self, folder: Path | str) -> None:
         """Writes the tensors under a name of their own, then `recipe.json`, which names them:
@@ -145,7 +145,7 @@ class FittedRecipe:
         facts = _description(self, tensors)
         write_bytes(_tensor_path(folder, facts), tensors)
         write_json(folder / JSON_FILE, facts.model_dump(mode="json"))
-        for old in written_files(folder) - {folder / JSON_FILE, _tensor_path(folder, facts)}:
+        for old in find_written_files(folder) - {folder / JSON_FILE, _tensor_path(folder, facts)}:
             old.unlink()
 
     @classmethod
@@ -184,7 +184,7 @@ def fit(recipe: Recipe, panel: Panel, train_rows: Rows) -> FittedRecipe:
     """Fits the recipe's scaler on the given rows (a mask or row numbers); later rows are not looked
     at.
     """
-    return _fit(recipe, panel, train_rows, known.compute(panel, recipe.indicators))
+    return _fit(recipe, panel, train_rows, known.compute_indicators(panel, recipe.indicators))
 
 
 def fit_each(
@@ -193,7 +193,7 @@ def fit_each(
     """The recipe fitted on each of several sets of rows, with the features it makes of the panel;
     the indicators are computed once.
     """
-    values = known.compute(panel, recipe.indicators)
+    values = known.compute_indicators(panel, recipe.indicators)
     fitted = [_fit(recipe, panel, rows, values) for rows in train_rows]
     return [(one, scale(one.scaler, values)) for one in fitted]
 
@@ -239,16 +239,17 @@ def _check_symbols(fitted: tuple[str, ...], given: tuple[str, ...]) -> None:
     missing, unknown = set(fitted) - set(given), set(given) - set(fitted)
     if not missing and not unknown:
         raise RecipeError(
-            f"symbols in another order: fitted on {_listed(fitted)}; given {_listed(given)}"
+            f"symbols in another order: fitted on {_list_symbols(fitted)}; "
+            f"given {_list_symbols(given)}"
         )
     raise RecipeError(
         f"other symbols than the recipe was fitted on: missing "
-        f"{_listed([s for s in fitted if s in missing])}; "
-        f"unknown {_listed([s for s in given if s in unknown])}"
+        f"{_list_symbols([s for s in fitted if s in missing])}; "
+        f"unknown {_list_symbols([s for s in given if s in unknown])}"
     )
 
 
-def _listed(symbols: Sequence[str]) -> str:
+def _list_symbols(symbols: Sequence[str]) -> str:
     """The first of them, each as far as a message has room."""
     named = [symbol if len(symbol) <= 40 else f"{symbol[:40]}…" for symbol in symbols[:NAMED]]
     more = [f"{len(symbols) - NAMED:,} more"] if len(symbols) > NAMED else []
@@ -284,12 +285,12 @@ def _read_statistics(path: Path, facts: RecipeFacts) -> NDArray[Any]:
     arrays = parse_tensors(content, str(path), RecipeError, CURE).arrays
     if set(arrays) != {"statistics"}:
         raise RecipeError(
-            f"{path} holds {shortened(sorted(arrays))}, and not 'statistics' alone; {CURE}"
+            f"{path} holds {shorten_repr(sorted(arrays))}, and not 'statistics' alone; {CURE}"
         )
     return arrays["statistics"]
 
 
-def written_files(folder: Path) -> set[Path]:
+def find_written_files(folder: Path) -> set[Path]:
     """What saves wrote into a recipe's folder, also what is left of those that were killed; nothing
     else.
     """

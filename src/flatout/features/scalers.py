@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import BoolArray, FloatArray
 from flatout.errors import RecipeError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 Rows = BoolArray | NDArray[np.int64]  # a mask over the rows, or row numbers
 
@@ -264,5 +264,5 @@ def find_method(name: str) -> Method:
     if name not in SCALERS:
         near = difflib.get_close_matches(str(name), SCALERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise RecipeError(f"unknown scaler {shortened(name)}{hint} Known: {', '.join(SCALERS)}")
+        raise RecipeError(f"unknown scaler {shorten_repr(name)}{hint} Known: {', '.join(SCALERS)}")
     return SCALERS[name]

@@ -101,7 +101,7 @@ def make_folds(
     groups = equal_groups(settings.groups, Block(warm, cut))
     splits = tuple(
         make_split(settings.kind, tests, groups, window, Block(cut, n_bars), purge, embargo)
-        for tests, window in choices(settings, groups)
+        for tests, window in choose_test_groups(settings, groups)
     )
     return Folds(warm, cut, n_bars, groups, splits, purge, embargo, settings.kind)
 
@@ -201,7 +201,7 @@ def refuse_group_counts(settings: FoldSettings) -> None:
         )
 
 
-def choices(
+def choose_test_groups(
     settings: FoldSettings, groups: tuple[Block, ...]
 ) -> Iterator[tuple[tuple[int, ...], Block]]:
     """Each split's test groups, and the bars among which it may look for training blocks."""
@@ -240,11 +240,11 @@ def make_split(
     return Split(name, test_groups, train, test)
 
 
-def gaps(folds: Folds) -> list[Gap]:
+def measure_gaps(folds: Folds) -> list[Gap]:
     """What was really dropped at each boundary, measured on the blocks."""
     return [
-        Gap(split.name, test, dropped(before, test), dropped(test, after))
-        for split, before, test, after in boundaries(folds)
+        Gap(split.name, test, count_dropped(before, test), count_dropped(test, after))
+        for split, before, test, after in find_boundaries(folds)
     ]
 
 
@@ -256,24 +256,24 @@ def gap_lines(folds: Folds) -> list[str]:
         (
             split.name,
             f"train {before}" if before else "",
-            f"{dropped(before, test)} purged" if before else "",
+            f"{count_dropped(before, test)} purged" if before else "",
             f"{'hold-out' if test == folds.hold_out else 'test'} {test}",
-            f"{dropped(test, after)} embargoed" if after else "",
+            f"{count_dropped(test, after)} embargoed" if after else "",
             f"train {after}" if after else "",
         )
-        for split, before, test, after in boundaries(folds)
+        for split, before, test, after in find_boundaries(folds)
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
     return [f"{name}   {' | '.join(cells)}".rstrip(" |") for name, *cells in padded]
 
 
-def dropped(left: Block | None, right: Block | None) -> int | None:
+def count_dropped(left: Block | None, right: Block | None) -> int | None:
     """Bars between two blocks; None if one is missing."""
     return None if left is None or right is None else right.first - left.stop
 
 
-def boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, Block | None]]:
+def find_boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, Block | None]]:
     """Each run of judged bars between the training blocks next to it; the hold-out where one lies
     before it.
     """

@@ -18,7 +18,7 @@ from flatout.market.rewards import (
     RewardTerms,
     first_marks,
     reward_terms,
-    weighted,
+    weigh_terms,
 )
 from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Meeting, Tape, meet
@@ -170,7 +170,9 @@ def trade(
     arrived = Episode(account, marks, bar.close, state.t + 1, state.last)
     terminated = worth <= rules.limits.ruin
     truncated = (arrived.t >= state.last) & ~terminated
-    return arrived, Outcome(weighted(terms, rules.reward), terminated, truncated, terms, executed)
+    return arrived, Outcome(
+        weigh_terms(terms, rules.reward), terminated, truncated, terms, executed
+    )
 
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:

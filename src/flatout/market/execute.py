@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     impact_rate: Array  # volatility / sqrt(volume): price impact of one unit to the power of 1/2
 
 
-class Rates(NamedTuple):
+class TradingRates(NamedTuple):
     """What trading costs one account in one bar; every field meets (asset, ...) arrays."""
 
     fee: Array
@@ -93,14 +93,14 @@ def fee_rate(account: Account, costs: Costs, xp: Namespace) -> Array:
     return rate
 
 
-def rates_of(account: Account, bar: Bar, costs: Costs, xp: Namespace) -> Rates:
+def trading_rates(account: Account, bar: Bar, costs: Costs, xp: Namespace) -> TradingRates:
     """What trading costs this account in this bar."""
-    return Rates(
+    return TradingRates(
         fee_rate(account, costs, xp)[None], costs.half_spread, costs.impact * bar.impact_rate
     )
 
 
-def cost_rate(size: Array, rates: Rates, xp: Namespace) -> Array:
+def cost_rate(size: Array, rates: TradingRates, xp: Namespace) -> Array:
     """Fee, half spread and impact for an order of this size (units), as a fraction of its
     notional.
     """
@@ -129,7 +129,7 @@ def reduction(size: Array, wanted: Array, price: Array, limits: Limits, xp: Name
 
 
 def reduce(
-    account: Account, side: Array, closing: Array, price: Array, rates: Rates, xp: Namespace
+    account: Account, side: Array, closing: Array, price: Array, rates: TradingRates, xp: Namespace
 ) -> tuple[Account, Trade]:
     """Close `closing` units of positions on this side at `price`."""
     notional = closing * price
@@ -145,7 +145,7 @@ def affordable(
     heading: Array,
     closed: Array,
     price: Array,
-    rates: Rates,
+    rates: TradingRates,
     limits: Limits,
     xp: Namespace,
 ) -> Array:
@@ -190,7 +190,7 @@ def grow(
     heading: Array,
     closed: Array,
     price: Array,
-    rates: Rates,
+    rates: TradingRates,
     limits: Limits,
     xp: Namespace,
 ) -> tuple[Account, Trade]:
@@ -212,7 +212,7 @@ def fill_order(
     wanted: Array,
     price: Array,
     room: Array,
-    rates: Rates,
+    rates: TradingRates,
     limits: Limits,
     xp: Namespace,
 ) -> tuple[Account, Trade]:
@@ -248,7 +248,7 @@ def fill_order(
 
 
 def stop_out(
-    account: Account, room: Array, bar: Bar, rates: Rates, limits: Limits, xp: Namespace
+    account: Account, room: Array, bar: Bar, rates: TradingRates, limits: Limits, xp: Namespace
 ) -> tuple[Account, Trade]:
     """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens
     beyond it.
@@ -295,7 +295,7 @@ def execute(
 
     Returns the account at the bar's close and what was traded. `fill` is shape, not data.
     """
-    rates = rates_of(account, bar, costs, xp)
+    rates = trading_rates(account, bar, costs, xp)
     wanted = order / mark
     room = limits.participation * bar.volume
     if fill == "next_close":

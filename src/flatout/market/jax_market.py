@@ -49,7 +49,7 @@ class KernelNamespace:
 xp = KernelNamespace()
 
 
-class Step(NamedTuple):
+class JaxStep(NamedTuple):
     """What a step returns beside the next state."""
 
     outcome: Outcome
@@ -72,13 +72,13 @@ def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
 
 def step(
     state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape
-) -> tuple[Episode, Step]:
+) -> tuple[Episode, JaxStep]:
     """One bar for all accounts; those that end restart at once at a bar drawn from the (account,)
     noise.
     """
     arrived, outcome = episode.step(state, action.T, tape, shape, rules, xp)
     ended = outcome.terminated | outcome.truncated
-    return episode.restart(arrived, ended, noise, rules, xp), Step(outcome, arrived)
+    return episode.restart(arrived, ended, noise, rules, xp), JaxStep(outcome, arrived)
 
 
 def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flatout.errors import BundleError, SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.policies.bundle_files import flatten
 from flatout.policies.network import Network
 from flatout.runs import versions
@@ -97,7 +97,7 @@ def read_saved_model(path: Any) -> SavedModel:
     parts = ("network.", "optimiser.", "observation_space.", "action_space.")
     if strange := [name for name in file.arrays if not name.startswith(parts)]:
         raise BundleError(
-            f"{file.name} holds {shortened(strange[0])}, which is no part of a model; {CURE}"
+            f"{file.name} holds {shorten_repr(strange[0])}, which is no part of a model; {CURE}"
         )
     return SavedModel(file.facts, observation, action, state)
 
@@ -150,8 +150,8 @@ def check_log_folder(folder: str | None) -> str | None:
     ):
         return folder
     warnings.warn(
-        f"the file's tensorboard_log is {shortened(folder)}, which is not in the current folder, "
-        f"so nothing is written "
+        f"the file's tensorboard_log is {shorten_repr(folder)}, which is not in the current "
+        "folder, so nothing is written "
         "there: give it again, PPO.load(path, env=env, tensorboard_log=...)",
         stacklevel=4,  # whoever calls `learn`
     )

@@ -33,7 +33,7 @@ from flatout_crawl.reading.searching import SEARCHER
 from flatout_crawl.choosers.session import CrawlSession, Prices, SiteUnreachable, Visit
 from flatout_crawl.runs.visits import VISITS, JsonLines, Retracing, Url, VisitRow
 from flatout.errors import SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.runs import write_json
 
 TARGETS, OUTCOME = "targets.jsonl", "outcome.json"
@@ -88,7 +88,7 @@ def maker_of(order: CrawlOrder) -> MakeChooser:
     known = standard()
     if order.chooser not in known:
         raise SettingsError(
-            f"there is no chooser {shortened(order.chooser)}: take one of {', '.join(known)}, or give a policy"
+            f"there is no chooser {shorten_repr(order.chooser)}: take one of {', '.join(known)}, or give a policy"
         )
     return known[order.chooser]
 

@@ -26,7 +26,7 @@ from flatout_crawl.net.robots import agent_token
 from flatout_crawl.net.scope import Origin, canonical, origin_of
 from flatout_crawl.choosers.session import same_site
 from flatout.errors import FlatoutError, RunError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 QUICK = Caps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)  # a dead server is told within 5 s
 BYTES_PER_REQUEST = 50_000  # of a page, compressed: a guess that is rather large
@@ -134,7 +134,7 @@ def manners(order: CrawlOrder) -> Finding:
         settings = politeness_of(order) or (UNHURRIED if is_public(order) else UNLIMITED)
     except FlatoutError as error:
         return Finding("manners", False, f"{error}: give --user-agent")
-    told = f"{shortened(agent)}, known to robots.txt as {shortened(agent_token(agent))}"
+    told = f"{shorten_repr(agent)}, known to robots.txt as {shorten_repr(agent_token(agent))}"
     told += f"; at least {settings.delay_seconds:g} s apart"
     return Finding("manners", True, told)
 

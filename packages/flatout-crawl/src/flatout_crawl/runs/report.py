@@ -9,7 +9,7 @@ from flatout_crawl.runs import report_sections as sections
 from flatout_crawl.runs.report_facts import gather
 from flatout_crawl.runs.report_sections import Report
 from flatout.pages.frame import Section, link_sections, render_page, render_section
-from flatout.pages.values import Html, join, look, paragraph, say
+from flatout.pages.values import (Html, join, look, paragraph, say)
 from flatout.runs import write_bytes
 
 FILE = "report.html"

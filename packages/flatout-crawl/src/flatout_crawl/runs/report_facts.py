@@ -18,7 +18,7 @@ from flatout_crawl.runs.order import RUN, RUN_BYTES
 from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
 from flatout_crawl.net.scope import canonical, origin_of
 from flatout.errors import RunError
-from flatout.foreign import check_file, parse_json, read_json, shortened
+from flatout.foreign import (check_file, parse_json, read_json, shorten_repr)
 
 EVALUATION = "evaluation.json"
 RESULT_BYTES = 128 << 20  # of an evaluation or an outcome
@@ -90,7 +90,7 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, int) and abs(value) >= LARGEST:
-        return shortened(value)
+        return shorten_repr(value)
     if isinstance(value, Mapping):
         return {printable(str(key)): clean(part) for key, part in value.items()}
     return [clean(part) for part in value] if isinstance(value, list | tuple) else value
