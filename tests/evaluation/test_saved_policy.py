@@ -71,7 +71,7 @@ class Watching(SavedPolicy):
     shown: list[np.ndarray] = field(default_factory=list)
 
     def money(self, moment: Moment) -> np.ndarray:
-        self.shown.append(moment.driven().observe()[0])
+        self.shown.append(moment.require_accounts().observe()[0])
         return super().money(moment)
 
 
@@ -169,7 +169,7 @@ def test_it_also_speaks_in_shares_of_the_equity() -> None:
 
     def both(moment: Moment) -> np.ndarray:
         shares = policy(moment)
-        money = shares * moment.driven().equity[:, None]
+        money = shares * moment.require_accounts().equity[:, None]
         np.testing.assert_allclose(money, order_in_money(policy, moment), rtol=1e-12, atol=1e-15)
         return shares
 
@@ -181,7 +181,7 @@ def test_the_future_is_not_in_what_it_is_shown() -> None:
     found: list[Accounts] = []
 
     def looking(moment: Moment) -> np.ndarray:
-        found.append(moment.driven())
+        found.append(moment.require_accounts())
         return np.zeros_like(moment.weights)
 
     backtest(market, looking)

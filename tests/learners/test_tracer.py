@@ -111,7 +111,7 @@ class Late(SavedPolicy):
     decided: list[np.ndarray] = field(default_factory=list)
 
     def money(self, moment: Moment) -> np.ndarray:
-        accounts = moment.driven()
+        accounts = moment.require_accounts()
         self.decided.append(self.bundle.act(accounts.observe()))
         return accounts.order(self.decided[max(len(self.decided) - 1 - self.delay, 0)])
 

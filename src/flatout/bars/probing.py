@@ -94,7 +94,7 @@ class Probe:
         return json.loads(line)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, if there is one."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()

@@ -265,7 +265,7 @@ class OneJump(SyntheticMarket):
 
     @property
     def bar(self) -> int:
-        """The bar that jumps."""
+        """The number of the bar that jumps."""
         if self.jump_bar is not None:
             return self.jump_bar
         return int(self._random(PRICE).integers(1, self.n_bars))

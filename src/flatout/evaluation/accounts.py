@@ -62,7 +62,7 @@ class Accounts:
         ).T
 
     def part(self, chosen: slice) -> "Accounts":
-        """Some of the accounts."""
+        """Some of the accounts, with what is known to them."""
         return replace(
             self,
             state=map_leaves(lambda leaf: leaf[..., chosen], self.state),

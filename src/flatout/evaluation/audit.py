@@ -99,7 +99,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 def rows_from(panel: Panel, cut: int) -> BoolArray:
-    """Bars from `cut` on."""
+    """(bar,) True for the bars from `cut` on."""
     return np.arange(panel.n_bars) >= cut
 
 

@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     # the same accounts as the market keeps them; every backtest gives them
     accounts: Accounts | None = None
 
-    def driven(self) -> Accounts:
+    def require_accounts(self) -> Accounts:
         """The accounts, by policies that cannot do without."""
         if self.accounts is None:
             raise RulesError(
@@ -59,7 +59,7 @@ def is_rebalancing_due(moment: Moment, seconds: int) -> bool:
 
 @dataclass(frozen=True)
 class Cash:
-    """Never trades."""
+    """A policy that never trades: all money stays in cash."""
 
     def __call__(self, moment: Moment) -> Floats:
         return np.zeros_like(moment.weights)

@@ -34,13 +34,15 @@ class SavedPolicy:
 
     def money(self, moment: Moment) -> Floats:
         """The (account, asset) order in money."""
-        accounts = moment.driven()
+        accounts = moment.require_accounts()
         self.bundle.check_shown(accounts.fitted, accounts.shape)
         return accounts.order(self.bundle.act(accounts.observe()))
 
     def __call__(self, moment: Moment) -> Floats:
         """The same as shares of the equity, as baselines give them."""
-        return self.money(moment) / np.maximum(moment.driven().equity, LEAST_EQUITY)[:, None]
+        return (
+            self.money(moment) / np.maximum(moment.require_accounts().equity, LEAST_EQUITY)[:, None]
+        )
 
 
 def load_policy(folder: Path | str) -> SavedPolicy:

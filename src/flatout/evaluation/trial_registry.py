@@ -30,7 +30,7 @@ DAMAGED = (
 
 
 class Registry(TypedDict):
-    """What a file holds."""
+    """The content of a registry's file."""
 
     fingerprint: str
     studies: dict[str, Annotated[int, Field(ge=0, le=MOST_COUNTED)]]

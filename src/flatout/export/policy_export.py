@@ -27,7 +27,7 @@ class ExportedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """A file format."""
+    """A file format that a policy can be written in."""
 
     meaning: str
     suffix: str
@@ -60,7 +60,7 @@ def make_sb3(bundle: Bundle) -> ExportedFile:
 
 
 def make_onnx(bundle: Bundle) -> ExportedFile:
-    """For any ONNX runtime."""
+    """The policy as an .onnx file, for any ONNX runtime."""
     from flatout.export.onnx_model import account_names, onnx_of, properties
 
     shape = bundle.shape
@@ -88,7 +88,7 @@ def make_onnx(bundle: Bundle) -> ExportedFile:
 
 
 def make_joblib(bundle: Bundle) -> ExportedFile:
-    """For `joblib.load` in programs that use scikit-learn."""
+    """The scaler as a .joblib file, for programs that use scikit-learn."""
     from flatout.export.sklearn_scaler import columns_of, joblib_of
 
     facts = {

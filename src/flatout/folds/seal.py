@@ -30,7 +30,9 @@ class Opening(NamedTuple):
 
 
 def open_hold_out(folder: Path, what: str, fingerprint: str) -> Opening:
-    """Write the opening down; the permission is returned only when it is on the disk."""
+    """Write down that `what` opens the hold-out of the bars with this fingerprint; the permission
+    is returned only when it is on the disk.
+    """
     try:
         with lock_folder(folder):
             earlier = openings(folder)

@@ -90,20 +90,36 @@ def make_folds(
 ) -> Folds:
     """The splits of `n_bars` bars whose features are warm from bar `warm` on.
 
-    An order decided at bar t fills at t + `fill_delay`, and its reward is known `reward_horizon`
-    bars later. The observation at t holds bars t - `lookback` to t: all that indicators and stacked
-    bars reach back.
+    All numbers count bars, whatever their size. An order decided at bar t fills at t +
+    `fill_delay`, and its reward is known `reward_horizon` bars later. The observation at t holds
+    bars t - `lookback` to t: all that indicators and stacked bars reach back.
     """
     refuse_numbers(warm, fill_delay, reward_horizon, lookback)
     refuse_group_counts(settings)
-    purge, embargo = gap_sizes(settings, fill_delay, reward_horizon, lookback)
+    sizes = gap_sizes(settings, fill_delay, reward_horizon, lookback)
     cut = n_bars - hold_out_bars(settings, n_bars)
     groups = equal_groups(settings.groups, Block(warm, cut))
     splits = tuple(
-        make_split(settings.kind, tests, groups, window, Block(cut, n_bars), purge, embargo)
+        make_split(
+            kind=settings.kind,
+            test_groups=tests,
+            groups=groups,
+            window=window,
+            hold_out=Block(cut, n_bars),
+            sizes=sizes,
+        )
         for tests, window in choose_test_groups(settings, groups)
     )
-    return Folds(warm, cut, n_bars, groups, splits, purge, embargo, settings.kind)
+    return Folds(
+        first=warm,
+        cut=cut,
+        n_bars=n_bars,
+        groups=groups,
+        splits=splits,
+        purge=sizes.purge,
+        embargo=sizes.embargo,
+        kind=settings.kind,
+    )
 
 
 def final_block(folds: Folds) -> Block:
@@ -113,10 +129,17 @@ def final_block(folds: Folds) -> Block:
     return Block(folds.first, folds.cut - (folds.purge if folds.hold_out.length else 0))
 
 
+class GapSizes(NamedTuple):
+    """Bars that training leaves out around judged bars."""
+
+    purge: int  # before them
+    embargo: int  # after them
+
+
 def gap_sizes(
     settings: FoldSettings, fill_delay: int, reward_horizon: int, lookback: int
-) -> tuple[int, int]:
-    """Bars to purge and bars under embargo; what would leak is refused."""
+) -> GapSizes:
+    """How many bars to purge and to put under embargo; what would leak is refused."""
     purge = fill_delay + reward_horizon if settings.purge_bars is None else settings.purge_bars
     embargo = lookback if settings.embargo_bars is None else settings.embargo_bars
     if purge < fill_delay + reward_horizon:
@@ -134,11 +157,11 @@ def gap_sizes(
             f"would see the test; give at least {lookback}, leave it out, or use features that "
             f"look back less"
         )
-    return purge, embargo
+    return GapSizes(purge, embargo)
 
 
 def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
-    """Bars at the end that stay sealed."""
+    """How many bars at the end stay sealed: the share `folds.hold_out` of all, rounded."""
     bars = round(settings.hold_out * n_bars)
     if settings.hold_out > 0 and bars < SHORTEST:
         raise SettingsError(
@@ -150,7 +173,7 @@ def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
 
 
 def equal_groups(count: int, whole: Block) -> tuple[Block, ...]:
-    """`count` neighbouring stretches, the longer ones (by one bar) first."""
+    """`count` neighbouring blocks of the whole, the longer ones (by one bar) first."""
     size, longer = divmod(whole.length, count)
     if size < SHORTEST:
         raise SettingsError(
@@ -221,19 +244,21 @@ def make_split(
     groups: tuple[Block, ...],
     window: Block,
     hold_out: Block,
-    purge: int,
-    embargo: int,
+    sizes: GapSizes,
 ) -> Split:
     """The split that tests these groups; training blocks too short for one decision are dropped."""
     name = f"{kind.removesuffix('_forward')} {'+'.join(map(str, test_groups))}"
     test = tuple(groups[g] for g in test_groups)
-    away = (Block(block.first - purge, block.stop + embargo) for block in merge((*test, hold_out)))
+    away = (
+        Block(block.first - sizes.purge, block.stop + sizes.embargo)
+        for block in merge((*test, hold_out))
+    )
     train = tuple(block for block in subtract(window, away) if block.length >= SHORTEST)
     if not train:
         raise SettingsError(
             f"split {name} has no {SHORTEST} neighbouring bars left to train on: of bars "
-            f"{window}, {purge} are purged "
-            f"before and {embargo} embargoed after each test block "
+            f"{window}, {sizes.purge} are purged "
+            f"before and {sizes.embargo} embargoed after each test block "
             f"({', '.join(map(str, merge(test)))}); give more "
             "bars, fewer groups, fewer test groups, or features that look back less"
         )
@@ -241,27 +266,32 @@ def make_split(
 
 
 def measure_gaps(folds: Folds) -> list[Gap]:
-    """What was really dropped at each boundary, measured on the blocks."""
+    """How many bars were really dropped at each boundary, measured on the blocks."""
     return [
-        Gap(split.name, test, count_dropped(before, test), count_dropped(test, after))
-        for split, before, test, after in find_boundaries(folds)
+        Gap(
+            split=found.split.name,
+            test=found.test,
+            before=count_dropped(found.before, found.test),
+            after=count_dropped(found.test, found.after),
+        )
+        for found in find_boundaries(folds)
     ]
 
 
 def gap_lines(folds: Folds) -> list[str]:
-    """For people: a line per run of judged bars, in columns; `a..b` are the bars from a up to but
-    without b.
+    """The gaps for people: a line per run of judged bars, in columns; `a..b` are the bars from a up
+    to but without b.
     """
     rows = [
         (
-            split.name,
-            f"train {before}" if before else "",
-            f"{count_dropped(before, test)} purged" if before else "",
-            f"{'hold-out' if test == folds.hold_out else 'test'} {test}",
-            f"{count_dropped(test, after)} embargoed" if after else "",
-            f"train {after}" if after else "",
+            found.split.name,
+            f"train {found.before}" if found.before else "",
+            f"{count_dropped(found.before, found.test)} purged" if found.before else "",
+            f"{'hold-out' if found.test == folds.hold_out else 'test'} {found.test}",
+            f"{count_dropped(found.test, found.after)} embargoed" if found.after else "",
+            f"train {found.after}" if found.after else "",
         )
-        for split, before, test, after in find_boundaries(folds)
+        for found in find_boundaries(folds)
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
@@ -269,11 +299,20 @@ def gap_lines(folds: Folds) -> list[str]:
 
 
 def count_dropped(left: Block | None, right: Block | None) -> int | None:
-    """Bars between two blocks; None if one is missing."""
+    """How many bars lie between two blocks; None if one of them is missing."""
     return None if left is None or right is None else right.first - left.stop
 
 
-def find_boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, Block | None]]:
+class Boundary(NamedTuple):
+    """A run of judged bars and the training blocks next to it, None where there is none."""
+
+    split: Split
+    before: Block | None
+    test: Block
+    after: Block | None
+
+
+def find_boundaries(folds: Folds) -> Iterator[Boundary]:
     """Each run of judged bars between the training blocks next to it; the hold-out where one lies
     before it.
     """
@@ -283,4 +322,4 @@ def find_boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, 
         for before, block, after in zip([None, *order], order, [*order[1:], None], strict=False):
             teacher = before if before in split.train else None
             if block in tests or (block == folds.hold_out and block.length and teacher):
-                yield split, teacher, block, after if after in split.train else None
+                yield Boundary(split, teacher, block, after if after in split.train else None)

@@ -34,7 +34,7 @@ class KernelNamespace:
         return getattr(jnp, name)
 
     def sum(self, x: Array, axis: int | None = None, **options: Any) -> Array:
-        """`jax.numpy.sum`."""
+        """The sum over an axis, as `jax.numpy.sum` has it."""
         if (
             axis != 0
             or x.ndim != 2

@@ -93,7 +93,7 @@ def change(value: object) -> Html:
 
 
 def write(value: object) -> Html:
-    """Any value as HTML."""
+    """Any value as HTML: numbers, texts, lists and mappings of them."""
     if isinstance(value, Html):
         return value
     if value is None:
@@ -114,7 +114,7 @@ def write(value: object) -> Html:
 
 
 def words_of_key(key: object) -> Html:
-    """A key as words."""
+    """A key of a report as words: underscores become blanks."""
     return Html(DASH if key is None else escape(str(key).replace("_", " ")))
 
 

@@ -87,12 +87,12 @@ class Bundle:
 
     @property
     def observation_size(self) -> int:
-        """Numbers in an observation."""
+        """How many numbers an observation has."""
         return self.shape.observation_size
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action."""
+        """How many numbers an action has."""
         return action_size(self.settings.action, len(self.recipe.symbols))
 
     @property

@@ -24,7 +24,7 @@ CRITIC_GAIN = 1.0
 
 
 class Layer(NamedTuple):
-    """One affine map."""
+    """An affine map: weights and a bias."""
 
     weight: Array  # (input, output) of a hidden layer, (output, input) of a head
     bias: Array  # (output,)
@@ -40,7 +40,7 @@ class Perceptron(NamedTuple):
 
 
 class Network(NamedTuple):
-    """All that is learned."""
+    """All weights that are learned: of actor and critic, and the deviations of actions."""
 
     actor: Perceptron
     critic: Perceptron

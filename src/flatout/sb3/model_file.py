@@ -63,7 +63,7 @@ class BoxFacts(Model):
 
 
 class DiscreteFacts(Model):
-    """A space of n choices."""
+    """A space of n choices, counted from 0."""
 
     kind: Literal["Discrete"]
     n: Several
