@@ -82,7 +82,7 @@ def open_file(path: Path, limit: int, refuse: Refuse, cure: str) -> Iterator[IO[
     """An ordinary file that is not larger than the limit, open for reading."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        check_file(path, os.fstat(handle), limit, refuse, cure)
+        check_file(path, os.fstat(handle), limit=limit, refuse=refuse, cure=cure)
         with os.fdopen(handle, "rb", closefd=False) as file:
             yield file
     finally:
@@ -112,7 +112,9 @@ def read_json(
     """A JSON file in the shape of a type: a pydantic model, a dataclass, `dict[str, int]` and the
     like.
     """
-    return parse_json(read_file(path, limit, refuse, cure), shape, str(path), refuse, cure)
+    return parse_json(
+        read_file(path, limit, refuse, cure), shape, where=str(path), refuse=refuse, cure=cure
+    )
 
 
 def read_json_if_there(
@@ -277,9 +279,13 @@ def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str
         raise refuse(
             f"{where}: is not a whole safetensors file: its header is cut off or too long; {cure}"
         )
-    header = parse_json(head[8 : 8 + length], dict[str, Any], where, refuse, cure)
+    header = parse_json(head[8 : 8 + length], dict[str, Any], where=where, refuse=refuse, cure=cure)
     notes = validate_shape(
-        header.pop("__metadata__", {}) or {}, dict[str, str], f"{where}: __metadata__", refuse, cure
+        header.pop("__metadata__", {}) or {},
+        dict[str, str],
+        where=f"{where}: __metadata__",
+        refuse=refuse,
+        cure=cure,
     )
     for name, entry in header.items():
         kind = entry.get("dtype") if isinstance(entry, dict) else None

@@ -3,7 +3,7 @@
 
 `price_array` is (time, asset) of closes, `tech_array` (time, asset x indicator), asset by asset.
 What bars need beyond that is taken from indicators named open, high, low and volume; what is
-missing even so is filled in the way that flatters a strategy least, and said in `Imported.assumed`.
+missing even so is filled in the way that flatters a strategy least; `Imported.assumed` lists it.
 All checks of bars from tables apply. Rows are counted from 0, as in the arrays.
 """
 
@@ -77,7 +77,11 @@ def read_arrays(files: ArrayFiles) -> Imported:
     origins = dict.fromkeys(files.symbols, name_files(files))
     check_steps(rows, origins, seconds, calendar)
     panel = align(
-        rows, files.symbols, grid_of(rows, origins, seconds, calendar), seconds, tuple(extras)
+        rows,
+        files.symbols,
+        time=grid_of(rows, origins, seconds, calendar),
+        bar_seconds=seconds,
+        extras=tuple(extras),
     )
     if files.start is not None:
         assumed = (*assumed, "no bar is missing: each opens one bar size after the one before")
@@ -222,8 +226,8 @@ def check_names(path: Path, names: tuple[str, ...]) -> None:
 
 
 def check_closes(files: ArrayFiles, given: FloatArray, closes: FloatArray) -> None:
-    """Where the indicators hold the close, it shows whether their order is the one that was
-    said.
+    """Refuse indicators whose close differs from the closes: their order is not the one that was
+    given.
     """
     differs = ~np.isclose(given, closes, rtol=CLOSE_TOLERANCE, atol=0.0)
     if not differs.any():

@@ -38,8 +38,8 @@ def read_bars(
               symbol column
     bar       the bar size, as in "5m"; by default the one in the files' names, or the most common
               step
-    calendar  "always_open" or "exchange"; by default told by weekend bars (less than a week: always
-              open)
+    calendar  "always_open" or "exchange"; by default inferred from weekend bars (less than a week:
+              always open)
     extras    further numeric columns to keep in `Panel.extras`; NaN where a bar or a value is
               missing
     columns   names for columns with unusual spellings, as in {"volume": "amount"}
@@ -55,7 +55,9 @@ def read_bars(
     calendar = calendar or infer_calendar(rows)
     check_steps(rows, files, bar_seconds, calendar)
     time = grid_of(rows, files, bar_seconds, calendar)
-    return align(rows, list(symbols or sorted(files)), time, bar_seconds, extras)
+    return align(
+        rows, list(symbols or sorted(files)), time=time, bar_seconds=bar_seconds, extras=extras
+    )
 
 
 def read_rows(

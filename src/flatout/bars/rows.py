@@ -51,7 +51,13 @@ def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl
         named = symbol_texts(table, column)
         shown = pl.DataFrame([named, table.frame[ROW].alias("row")])
         bad = named.is_null() | (named == "")
-        refuse_rows(path, shown, bad, "the symbol is missing", "Fill it in or remove the row.")
+        refuse_rows(
+            path,
+            shown,
+            bad=bad,
+            reason="the symbol is missing",
+            advice="Fill it in or remove the row.",
+        )
         check_symbols(path, named.unique(maintain_order=True))
         return named
     symbol = name_of_file(path)[0] or sole
@@ -133,7 +139,9 @@ def convert_numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
             bad = value.is_null() & (raw.str.strip_chars() != "").fill_null(False)
             first = bad.arg_max()
             comma = first is not None and "," in (raw[first] or "")
-            refuse_rows(path, shown, bad, reason, USE_A_POINT if comma else CORRECT)
+            refuse_rows(
+                path, shown, bad=bad, reason=reason, advice=USE_A_POINT if comma else CORRECT
+            )
         else:
             value = raw.cast(pl.Float64, strict=False)
         if name not in VALUES:
@@ -141,7 +149,7 @@ def convert_numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
             wild &= ~value.is_nan().fill_null(False)  # which counts as larger than all numbers
             reason = f"{quoted} is {{value}}"
             advice = f"Write a number from -{MOST_EXTRA:g} to {MOST_EXTRA:g} or leave it empty."
-            refuse_rows(path, shown, wild, reason, advice)
+            refuse_rows(path, shown, bad=wild, reason=reason, advice=advice)
             value = value.fill_null(float("nan"))
         converted.append(value.alias(name))
     return converted
@@ -157,7 +165,7 @@ def check_values(path: Path, rows: pl.DataFrame) -> None:
             found.append((first, len(found), reason, bad))
     if found:
         _, _, reason, bad = min(found, key=lambda offence: offence[:2])
-        refuse_rows(path, rows, bad, reason, CORRECT)
+        refuse_rows(path, rows, bad=bad, reason=reason, advice=CORRECT)
 
 
 def list_offences() -> dict[str, pl.Expr]:
@@ -198,7 +206,7 @@ def check_duplicates(path: Path, rows: pl.DataFrame) -> None:
     symbol, date = rows["symbol"][first], rows["date"][first]
     before = rows.filter((pl.col("symbol") == symbol) & (pl.col("date") == date))["row"][0]
     reason = f"the time {format_time(date)} is already in row {before}"
-    refuse_rows(path, rows, again, reason, "Keep one row per symbol and time.")
+    refuse_rows(path, rows, bad=again, reason=reason, advice="Keep one row per symbol and time.")
 
 
 def is_newest_first(rows: pl.DataFrame) -> bool:
@@ -213,9 +221,9 @@ def check_order(path: Path, rows: pl.DataFrame) -> None:
     refuse_rows(
         path,
         shown,
-        step <= 0,
-        "the time {date} is before that of the symbol's previous row",
-        "Sort by time.",
+        bad=step <= 0,
+        reason="the time {date} is before that of the symbol's previous row",
+        advice="Sort by time.",
     )
 
 

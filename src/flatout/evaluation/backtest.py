@@ -40,7 +40,7 @@ class History:
 
     @property
     def returns(self) -> Floats:
-        """Simple returns per bar, net of costs, as fractions: (bar, account); 0 after a loss of all."""
+        """Simple returns per bar, net of costs, as fractions: (bar, account); 0 after ruin."""
         before = self.equity[:-1]
         return np.where(before > 0, self.equity[1:] / np.where(before > 0, before, 1.0) - 1, 0.0)
 
@@ -124,7 +124,9 @@ def backtest(
             fitted=market.fitted,
         )
         order = order_in_money(policy, moment_of(market, seen, t, t - first))
-        state, outcome = episode.trade(state, order.T, met, market.shape.fill, rules, np)
+        state, outcome = episode.trade(
+            state, order.T, met=met, fill=market.shape.fill, rules=rules, xp=np
+        )
         equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
         bars.append(np.where(alive, bar_figures(before, state, outcome), 0.0))
         if record_fills and alive[0]:
@@ -266,12 +268,23 @@ def compare(
         (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,),
     )
     together = backtest(
-        market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress
+        market,
+        crowd,
+        accounts=sum(crowd.sizes),
+        first=first,
+        stop=stop,
+        record_fills=True,
+        progress=progress,
     )
     one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
     measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))
     pace = float(np.interp(together.turnover[:, 0].mean(), measured, CALIBRATION_PACES))
     luck = backtest(
-        market, RandomTrader(pace, seed=seed + 1), lucky, first, stop, progress=progress
+        market,
+        RandomTrader(pace, seed=seed + 1),
+        accounts=lucky,
+        first=first,
+        stop=stop,
+        progress=progress,
     )
     return Comparison(together.accounts(slice(0, 1)), one, luck)

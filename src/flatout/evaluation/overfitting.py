@@ -81,7 +81,7 @@ def overfitting(
     halves = _halves(blocks)
     rows = max(1, CHUNK // returns.shape[1])
     judged = [
-        _judge(halves[start : start + rows], sums, squares, length, metric)
+        _judge(halves[start : start + rows], sums, squares=squares, length=length, metric=metric)
         for start in range(0, len(halves), rows)
     ]
     logits = np.concatenate([choices.logits for choices in judged])
@@ -140,9 +140,11 @@ def _judge(
     # The other half is added up itself: as a difference from the total, bars without trades would
     # leave rounding.
     inside = _scores(
-        halves.astype(np.float64), sums, squares, length, metric
+        halves.astype(np.float64), sums, squares=squares, length=length, metric=metric
     )  # (combination, trial)
-    outside = _scores((~halves).astype(np.float64), sums, squares, length, metric)
+    outside = _scores(
+        (~halves).astype(np.float64), sums, squares=squares, length=length, metric=metric
+    )
     best = np.max(inside, axis=1, keepdims=True)
     tied = inside >= best - _grain(inside)
     result = np.min(np.where(tied, outside, np.inf), axis=1, keepdims=True)

@@ -66,8 +66,8 @@ def draw_equity(comparison: Comparison, panel: Panel, name: str, subtitle: str) 
     add_luck(figure, comparison.luck, panel)
     for (other, history), colour in zip(comparison.baselines.items(), cycle(COLOURS), strict=False):
         if other != name:
-            add_curve(figure, history, panel, other, colour, 1.2)
-    add_curve(figure, comparison.chosen, panel, name, "#d62728", 2.4)
+            add_curve(figure, history, panel=panel, name=other, colour=colour, width=1.2)
+    add_curve(figure, comparison.chosen, panel=panel, name=name, colour="#d62728", width=2.4)
     figure.update_yaxes(title="equity (start = 1, log scale)", type="log", row=1, col=1)
     figure.update_yaxes(title="drawdown %", row=2, col=1)
     title = {"text": f"{name}<br><sup>{subtitle}</sup>"}

@@ -111,15 +111,25 @@ def make_joblib(bundle: Bundle) -> ExportedFile:
 
 TARGETS = {
     "sb3": Target(
-        "policy for Stable-Baselines3's PPO",
-        ".zip",
-        ("torch", "stable_baselines3"),
-        "sb3",
-        make_sb3,
+        meaning="policy for Stable-Baselines3's PPO",
+        suffix=".zip",
+        packages=("torch", "stable_baselines3"),
+        extra="sb3",
+        make=make_sb3,
     ),
-    "onnx": Target("policy with its scaling as ONNX", ".onnx", ("onnx",), "export", make_onnx),
+    "onnx": Target(
+        meaning="policy with its scaling as ONNX",
+        suffix=".onnx",
+        packages=("onnx",),
+        extra="export",
+        make=make_onnx,
+    ),
     "joblib": Target(
-        "scaler for scikit-learn", ".joblib", ("sklearn", "joblib"), "export", make_joblib
+        meaning="scaler for scikit-learn",
+        suffix=".joblib",
+        packages=("sklearn", "joblib"),
+        extra="export",
+        make=make_joblib,
     ),
 }
 

@@ -54,9 +54,7 @@ class Indicator(NamedTuple):
 
 
 def ratio(top: FloatArray, bottom: FloatArray, neutral: float = 0.0) -> FloatArray:
-    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing can be
-    said.
-    """
+    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing is known."""
     return np.divide(top, bottom, out=np.full_like(top, neutral), where=bottom != 0)
 
 

@@ -152,12 +152,18 @@ class FittedRecipe:
     def load(cls, folder: Path | str) -> "FittedRecipe":
         """Reads what `save` wrote; refuses damaged files, mismatched pairs and unknown versions."""
         path = Path(folder) / JSON_FILE
-        facts = read_json(path, RecipeFacts, RecipeError, CURE, JSON_BYTES)
+        facts = read_json(path, RecipeFacts, refuse=RecipeError, cure=CURE, limit=JSON_BYTES)
         scaler = Scaler(
             facts.recipe.scaler, _read_statistics(_tensor_path(Path(folder), facts), facts)
         )
         try:
-            fitted = cls(facts.recipe, facts.symbols, facts.bar_seconds, scaler, facts.training)
+            fitted = cls(
+                recipe=facts.recipe,
+                symbols=facts.symbols,
+                bar_seconds=facts.bar_seconds,
+                scaler=scaler,
+                training=facts.training,
+            )
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}; {CURE}") from None
         if fitted.schema_hash != facts.schema_hash:
@@ -210,10 +216,21 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
         )
     times = np.datetime_as_string(panel.time[rows[[0, -1]]], unit="s")
     training = TrainingRows(
-        len(rows), int(rows[0]), int(rows[-1]), f"{times[0]}Z", f"{times[1]}Z", panel.fingerprint
+        count=len(rows),
+        first=int(rows[0]),
+        last=int(rows[-1]),
+        first_time=f"{times[0]}Z",
+        last_time=f"{times[1]}Z",
+        panel_fingerprint=panel.fingerprint,
     )
     scaler = fit_scaler(recipe.scaler, values, rows)
-    return FittedRecipe(recipe, panel.symbols, panel.bar_seconds, scaler, training)
+    return FittedRecipe(
+        recipe=recipe,
+        symbols=panel.symbols,
+        bar_seconds=panel.bar_seconds,
+        scaler=scaler,
+        training=training,
+    )
 
 
 # --- checks

@@ -240,8 +240,8 @@ def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
 def read_facts(path: Path) -> PolicyFacts:
     """What `policy.json` says."""
     content = read_file(path, JSON_BYTES, BundleError, WHERE)
-    given = parse_json(content, dict[str, Any], str(path), BundleError, CURE)
-    facts = validate_shape(given, PolicyFacts, str(path), BundleError, CURE)
+    given = parse_json(content, dict[str, Any], where=str(path), refuse=BundleError, cure=CURE)
+    facts = validate_shape(given, PolicyFacts, where=str(path), refuse=BundleError, cure=CURE)
     if content_hash(given) != facts.content_sha256:
         raise BundleError(
             f"{path} is damaged or was changed: its content_sha256 does not fit; {CURE}"

@@ -116,14 +116,14 @@ def actor(
     network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None
 ) -> Array:
     """The distribution's parameters: (..., head)."""
-    return _run(network.actor, observation, activation, xp, gates)
+    return _run(network.actor, observation, activation=activation, xp=xp, gates=gates)
 
 
 def critic(
     network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None
 ) -> Array:
     """What the rewards to come are worth: (...)."""
-    return _run(network.critic, observation, activation, xp, gates)[..., 0]
+    return _run(network.critic, observation, activation=activation, xp=xp, gates=gates)[..., 0]
 
 
 def _run(

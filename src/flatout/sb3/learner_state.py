@@ -30,7 +30,14 @@ class LearnerState(NamedTuple):
 def new_learner_state(network: Network, seed: int) -> LearnerState:
     """The state of a learner that has this network and has learned nothing yet."""
     size = sum(np.size(array) for array in flatten(network).values())
-    return LearnerState(network, np.zeros(size, np.float32), np.zeros(size, np.float32), 0, 0, seed)
+    return LearnerState(
+        network=network,
+        first=np.zeros(size, np.float32),
+        second=np.zeros(size, np.float32),
+        descents=0,
+        updates=0,
+        seed=seed,
+    )
 
 
 def state_arrays(state: LearnerState) -> Arrays:

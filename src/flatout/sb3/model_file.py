@@ -192,7 +192,9 @@ def read_model(path: Any) -> ModelFile:
     """What `write_model` wrote; refuses what is missing, damaged or something else."""
     name, content = content_of(path)
     inside = members_of(name, content)
-    facts = parse_json(inside[FACTS], ModelFacts, f"{name}: {FACTS}", BundleError, CURE)
+    facts = parse_json(
+        inside[FACTS], ModelFacts, where=f"{name}: {FACTS}", refuse=BundleError, cure=CURE
+    )
     if hashlib.sha256(inside[TENSORS]).hexdigest() != facts.tensors_sha256:
         raise BundleError(f"{name} is damaged: its tensors are not those that were saved; {CURE}")
     return ModelFile(
