@@ -121,12 +121,12 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zero.parquet").symlink_to("/dev/zero")
     (tmp_path / "loop.feather").symlink_to(tmp_path / "loop.feather")
-    for name, said in {
+    for name, message in {
         "pipe.csv": "is a pipe, a socket or a device, where a file is wanted",
         "zero.parquet": "is a pipe, a socket or a device, where a file is wanted",
         "loop.feather": "cannot be read: ",
     }.items():
-        with pytest.raises(BarsError, match=rf"{name}: {said}"):
+        with pytest.raises(BarsError, match=rf"{name}: {message}"):
             read_bars(tmp_path / name)
 
 

@@ -16,8 +16,8 @@ def test_many_names_are_counted() -> None:
 
 
 def test_a_refusal_is_one_line() -> None:
-    said = str(refusal(Path("x.csv"), "no column for low among a\nb, \x1b[31mred", "Add it."))
-    assert said == r"x.csv: no column for low among a\nb, \x1b[31mred. Add it."
+    message = str(refusal(Path("x.csv"), "no column for low among a\nb, \x1b[31mred", "Add it."))
+    assert message == r"x.csv: no column for low among a\nb, \x1b[31mred. Add it."
 
 
 def test_a_cell_of_ten_megabytes_is_not_quoted_whole() -> None:

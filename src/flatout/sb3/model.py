@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from flatout.policies.network import Network
-from flatout.sb3 import arguments
+from flatout.policies.network import Network, new_network
+from flatout.sb3 import arguments, flat_spaces
 from flatout.sb3.arguments import Hyperparameters, MaybeScheduled
-from flatout.sb3.learner_state import LearnerState
+from flatout.sb3.learner_state import LearnerState, new_learner_state
 
 READ_AT_EVERY_UPDATE = (
     "learning_rate", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
@@ -100,6 +100,14 @@ def set_arguments(model: LearningModel, given: Mapping[str, Any]) -> None:
 def draw_seed() -> int:
     """A seed that nobody chose."""
     return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+def new_state_for(model: LearningModel) -> LearnerState:
+    """The state of a learner of the model's spaces and architecture that has learned nothing."""
+    hidden = model.architecture.hidden
+    sizes = flat_spaces.sizes_of(model.observation_space, model.action_space, hidden)
+    network = new_network(sizes, model._seed, model.architecture.log_std)
+    return new_learner_state(network, model._seed)
 
 
 def update_progress(model: LearningModel) -> None:

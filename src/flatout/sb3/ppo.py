@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from flatout.errors import SettingsError
-from flatout.policies.network import Network, new_network
+from flatout.policies.network import Network
 from flatout.runs import versions
 from flatout.sb3 import arguments, flat_spaces, saving, training_loop
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, LearningEngine
 from flatout.sb3.engine_choice import read_envs
 from flatout.sb3.environments import find_normaliser, register_with_sb3
-from flatout.sb3.learner_state import LearnerState, new_learner_state
+from flatout.sb3.learner_state import LearnerState
 from flatout.sb3.logger import new_logger
-from flatout.sb3.model import LearningModel, set_arguments
+from flatout.sb3.model import LearningModel, new_state_for, set_arguments
 from flatout.sb3.policy import MlpPolicy
 from flatout.sb3.policy_bundle import make_bundle
 
@@ -91,20 +91,12 @@ class PPO(LearningModel):
             normalize_advantage=self.normalize_advantage,
             equal_minibatches=source.equal_minibatches,
         )
-        state = self._new_state() if state is None else state
+        state = new_state_for(self) if state is None else state
         if self.engine is not None:
             self.engine.stop()
         self.engine = source.build_engine(self, state)
         if self.verbose >= 1:
             print(f"Using {self.device} device, {self.n_envs} environments")
-
-    def _new_state(self) -> LearnerState:
-        """A network that has learned nothing, for the model's spaces."""
-        sizes = flat_spaces.sizes_of(
-            self.observation_space, self.action_space, self.architecture.hidden
-        )
-        network = new_network(sizes, self._seed, self.architecture.log_std)
-        return new_learner_state(network, self._seed)
 
     @property
     def n_steps(self) -> int:
