@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block, merge
-from flatout.folds.splits import Folds, Gap, final_block, gap_lines, make_folds, measure_gaps
+from flatout.folds.gaps import Gap, gap_lines, measure_gaps
+from flatout.folds.splits import Folds, final_block, make_folds
 from flatout.settings.study import FoldSettings
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from flatout.evaluation.finding import Finding
 from flatout.evaluation.study_folds import FILL_DELAY, REWARD_HORIZON
 from flatout.folds.blocks import list_rows
-from flatout.folds.splits import Folds, Split, gap_lines
+from flatout.folds.gaps import gap_lines
+from flatout.folds.splits import Folds, Split
 from flatout.market.market import recipe_of
 from flatout.market.tape import VOLATILITY_BARS
 from flatout.settings.tables import Settings
