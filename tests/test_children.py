@@ -96,3 +96,18 @@ def test_a_users_own_environment_is_found_where_they_started(tmp_path: Path) -> 
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.stdout.strip() == "[0.25, 0.5]", ended.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
+def test_a_process_takes_no_more_memory_than_it_is_given() -> None:
+    """64 MB more are allowed: 16 MB can be had, 256 MB cannot."""
+    program = (
+        "from flatout.children import limit_memory\n"
+        "limit_memory(64 << 20)\n"
+        "some = bytearray(16 << 20)\n"
+        "try:\n    bytearray(256 << 20)\nexcept MemoryError:\n    print('refused')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("refused\n", 0)

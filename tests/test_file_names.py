@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.errors import RunError
-from flatout.file_names import LONGEST, file_name, named_text
+from flatout.file_names import LONGEST, decode_file_name, file_name
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ from flatout.file_names import LONGEST, file_name, named_text
 )
 def test_ordinary_and_odd_names(text: str, name: str) -> None:
     assert file_name(text) == name
-    assert named_text(name) == text
+    assert decode_file_name(name) == text
 
 
 @given(st.text(min_size=1, max_size=10))
 def test_any_text_is_one_name_and_comes_back(text: str) -> None:
     name = file_name(text)
-    assert named_text(name) == text
+    assert decode_file_name(name) == text
     assert PurePosixPath("/a", name).parent == PurePosixPath("/a")
     assert PureWindowsPath("c:/a", name).parent == PureWindowsPath("c:/a")
     assert name[0] not in ".-~ " and name[-1] not in ". "

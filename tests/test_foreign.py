@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from flatout.errors import BundleError, RunError, SettingsError
 from flatout.foreign import (
+    SHOWN,
     TOML_BYTES,
     parse_json,
     parse_tensors,
@@ -26,8 +27,9 @@ from flatout.foreign import (
     read_json_if_there,
     read_tensors,
     read_toml,
-    shaped,
-    shortened,
+    shorten,
+    shorten_repr,
+    validate_shape,
 )
 
 LIMIT = 1000
@@ -64,11 +66,11 @@ def test_what_is_no_ordinary_file_is_refused_without_waiting(tmp_path: Path) -> 
                              "levels"), tmp_path / ("x" * 300): "cannot be read: File name too",
         tmp_path / "a\0b": "embedded null",
     }  # fmt: skip
-    for path, said in cases.items():
+    for path, message in cases.items():
         with pytest.raises(BundleError) as caught:
             read_file(path, LIMIT, BundleError, "do this")
         assert str(caught.value).startswith(f"{path}: ")
-        assert said in str(caught.value)
+        assert message in str(caught.value)
         assert str(caught.value).endswith("; do this")
 
 
@@ -83,7 +85,7 @@ def test_json_takes_its_shape(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is not JSON: EOF"), ("{", ("is not "
                                         "JSON")), ("[" * 10**6, "recursion limit"), ("[]", "it: "),
@@ -105,14 +107,14 @@ def test_json_takes_its_shape(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_json_of_another_shape_is_refused_in_a_short_sentence(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(RunError) as caught:
         read_json(path, Wanted, cure="do this")
     assert str(caught.value).startswith(f"{path}: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).endswith("; do this")
     assert len(str(caught.value)) < 600
 
@@ -129,9 +131,9 @@ def test_any_bytes_are_json_of_the_shape_or_refused(content: bytes) -> None:
 
 
 def test_values_take_a_shape_too() -> None:
-    assert shaped([1, 2], list[int], "here") == [1, 2]
+    assert validate_shape([1, 2], list[int], "here") == [1, 2]
     with pytest.raises(RunError, match=r"^here: 1: Input should be a valid integer, given 'x'; "):
-        shaped([1, "x"], list[int], "here")
+        validate_shape([1, "x"], list[int], "here")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,14 @@ def test_values_take_a_shape_too() -> None:
     ids=["text", "bytes", "list", "digits", "dict"],
 )
 def test_a_long_value_is_shown_shortened(value: Any) -> None:
-    assert len(shortened(value)) <= 100
+    assert len(shorten_repr(value)) <= 100
+
+
+def test_values_are_quoted_as_far_as_one_can_read() -> None:
+    assert shorten("short") == "short"
+    assert shorten("x" * SHOWN) == "x" * SHOWN
+    assert shorten("x" * 10_000_000) == "x" * SHOWN + "…"
+    assert shorten(("x" * 9,), limit=4) == "('xx…"
 
 
 # --- TOML
@@ -148,7 +157,7 @@ def test_a_long_value_is_shown_shortened(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a = ", ("not valid "
                  "TOML")), ("a = " + "[" * 5000, ("nested too "
@@ -159,10 +168,10 @@ def test_a_long_value_is_shown_shortened(value: Any) -> None:
                                  "most")), ("[" + ".".join("a" * 5000) + "]", "nested too deeply"),
     ],
 )  # fmt: skip
-def test_toml_that_is_broken_or_deep_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_toml_that_is_broken_or_deep_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "a.toml"
     path.write_text(text)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         read_toml(path, SettingsError)
 
 

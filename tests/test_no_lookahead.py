@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatout.bars.panel import PRICES, Panel
-from flatout.features.indicators import INDICATORS, compute
+from flatout.features.indicators import INDICATORS, compute_indicators
 from flatout.features.recipe import Recipe, fit
 from flatout.features.scalers import SCALERS
 from flatout.market import episode
@@ -83,7 +83,7 @@ def changed_features(a, b) -> list[str]:
 @settings(max_examples=40, deadline=None)
 def test_features_of_a_prefix_are_the_prefix_of_the_features(seed, t):
     panel = market(seed)
-    part, whole = compute(panel.rows(0, t), NAMES), compute(panel, NAMES)[:t]
+    part, whole = compute_indicators(panel.rows(0, t), NAMES), compute_indicators(panel, NAMES)[:t]
     for k, name in enumerate(NAMES):
         assert_close(part[:, :, k], whole[:, :, k], roundings=64, name=name)
 
@@ -94,14 +94,19 @@ def test_features_of_a_prefix_are_the_prefix_of_the_features(seed, t):
 def test_poisoned_future_leaves_features_alone(poison, seed, t):
     panel = market(seed)
     spoilt = poisoned(panel, t, poison)
-    assert changed_features(compute(spoilt, NAMES)[:t], compute(panel, NAMES)[:t]) == []
+    assert (
+        changed_features(
+            compute_indicators(spoilt, NAMES)[:t], compute_indicators(panel, NAMES)[:t]
+        )
+        == []
+    )
 
 
 def test_the_poison_would_be_seen():
     panel = market(1)
     for poison in ("nan", "huge", "tiny", "shuffled"):
-        after = compute(poisoned(panel, 300, poison), NAMES)[300:]
-        assert changed_features(after, compute(panel, NAMES)[300:]) == list(NAMES)
+        after = compute_indicators(poisoned(panel, 300, poison), NAMES)[300:]
+        assert changed_features(after, compute_indicators(panel, NAMES)[300:]) == list(NAMES)
 
 
 @pytest.mark.parametrize("scaler", SCALERS)

@@ -30,7 +30,7 @@ def take_rows(table: Array, index: Array, xp: Namespace) -> Array:
 
 
 def first_axis_last(array: Array, xp: Namespace) -> Array:
-    """(a, ...) to (..., a), for finite values."""
+    """An array of finite values with its first axis at the end: (a, ...) to (..., a)."""
     if array.ndim == 2 and isinstance(array, np.ndarray):
         return array.T @ np.eye(
             array.shape[0], dtype=array.dtype
@@ -39,7 +39,7 @@ def first_axis_last(array: Array, xp: Namespace) -> Array:
 
 
 def last_axis_first(array: Array, xp: Namespace) -> Array:
-    """(..., a) to (a, ...)."""
+    """An array with its last axis in front: (..., a) to (a, ...)."""
     return contiguous(xp.moveaxis(array, -1, 0))
 
 

@@ -1,7 +1,11 @@
-"""How flatout starts Python programs of its own, and on which cores they may run."""
+"""How flatout starts Python programs of its own, on which cores they may run, and how much memory
+they may take.
+"""
 
 import os
+import resource
 import sys
+from pathlib import Path
 
 
 def own_program(module: str, *words: str) -> list[str]:
@@ -16,3 +20,15 @@ def available_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let this process take no more memory than so many bytes beyond what it uses now; a request
+    for more fails. Where the system does not tell what is in use, there is no limit.
+    """
+    used = Path("/proc/self/statm")
+    if used.exists():
+        pages = int(used.read_text().split()[5])  # of data: addresses only reserved do not count
+        limit = pages * os.sysconf("SC_PAGE_SIZE") + more_bytes
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))

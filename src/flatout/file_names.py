@@ -19,11 +19,11 @@ def file_name(text: str) -> str:
     """
     if not text:
         raise RunError("an empty name cannot be a file's: give at least one character")
-    name = "".join(letter if is_plain(letter) else encoded(letter) for letter in text)
+    name = "".join(letter if is_plain(letter) else encode_letter(letter) for letter in text)
     if name[0] in ".- " or RESERVED.fullmatch(name):
-        name = encoded(name[0]) + name[1:]
+        name = encode_letter(name[0]) + name[1:]
     if name[-1] in ". ":
-        name = name[:-1] + encoded(name[-1])
+        name = name[:-1] + encode_letter(name[-1])
     size = len(name.encode())
     if size > LONGEST:
         raise RunError(
@@ -39,11 +39,11 @@ def is_plain(letter: str) -> bool:
     return letter in PLAIN or (letter.isalnum() and not unicodedata.decomposition(letter))
 
 
-def encoded(letter: str) -> str:
+def encode_letter(letter: str) -> str:
     """A letter as the bytes of its UTF-8, each as %2F."""
     return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
 
 
-def named_text(name: str) -> str:
+def decode_file_name(name: str) -> str:
     """The text that a file's name was made from."""
     return unquote(name, errors="surrogatepass")

@@ -37,7 +37,7 @@ Sha256 = Annotated[
 JSON_BYTES = 256 << 20
 TOML_BYTES = 1 << 20
 HEADER_BYTES = 32 << 20  # of a safetensors file
-SHOWN = 80  # characters of a wrong value
+SHOWN = 80  # characters of a wrong value in a message
 DEPTH = 100  # of a TOML file's tables and lists
 MAYBE_INFINITE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
 MANY_DOTS = re.compile(
@@ -51,7 +51,7 @@ BRIEF.maxstring = BRIEF.maxother = BRIEF.maxlong = SHOWN
 
 
 class Tensors(NamedTuple):
-    """What a safetensors file holds."""
+    """The arrays of a safetensors file, and the notes in its header."""
 
     arrays: dict[str, NDArray[Any]]
     notes: dict[str, str]
@@ -62,7 +62,7 @@ def read_file(path: Path, limit: int, refuse: Refuse = RunError, cure: str = RES
     may never end, are not even opened for waiting.
     """
     try:
-        with opened(path, limit, refuse, cure) as file:
+        with open_file(path, limit, refuse, cure) as file:
             content = file.read(limit + 1)
     except FileNotFoundError:
         raise refuse(f"{path}: there is no such file; {cure}") from None
@@ -78,11 +78,11 @@ def read_file(path: Path, limit: int, refuse: Refuse = RunError, cure: str = RES
 
 
 @contextmanager
-def opened(path: Path, limit: int, refuse: Refuse, cure: str) -> Iterator[IO[bytes]]:
+def open_file(path: Path, limit: int, refuse: Refuse, cure: str) -> Iterator[IO[bytes]]:
     """An ordinary file that is not larger than the limit, open for reading."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        check_file(path, os.fstat(handle), limit, refuse, cure)
+        check_file(path, os.fstat(handle), limit=limit, refuse=refuse, cure=cure)
         with os.fdopen(handle, "rb", closefd=False) as file:
             yield file
     finally:
@@ -112,13 +112,15 @@ def read_json(
     """A JSON file in the shape of a type: a pydantic model, a dataclass, `dict[str, int]` and the
     like.
     """
-    return parse_json(read_file(path, limit, refuse, cure), shape, str(path), refuse, cure)
+    return parse_json(
+        read_file(path, limit, refuse, cure), shape, where=str(path), refuse=refuse, cure=cure
+    )
 
 
 def read_json_if_there(
     path: Path, shape: type[T], refuse: Refuse = RunError, cure: str = RESTORE
 ) -> T | None:
-    """The same; None where there is no such file."""
+    """A JSON file in the shape of a type; None where there is no such file."""
     return read_json(path, shape, refuse, cure) if os.path.lexists(path) else None
 
 
@@ -150,10 +152,10 @@ def check_finite(tree: Any) -> None:
             raise ValueError("a number is larger than any that can be held")
 
 
-def shaped(
+def validate_shape(
     value: Any, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> T:
-    """A value that came out of a foreign file or database in the shape of a type."""
+    """A value that came out of a foreign file or database, checked to have the shape of a type."""
     try:
         return adapter(cast(Any, shape)).validate_python(value, strict=True)
     except ValidationError as error:
@@ -174,20 +176,28 @@ def problem_of(error: ValidationError) -> str:
         return f"{place} is missing"
     if problem["type"] == "json_invalid":
         return f"is not JSON: {problem['ctx']['error']}"
-    return f"{place}: {problem['msg'][: 4 * SHOWN]}, given {shortened(problem['input'])}"
+    return f"{place}: {problem['msg'][: 4 * SHOWN]}, given {shorten_repr(problem['input'])}"
 
 
-def shortened(value: Any) -> str:
-    """A value for a message: its beginning, if it is long."""
+def shorten(value: Any, limit: int = SHOWN) -> str:
+    """A text for a message, or how anything else reads, without its end if it is longer than so
+    many characters: what stands in a foreign file may have megabytes.
+    """
+    text = str(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def shorten_repr(value: Any) -> str:
+    """A value for a message as Python writes it, texts in quotes, without its end if it is long."""
     try:
         text = repr(value[: SHOWN + 1]) if isinstance(value, str | bytes) else BRIEF.repr(value)
     except ValueError:  # a whole number of more digits than Python shows
         return "a number of thousands of digits"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return shorten(text)
 
 
 def read_toml(path: Path, refuse: Refuse, cure: str = "give a TOML file") -> dict[str, Any]:
-    """The table in a TOML file."""
+    """The table in a TOML file of at most 1 MB."""
     return parse_toml(read_file(path, TOML_BYTES, refuse, cure), str(path), refuse, cure)
 
 
@@ -232,7 +242,7 @@ def read_tensors(path: Path, refuse: Refuse = RunError, cure: str = RESTORE) -> 
     once.
     """
     try:
-        with opened(path, sys.maxsize, refuse, cure) as file:
+        with open_file(path, sys.maxsize, refuse, cure) as file:
             head = file.read(8)
             head += file.read(min(int.from_bytes(head, "little"), HEADER_BYTES))
         check_header(head, str(path), refuse, cure)
@@ -250,7 +260,7 @@ def read_tensors(path: Path, refuse: Refuse = RunError, cure: str = RESTORE) -> 
 def parse_tensors(
     content: bytes, where: str, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> Tensors:
-    """The same of bytes."""
+    """The arrays of a safetensors file's bytes and the notes in its header; `where` names it."""
     notes = check_header(content[: 8 + HEADER_BYTES], where, refuse, cure)
     try:
         return Tensors(safetensors.numpy.load(content), notes)
@@ -269,16 +279,20 @@ def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str
         raise refuse(
             f"{where}: is not a whole safetensors file: its header is cut off or too long; {cure}"
         )
-    header = parse_json(head[8 : 8 + length], dict[str, Any], where, refuse, cure)
-    notes = shaped(
-        header.pop("__metadata__", {}) or {}, dict[str, str], f"{where}: __metadata__", refuse, cure
+    header = parse_json(head[8 : 8 + length], dict[str, Any], where=where, refuse=refuse, cure=cure)
+    notes = validate_shape(
+        header.pop("__metadata__", {}) or {},
+        dict[str, str],
+        where=f"{where}: __metadata__",
+        refuse=refuse,
+        cure=cure,
     )
     for name, entry in header.items():
         kind = entry.get("dtype") if isinstance(entry, dict) else None
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise refuse(
-                f"{where}: {shortened(name)} is of kind {shortened(kind)}; NumPy knows "
+                f"{where}: {shorten_repr(name)} is of kind {shorten_repr(kind)}; NumPy knows "
                 f"{known}; "
                 f"{cure}"
             )
@@ -286,5 +300,5 @@ def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str
 
 
 def finite(array: NDArray[Any]) -> bool:
-    """Whether all of it are numbers."""
+    """Whether all of an array are numbers: neither NaN nor infinite."""
     return bool(np.isfinite(array).all())

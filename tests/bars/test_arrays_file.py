@@ -46,7 +46,7 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path) -> None:
     np.savez(tmp_path / "objects.npz", price_array=np.array([bomb], dtype=object))
     for name in ("price_array", "pickle.pkl", "pickle.npy"):
         (tmp_path / name).write_bytes(pickle.dumps(bomb))
-    for name, said in {
+    for name, message in {
         "objects.npy": "it holds pickled objects",
         "objects.npz": "it holds pickled objects",
         "price_array": "it is a pickle",
@@ -54,14 +54,15 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path) -> None:
         "pickle.npy": "it holds pickled objects",
     }.items():
         with pytest.raises(
-            BarsError, match=rf"{said}\. flatout reads no pickles.*numpy\.save\('price_array\.npy'"
+            BarsError,
+            match=rf"{message}\. flatout reads no pickles.*numpy\.save\('price_array\.npy'",
         ):
             load_array(tmp_path / name, "price_array")
     assert not trace.exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.npy", b"", "the file cannot be read"),
         (
@@ -77,11 +78,13 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_array_is_refused(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+def test_what_is_no_array_is_refused(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BarsError) as refused:
         load_array(tmp_path / name, "price_array")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_file_cut_off_is_refused(tmp_path: Path) -> None:
@@ -194,7 +197,7 @@ def test_an_array_may_lie_in_columns_and_in_another_order_of_bytes(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("times", "said"),
+    ("times", "message"),
     [
         (
             np.array([2**62], "datetime64[s]"),
@@ -209,10 +212,10 @@ def test_an_array_may_lie_in_columns_and_in_another_order_of_bytes(tmp_path: Pat
     ],
 )
 def test_times_that_microseconds_cannot_hold_are_refused(
-    tmp_path: Path, times: np.ndarray, said: str
+    tmp_path: Path, times: np.ndarray, message: str
 ) -> None:
     np.save(tmp_path / "a.npy", times)
-    with pytest.raises(BarsError, match=said):
+    with pytest.raises(BarsError, match=message):
         load_times(tmp_path / "a.npy", "time_array")
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from bar_files import HEADER, line, save, times
 
-from flatout.bars.files import is_hollow, load, name_of_file
+from flatout.bars.files import is_hollow, load_table, name_of_file
 from flatout.bars.read import read_bars
 from flatout.errors import BarsError
 
@@ -121,12 +121,12 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zero.parquet").symlink_to("/dev/zero")
     (tmp_path / "loop.feather").symlink_to(tmp_path / "loop.feather")
-    for name, said in {
+    for name, message in {
         "pipe.csv": "is a pipe, a socket or a device, where a file is wanted",
         "zero.parquet": "is a pipe, a socket or a device, where a file is wanted",
         "loop.feather": "cannot be read: ",
     }.items():
-        with pytest.raises(BarsError, match=rf"{name}: {said}"):
+        with pytest.raises(BarsError, match=rf"{name}: {message}"):
             read_bars(tmp_path / name)
 
 
@@ -206,7 +206,7 @@ def test_a_file_cut_while_it_is_read_is_read_as_it_was_found(
         def check(self, path: Path, content: bytes) -> None:
             path.write_bytes(b"")
 
-    assert load(tmp_path / "AAA.parquet", Cutting()).frame.height == 1  # type: ignore[arg-type]
+    assert load_table(tmp_path / "AAA.parquet", Cutting()).frame.height == 1  # type: ignore[arg-type]
     assert (tmp_path / "AAA.parquet").read_bytes() == b""
 
 

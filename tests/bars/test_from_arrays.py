@@ -33,8 +33,8 @@ def save(folder: Path, **arrays: np.ndarray) -> ArrayFiles:
     )
 
 
-def refused(files: ArrayFiles, said: str, **changes: Any) -> None:
-    with pytest.raises(BarsError, match=said):
+def refused(files: ArrayFiles, message: str, **changes: Any) -> None:
+    with pytest.raises(BarsError, match=message):
         read_arrays(replace(files, **changes))
 
 
@@ -126,7 +126,7 @@ def test_indicators_without_a_value_stay_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prices", "said"),
+    ("prices", "message"),
     [
         (WALK.close.T, r"its shape is \(3, 60\), not \(time, 3\) .*Save its transpose"),
         (
@@ -142,8 +142,10 @@ def test_indicators_without_a_value_stay_so(tmp_path: Path) -> None:
         (WALK.close.astype(str), "not numbers"),
     ],
 )
-def test_prices_of_another_shape_are_refused(prices: np.ndarray, said: str, tmp_path: Path) -> None:
-    refused(save(tmp_path, prices=prices), said)
+def test_prices_of_another_shape_are_refused(
+    prices: np.ndarray, message: str, tmp_path: Path
+) -> None:
+    refused(save(tmp_path, prices=prices), message)
 
 
 @pytest.mark.parametrize(
@@ -157,26 +159,28 @@ def test_impossible_prices_are_refused_by_place(value: float, shown: str, tmp_pa
     )
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [
+@pytest.mark.parametrize(("name", "value", "message"), [
     ("volume", np.nan, "volume is nan"), ("volume", -1.0, ("volume is -1.0, below "
                                                           "zero")), ("rsi", np.inf, "rsi is inf"),
     ("low", 1e6, "high .* is below low"), ("open", np.nan, "open is nan"),
 ])  # fmt: skip
 def test_impossible_columns_are_refused_by_place(
-    name: str, value: float, said: str, tmp_path: Path
+    name: str, value: float, message: str, tmp_path: Path
 ) -> None:
     columns = {name: getattr(WALK, name).copy() for name in OHLCV} | {"rsi": RSI.copy()}
     columns[name][8, 1] = value
     files = save(tmp_path, tech=stacked(**columns))
     refused(
-        files, rf"prices\.npy \+ .*tech\.npy: symbol ETH, row 8: {said}", indicators=tuple(columns)
+        files,
+        rf"prices\.npy \+ .*tech\.npy: symbol ETH, row 8: {message}",
+        indicators=tuple(columns),
     )
 
 
 def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked(rsi=RSI, dx=RSI))
-    said = r"its shape is \(60, 6\), not \(time, 9\) for 3 symbols x 3 indicators"
-    refused(files, said, indicators=("rsi", "dx", "obv"))
+    message = r"its shape is \(60, 6\), not \(time, 9\) for 3 symbols x 3 indicators"
+    refused(files, message, indicators=("rsi", "dx", "obv"))
     refused(files, "--tech.* and their names .--indicators. are needed together")
     refused(save(tmp_path), "are needed together", indicators=("rsi",))
     refused(save(tmp_path, tech=RSI[1:]), "it has 59 rows, the prices have 60", indicators=("rsi",))
@@ -188,7 +192,7 @@ def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         (("rsi", "RSI"), "'rsi' has no name or is named twice"),
         (("rsi", " "), "'' has no name"),
@@ -198,18 +202,18 @@ def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_names_that_mean_something_else_are_refused(
-    names: tuple[str, ...], said: str, tmp_path: Path
+    names: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    refused(save(tmp_path, tech=stacked(one=RSI, two=RSI)), said, indicators=names)
+    refused(save(tmp_path, tech=stacked(one=RSI, two=RSI)), message, indicators=names)
 
 
 def test_closes_show_a_wrong_order(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked("indicator", close=WALK.close, rsi=RSI))
-    said = (
+    message = (
         r"symbol ETH, row 0: its close is .*, the price is .*whether columns lie by asset "
         r"\(--tech-order\)"
     )
-    refused(files, said, indicators=("close", "rsi"))
+    refused(files, message, indicators=("close", "rsi"))
     panel, _ = read_arrays(replace(files, indicators=("close", "rsi"), tech_order="indicator"))
     assert list(panel.extras) == ["rsi"]
 

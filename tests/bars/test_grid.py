@@ -201,11 +201,11 @@ SATURDAY = MONDAY + timedelta(days=5)
 def test_one_wrong_date_does_not_fill_the_memory_and_its_row_is_named(
     tmp_path: Path, dates: list[str], row: int
 ) -> None:
-    said = (
+    message = (
         rf"x\.csv: symbol AAA, row {row}: [\d,]+ hours without any bar lie beside it, and "
         rf"{len(dates):,} rows"
     )
-    with pytest.raises(BarsError, match=said):
+    with pytest.raises(BarsError, match=message):
         read_bars(written(tmp_path, {"AAA": dates}))
 
 

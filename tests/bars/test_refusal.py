@@ -5,25 +5,19 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flatout.bars.refusal import LISTED, SHOWN, cut, listed, refusal, refuse_rows
+from flatout.bars.refusal import LISTED, list_names, refusal, refuse_rows
 from flatout.errors import BarsError
 
 
-def test_values_are_quoted_as_far_as_one_can_read() -> None:
-    assert cut("short") == "short"
-    assert cut("x" * SHOWN) == "x" * SHOWN
-    assert cut("x" * 10_000_000) == "x" * SHOWN + "…"
-
-
 def test_many_names_are_counted() -> None:
-    assert listed(["a", "b"]) == "a, b"
+    assert list_names(["a", "b"]) == "a, b"
     names = [f"c{k}" for k in range(100_000)]
-    assert listed(names).endswith(f"c{LISTED - 1}, {100_000 - LISTED:,} others")
+    assert list_names(names).endswith(f"c{LISTED - 1}, {100_000 - LISTED:,} others")
 
 
 def test_a_refusal_is_one_line() -> None:
-    said = str(refusal(Path("x.csv"), "no column for low among a\nb, \x1b[31mred", "Add it."))
-    assert said == r"x.csv: no column for low among a\nb, \x1b[31mred. Add it."
+    message = str(refusal(Path("x.csv"), "no column for low among a\nb, \x1b[31mred", "Add it."))
+    assert message == r"x.csv: no column for low among a\nb, \x1b[31mred. Add it."
 
 
 def test_a_cell_of_ten_megabytes_is_not_quoted_whole() -> None:

@@ -239,10 +239,10 @@ def test_nested_types_are_no_prices_and_do_no_harm_elsewhere(
 
 
 def test_an_extra_may_have_braces_in_its_name_and_no_wild_values(tmp_path: Path) -> None:
-    for value, said in (
+    for value, message in (
         ("up", r"\{x\} is the text 'up', not a number"),
         ("-1e31", r"\{x\} is -1e31\. Write a number"),
     ):
         path = save(tmp_path / "x.csv", [f"{line(times(1)[0])},{value}"], f"{HEADER},{{x}}")
-        with pytest.raises(BarsError, match=rf"symbol AAA, row 2: {said}"):
+        with pytest.raises(BarsError, match=rf"symbol AAA, row 2: {message}"):
             read_bars(path, extras=("{x}",))

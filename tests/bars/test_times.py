@@ -126,7 +126,7 @@ def test_offsets_and_hours_that_do_not_exist_are_refused(tmp_path: Path, wrong: 
 
 
 @pytest.mark.parametrize(
-    ("dates", "said"),
+    ("dates", "message"),
     [
         (
             pl.Series([0, 2**31 - 1], dtype=pl.Int32).cast(pl.Date),
@@ -147,8 +147,10 @@ def test_offsets_and_hours_that_do_not_exist_are_refused(tmp_path: Path, wrong: 
         (pl.Series([1, 2**64 - 1], dtype=pl.UInt64), "row 1: the time 1 is no time since 1970"),
     ],
 )
-def test_typed_times_out_of_range_are_refused(tmp_path: Path, dates: pl.Series, said: str) -> None:
-    with pytest.raises(BarsError, match=said):
+def test_typed_times_out_of_range_are_refused(
+    tmp_path: Path, dates: pl.Series, message: str
+) -> None:
+    with pytest.raises(BarsError, match=message):
         read_bars(parquet(tmp_path, dates))
 
 

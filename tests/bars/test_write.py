@@ -54,16 +54,16 @@ def test_manifest(tmp_path: Path) -> None:
     path = tmp_path / "bars.parquet"
     manifest = write_bars(panel, path)
     assert manifest == tmp_path / "bars.manifest.json"
-    said = json.loads(manifest.read_text())
-    assert said["fingerprint"] == panel.fingerprint
-    assert said["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (said["rows"], said["symbols"], said["bar"]) == (71, ["AAA", "BBB"], "1h")
-    assert (said["first"], said["last"]) == (
+    facts = json.loads(manifest.read_text())
+    assert facts["fingerprint"] == panel.fingerprint
+    assert facts["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (facts["rows"], facts["symbols"], facts["bar"]) == (71, ["AAA", "BBB"], "1h")
+    assert (facts["first"], facts["last"]) == (
         "2024-01-01T00:00:00+00:00",
         "2024-01-02T15:00:00+00:00",
     )
-    assert said["gaps"]["AAA"] == {"missing_bars": 0, "gaps": 0, "longest_gap_bars": 0}
-    assert said["gaps"]["BBB"] == {"missing_bars": 4, "gaps": 1, "longest_gap_bars": 4}
+    assert facts["gaps"]["AAA"] == {"missing_bars": 0, "gaps": 0, "longest_gap_bars": 0}
+    assert facts["gaps"]["BBB"] == {"missing_bars": 4, "gaps": 1, "longest_gap_bars": 4}
 
 
 def test_cut_panels_keep_their_grid(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_what_was_assumed_stands_in_the_manifest(tmp_path: Path) -> None:
         write_bars(panel, tmp_path / f"{len(given)}.parquet", given)
         for given in ((), ("no gaps", "no fees"))
     ]
-    said = [json.loads(manifest.read_text()).get("assumed") for manifest in manifests]
-    assert said == [None, ["no gaps", "no fees"]]
+    facts = [json.loads(manifest.read_text()).get("assumed") for manifest in manifests]
+    assert facts == [None, ["no gaps", "no fees"]]
 
 
 def test_refusals(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from flatout.bars.write import write_bars
 from flatout.cli.main import main
 from flatout.errors import SettingsError
 from flatout.evaluation import audit
-from flatout.evaluation.audit import Finding, poisoned
+from flatout.evaluation.audit_leaks import poison_rows
+from flatout.evaluation.finding import Finding
 from flatout.evaluation.study_folds import make_study_folds
 from flatout.features import indicators, recipe
 from flatout.folds import splits
@@ -125,28 +126,32 @@ def test_the_folds_are_those_of_a_study() -> None:
 
 def shifted_features(patch: pytest.MonkeyPatch) -> None:
     """All features are those of the next bar."""
-    real = indicators.compute
+    real = indicators.compute_indicators
     patch.setattr(
-        indicators, "compute", lambda panel, names: np.roll(real(panel, names), -1, axis=0)
+        indicators,
+        "compute_indicators",
+        lambda panel, names: np.roll(real(panel, names), -1, axis=0),
     )
 
 
 def one_normalised_feature(patch: pytest.MonkeyPatch) -> None:
     """One feature is measured against its mean over all bars."""
-    real = indicators.compute
+    real = indicators.compute_indicators
 
     def compute(panel: Panel, names: Any) -> Any:
         values = real(panel, names)
         values[:, :, 1] -= np.nanmean(values[:, :, 1])
         return values
 
-    patch.setattr(indicators, "compute", compute)
+    patch.setattr(indicators, "compute_indicators", compute)
 
 
 def dead_features(patch: pytest.MonkeyPatch) -> None:
     """Features that never change cannot leak, and are no features."""
-    real = indicators.compute
-    patch.setattr(indicators, "compute", lambda panel, names: np.ones_like(real(panel, names)))
+    real = indicators.compute_indicators
+    patch.setattr(
+        indicators, "compute_indicators", lambda panel, names: np.ones_like(real(panel, names))
+    )
 
 
 def volatility_of_tomorrow(patch: pytest.MonkeyPatch) -> None:
@@ -182,12 +187,13 @@ def scaler_of_rows_between(patch: pytest.MonkeyPatch) -> None:
 def no_purge(patch: pytest.MonkeyPatch) -> None:
     """Training begins and ends right at the tests."""
     real = splits.make_split
-    patch.setattr(splits, "make_split", lambda *given: real(*given[:-2], 0, 0))
+    none = splits.GapSizes(purge=0, embargo=0)
+    patch.setattr(splits, "make_split", lambda **given: real(**{**given, "sizes": none}))
 
 
 def short_embargo(patch: pytest.MonkeyPatch) -> None:
     real = splits.gap_sizes
-    patch.setattr(splits, "gap_sizes", lambda *given: (real(*given)[0], 5))
+    patch.setattr(splits, "gap_sizes", lambda *given: real(*given)._replace(embargo=5))
 
 
 def free_money(patch: pytest.MonkeyPatch) -> None:
@@ -205,8 +211,8 @@ def units_from_nowhere(patch: pytest.MonkeyPatch) -> None:
     """Purchases deliver a little more than was paid for."""
     real = execute.grow
 
-    def grow(account: Any, *given: Any) -> Any:
-        after, trade = real(account, *given)
+    def grow(account: Any, *given: Any, **named: Any) -> Any:
+        after, trade = real(account, *given, **named)
         return after._replace(units=after.units + 1e-6 * (after.units - account.units)), trade
 
     patch.setattr(execute, "grow", grow)
@@ -224,8 +230,8 @@ def cheap_trades(patch: pytest.MonkeyPatch) -> None:
 def endless_volume(patch: pytest.MonkeyPatch) -> None:
     real = execute.fill_order
 
-    def fill(account: Any, wanted: Any, price: Any, room: Any, *given: Any) -> Any:
-        return real(account, wanted, price, 1e9 * room, *given)
+    def fill(account: Any, wanted: Any, *, room: Any, **named: Any) -> Any:
+        return real(account, wanted, room=1e9 * room, **named)
 
     patch.setattr(execute, "fill_order", fill)
 
@@ -275,8 +281,8 @@ def test_other_splits_than_those_of_purgedcv_are_found(monkeypatch: pytest.Monke
     """Training that keeps its distance, but is not all that it could be."""
     real = splits.make_split
 
-    def lazy(*given: Any) -> Any:
-        split = real(*given)
+    def lazy(**given: Any) -> Any:
+        split = real(**given)
         first, *rest = split.train
         return split._replace(train=(first._replace(first=first.first + 1), *rest))
 
@@ -326,7 +332,7 @@ def test_bars_in_which_nothing_can_be_bought_are_refused() -> None:
 def test_poison_is_made_of_valid_bars_and_keeps_what_does_not_exist() -> None:
     panel = sound_bars()
     rows = np.arange(panel.n_bars) >= 400
-    spoilt = poisoned(panel, rows, 0)
+    spoilt = poison_rows(panel, rows, 0)
     exists = np.isfinite(panel.close)
     assert np.array_equal(np.isfinite(spoilt.close), exists)
     assert np.all(spoilt.low[exists] <= np.minimum(spoilt.open, spoilt.close)[exists])

@@ -12,7 +12,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.evaluation.backtest import Comparison, compare
 from flatout.evaluation.baselines import BASELINES, EqualWeight
-from flatout.evaluation.picture import POINTS, draw_equity, thin, write_picture
+from flatout.evaluation.picture import POINTS, draw_equity, thin_rows, write_picture
 from flatout.market.market import build_market
 from flatout.settings.tables import Settings
 from rounding import assert_close
@@ -43,7 +43,7 @@ def curves(name: str) -> list[go.Scatter]:
 
 @pytest.mark.parametrize("n", [1, 2, 3, POINTS - 1, POINTS, POINTS + 1, 12_345])
 def test_thinning_keeps_the_ends(n: int) -> None:
-    kept = thin(n)
+    kept = thin_rows(n)
     assert (kept[0], kept[-1]) == (0, n - 1)
     assert len(kept) == min(n, POINTS)
     assert (np.diff(kept) > 0).all()

@@ -11,9 +11,9 @@ import pytest
 from flatout.bars.panel import Panel
 from flatout.errors import BundleError, RulesError
 from flatout.evaluation.accounts import Accounts
-from flatout.evaluation.backtest import SideBySide, backtest, compare, in_money
+from flatout.evaluation.backtest import SideBySide, backtest, compare, order_in_money
 from flatout.evaluation.baselines import BASELINES, EqualWeight, Moment, Momentum, RandomTrader
-from flatout.evaluation.saved_policy import Learned, bars_of_training, load_policy
+from flatout.evaluation.saved_policy import SavedPolicy, bars_of_training, load_policy
 from flatout.features.recipe import Recipe, fit
 from flatout.market import episode
 from flatout.market.gymnasium_env import MarketEnv
@@ -40,12 +40,12 @@ CHAIN = {
 @cache
 def learned(
     kind: str, limits: str = "all", seed: int = 0, fill: str = "next_open"
-) -> tuple[Learned, Market]:
+) -> tuple[SavedPolicy, Market]:
     """A policy and its market; on bars that the recipe knows the first half of."""
     rules = {"all": LIMITS, "wide": WIDE, "exact": EXACT, "small": SMALL, "smooth": SMOOTH}[limits]
     panel = panel_of(seed, 300)
     bundle = bundle_of(panel, seed, action=kind, limits=rules, fill=fill)
-    return Learned(bundle), bundle.market(panel)
+    return SavedPolicy(bundle), bundle.market(panel)
 
 
 def stepped(bundle: Bundle, market: Market) -> tuple[np.ndarray, np.ndarray]:
@@ -65,13 +65,13 @@ def stepped(bundle: Bundle, market: Market) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Watching(Learned):
+class Watching(SavedPolicy):
     """Keeps what its first account was shown."""
 
     shown: list[np.ndarray] = field(default_factory=list)
 
     def money(self, moment: Moment) -> np.ndarray:
-        self.shown.append(moment.driven().observe()[0])
+        self.shown.append(moment.require_accounts().observe()[0])
         return super().money(moment)
 
 
@@ -134,7 +134,7 @@ def test_observations_are_those_of_the_training_environment(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_side_by_side_it_does_what_it_does_alone(kind: str) -> None:
     policy, market = learned(kind, "wide")
-    other = Learned(
+    other = SavedPolicy(
         bundle_of(market.panel, 5, action=kind, limits=WIDE, recipe=policy.bundle.recipe)
     )
     policies = (Momentum(), policy, RandomTrader(seed=3), other)
@@ -169,8 +169,8 @@ def test_it_also_speaks_in_shares_of_the_equity() -> None:
 
     def both(moment: Moment) -> np.ndarray:
         shares = policy(moment)
-        money = shares * moment.driven().equity[:, None]
-        np.testing.assert_allclose(money, in_money(policy, moment), rtol=1e-12, atol=1e-15)
+        money = shares * moment.require_accounts().equity[:, None]
+        np.testing.assert_allclose(money, order_in_money(policy, moment), rtol=1e-12, atol=1e-15)
         return shares
 
     assert backtest(market, both, accounts=2).equity.shape[1] == 2
@@ -181,7 +181,7 @@ def test_the_future_is_not_in_what_it_is_shown() -> None:
     found: list[Accounts] = []
 
     def looking(moment: Moment) -> np.ndarray:
-        found.append(moment.driven())
+        found.append(moment.require_accounts())
         return np.zeros_like(moment.weights)
 
     backtest(market, looking)

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from flatout.evaluation.verdict import Evidence, Gate, Verdict, gates_hash, give_verdict, shown
+from flatout.evaluation.verdict import (
+    Evidence,
+    Gate,
+    Verdict,
+    format_number,
+    gates_hash,
+    give_verdict,
+)
 from flatout.settings.study import GateSettings
 
 GOOD = Evidence(
@@ -204,4 +211,4 @@ def test_other_gates_have_another_hash() -> None:
     ],
 )
 def test_numbers_are_short(value: float | None, text: str) -> None:
-    assert shown(value) == text
+    assert format_number(value) == text

@@ -76,7 +76,7 @@ def follow(bundle: Bundle, panel: Panel = PANEL, bars: int = 200, accounts: int 
     """Accounts that start at different bars and follow the policy; those that end restart."""
     market = bundle.market(panel, bundle.settings.model_copy(update={"episode_bars": 60}))
     tape, rules = market.arrays(np.float32)
-    values = indicators.compute(panel, bundle.recipe.names)
+    values = indicators.compute_indicators(panel, bundle.recipe.names)
     rng = np.random.default_rng(0)
     state = episode.reset(rng.random(accounts, np.float32), market.shape, rules, np)
     rows = []

@@ -97,14 +97,14 @@ def test_symbols_without_a_past_are_zero() -> None:
 def test_the_model_says_what_its_numbers_mean() -> None:
     bundle = POLICIES["quantile"]
     session = session_of(bundle)
-    said = session.get_modelmeta().custom_metadata_map
-    assert json.loads(said["symbols"]) == list(SYMBOLS)
-    assert json.loads(said["features"]) == list(FEATURES)
-    names = json.loads(said["account"])
+    facts = session.get_modelmeta().custom_metadata_map
+    assert json.loads(facts["symbols"]) == list(SYMBOLS)
+    assert json.loads(facts["features"]) == list(FEATURES)
+    names = json.loads(facts["account"])
     assert names[:2] == ["cash", "ruin_share"]
     assert names[7:10] == ["AAA weight", "BBB weight", "CCC weight"]
-    assert (said["bar"], said["lookback"], said["scaler"]) == ("1h", "3", "quantile")
-    assert (said["action"], said["fill"], said["schema_hash"]) == (
+    assert (facts["bar"], facts["lookback"], facts["scaler"]) == ("1h", "3", "quantile")
+    assert (facts["action"], facts["fill"], facts["schema_hash"]) == (
         "weights",
         "next_open",
         bundle.schema_hash,

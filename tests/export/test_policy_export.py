@@ -1,4 +1,4 @@
-"""Exports as files: names, what is told about them, whole or absent, and what is refused."""
+"""Exports as files: names, what is reported of them, whole or absent, and what is refused."""
 
 import hashlib
 import io

@@ -20,7 +20,7 @@ from flatout.features.recipe import FittedRecipe
 from flatout.features.scalers import SCALERS, Scaler, scale_column
 
 TOLERANCE = 1e-6
-VALUES = indicators.compute(PANEL, FEATURES).reshape(
+VALUES = indicators.compute_indicators(PANEL, FEATURES).reshape(
     PANEL.n_bars, -1
 )  # from bar 500 on never seen in fitting
 KINDS = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flatout.bars.panel import Panel
 from flatout.errors import RecipeError
-from flatout.features.indicators import DEFAULT_INDICATORS, INDICATORS, compute, warmup
+from flatout.features.indicators import DEFAULT_INDICATORS, INDICATORS, compute_indicators, warmup
 from rounding import assert_close
 
 NAMES = tuple(indicator.name for indicator in INDICATORS)
@@ -82,7 +82,7 @@ ORACLES = {  # high, low, close, volume of one asset in its own prices
 
 
 def values_of(panel: Panel, name: str, asset: int = 0):
-    return compute(panel, (name,))[:, asset, 0]
+    return compute_indicators(panel, (name,))[:, asset, 0]
 
 
 def test_every_indicator_has_an_oracle():
@@ -120,7 +120,9 @@ def test_price_and_volume_units_do_not_matter(seed, price, volume):
         close=panel.close * price,
         volume=panel.volume * volume,
     )
-    np.testing.assert_allclose(compute(scaled, NAMES), compute(panel, NAMES), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        compute_indicators(scaled, NAMES), compute_indicators(panel, NAMES), rtol=1e-7, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -134,7 +136,10 @@ def test_nan_exactly_during_warmup(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_history_that_begins_elsewhere_gives_the_same_numbers(name):
     panel = random_panel(2, bars=900, assets=20)
-    whole, later = compute(panel, (name,))[400:], compute(panel.rows(400, 900), (name,))
+    whole, later = (
+        compute_indicators(panel, (name,))[400:],
+        compute_indicators(panel.rows(400, 900), (name,)),
+    )
     error = np.abs(whole - later)[warmup(name) :] / np.nanstd(whole)
     assert error.max() < 1e-3
 
@@ -142,7 +147,7 @@ def test_a_history_that_begins_elsewhere_gives_the_same_numbers(name):
 @pytest.mark.parametrize("volume", [0.0, 3.0])
 @pytest.mark.parametrize("price", [0.1, 1e-8, 67_432.17])
 def test_constant_prices_are_neutral(price, volume):
-    values = compute(flat_panel(price=price, volume=volume), NAMES)[LONGEST:]
+    values = compute_indicators(flat_panel(price=price, volume=volume), NAMES)[LONGEST:]
     np.testing.assert_allclose(values, 0, atol=1e-12)
 
 
@@ -153,7 +158,7 @@ def test_long_standstill_and_the_jump_after_it_are_finite(growth):
     panel = replace(
         panel, **{p: getattr(panel, p) * rise for p in ("open", "high", "low", "close")}
     )
-    values = compute(with_gap(panel, 600, 1900), NAMES)[LONGEST:, 0]
+    values = compute_indicators(with_gap(panel, 600, 1900), NAMES)[LONGEST:, 0]
     assert np.isfinite(values).all()
     bounded = [NAMES.index(name) for name in ("rsi", "dx", "ultosc", "willr", "obv")]
     assert np.abs(values[:, bounded]).max() <= 1 + 1e-12
@@ -163,21 +168,23 @@ def test_long_standstill_and_the_jump_after_it_are_finite(growth):
 @pytest.mark.parametrize("name", NAMES)
 def test_asset_listed_late_is_computed_from_its_first_bar(name):
     panel = listed_late(random_panel(4), asset=1, start=150)
-    values = compute(panel, (name,))
+    values = compute_indicators(panel, (name,))
     assert np.isnan(values[:150, 1]).all()
-    assert_close(values[150:, 1], compute(panel.rows(150, 400), (name,))[:, 1], roundings=64)
-    np.testing.assert_array_equal(values[:, 0], compute(random_panel(4), (name,))[:, 0])
+    assert_close(
+        values[150:, 1], compute_indicators(panel.rows(150, 400), (name,))[:, 1], roundings=64
+    )
+    np.testing.assert_array_equal(values[:, 0], compute_indicators(random_panel(4), (name,))[:, 0])
 
 
 def test_asset_without_bars_has_no_values():
-    values = compute(listed_late(random_panel(5), asset=0, start=400), NAMES)
+    values = compute_indicators(listed_late(random_panel(5), asset=0, start=400), NAMES)
     assert np.isnan(values[:, 0]).all()
     assert np.isfinite(values[LONGEST:, 1]).all()
 
 
 @pytest.mark.parametrize("bars", [0, 1, 2, 13, 14, 27, 60])
 def test_few_bars_give_nan_and_no_error(bars):
-    values = compute(random_panel(6, bars=60).rows(0, bars), NAMES)
+    values = compute_indicators(random_panel(6, bars=60).rows(0, bars), NAMES)
     assert values.shape == (bars, 2, len(NAMES))
     for k, name in enumerate(NAMES):
         assert np.isnan(values[: warmup(name), :, k]).all()
@@ -206,27 +213,29 @@ def test_extra_column_passes_through():
     panel = random_panel(8)
     funding = np.random.default_rng(8).normal(size=panel.close.shape)
     funding[:5] = np.nan
-    values = compute(replace(panel, extras={"funding": funding}), ("rsi", "extra:funding"))
+    values = compute_indicators(
+        replace(panel, extras={"funding": funding}), ("rsi", "extra:funding")
+    )
     np.testing.assert_array_equal(values[:, :, 1], funding)
-    np.testing.assert_array_equal(values[:, :, 0], compute(panel, ("rsi",))[:, :, 0])
+    np.testing.assert_array_equal(values[:, :, 0], compute_indicators(panel, ("rsi",))[:, :, 0])
 
 
 def test_refuses_unknown_and_infinite_columns():
     panel = random_panel(9)
     with pytest.raises(RecipeError, match=r"'macd_sgnal'; did you mean 'macd_signal'\?"):
-        compute(panel, ("macd_sgnal",))
+        compute_indicators(panel, ("macd_sgnal",))
     with pytest.raises(RecipeError, match="no further column 'funding'; it has: none"):
-        compute(panel, ("extra:funding",))
+        compute_indicators(panel, ("extra:funding",))
     bad = np.zeros(panel.close.shape)
     bad[3, 1] = np.inf
     with pytest.raises(RecipeError, match="'funding' is infinite for COIN1 at 2021-03-01T03"):
-        compute(replace(panel, extras={"funding": bad}), ("extra:funding",))
+        compute_indicators(replace(panel, extras={"funding": bad}), ("extra:funding",))
 
 
 def test_compute_leaves_the_panel_alone():
     panel = random_panel(10)
     before = panel.fingerprint
-    compute(panel, NAMES)
+    compute_indicators(panel, NAMES)
     assert replace(panel).fingerprint == before
 
 
@@ -250,7 +259,7 @@ def test_finite_on_real_daily_bars():
         symbols, time[complete], 86_400, **{k: v[complete] for k, v in grid.items()},
         tradable=np.ones((complete.sum(), len(symbols)), bool),
     )  # fmt: skip
-    values = compute(panel, NAMES)[LONGEST:]
+    values = compute_indicators(panel, NAMES)[LONGEST:]
     assert len(values) > 3000
     assert np.isfinite(values).all()
     assert (values.std(axis=0) > 0).all()

@@ -13,7 +13,7 @@ import safetensors.numpy
 from feature_panels import listed_late, random_panel
 
 from flatout.errors import RecipeError
-from flatout.features.indicators import DEFAULT_INDICATORS, compute, warmup
+from flatout.features.indicators import DEFAULT_INDICATORS, compute_indicators, warmup
 from flatout.features.recipe import FittedRecipe, Recipe, fit
 from flatout.features.scalers import SCALERS, scale
 
@@ -38,7 +38,7 @@ def test_defaults():
 def test_warmup_counts_the_lookback():
     recipe = Recipe(("return_5", "return_1", "extra:funding"), lookback=4)
     assert recipe.warmup == 5 + 3
-    values = compute(PANEL, ("return_5", "return_1"))[:, 0]
+    values = compute_indicators(PANEL, ("return_5", "return_1"))[:, 0]
     window = np.isfinite(values).all(axis=1)
     complete = [window[max(t - 3, 0) : t + 1].sum() == 4 for t in range(20)]
     assert complete.index(True) == recipe.warmup
@@ -86,7 +86,7 @@ def test_transform_is_compute_then_scale(scaler):
     assert np.isfinite(features).all()
     assert fitted.names == DEFAULT_INDICATORS
     np.testing.assert_array_equal(
-        features, scale(fitted.scaler, compute(PANEL, DEFAULT_INDICATORS))
+        features, scale(fitted.scaler, compute_indicators(PANEL, DEFAULT_INDICATORS))
     )
 
 

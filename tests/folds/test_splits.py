@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from flatout.errors import SettingsError
 from flatout.folds.blocks import Block, merge
-from flatout.folds.splits import Folds, Gap, final_block, gap_lines, gaps, make_folds
+from flatout.folds.gaps import Gap, gap_lines, measure_gaps
+from flatout.folds.splits import Folds, final_block, make_folds
 from flatout.settings.study import FoldSettings
 
 
@@ -243,7 +244,7 @@ def test_purge_before_the_hold_out_by_hand() -> None:
 def test_gaps_by_hand() -> None:
     folds = make_folds(FoldSettings(groups=4, test_groups=2, hold_out=0.2), 100, 0, 1, 1, 5)
     found = {
-        name: [gap[1:] for gap in gaps(folds) if gap.split == name]
+        name: [gap[1:] for gap in measure_gaps(folds) if gap.split == name]
         for name in ("cpcv 0+1", "cpcv 0+2", "cpcv 1+3")
     }
     assert found == {
@@ -255,7 +256,7 @@ def test_gaps_by_hand() -> None:
 
 @given(any_folds())
 def test_gaps_are_purge_and_embargo_or_there_is_no_training_next(folds: Folds) -> None:
-    found = gaps(folds)
+    found = measure_gaps(folds)
     for split in folds.splits:
         mine = [gap for gap in found if gap.split == split.name]
         assert [gap.test for gap in mine if gap.test != folds.hold_out] == list(merge(split.test))
@@ -275,7 +276,7 @@ def test_gap_where_training_between_two_tests_was_dropped() -> None:
     claimed.
     """
     folds = plain_folds("cpcv", 40, 2, 8, groups=4, test_groups=2)
-    assert [gap for gap in gaps(folds) if gap.split == "cpcv 0+2"] == [
+    assert [gap for gap in measure_gaps(folds) if gap.split == "cpcv 0+2"] == [
         Gap("cpcv 0+2", Block(0, 10), None, None),
         Gap("cpcv 0+2", Block(20, 30), None, 8),
     ]

@@ -14,7 +14,7 @@ import pytest
 from flatout.bars.synthetic import PlantedSignal
 from flatout.evaluation.backtest import History, backtest
 from flatout.evaluation.baselines import Moment
-from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.folds.blocks import Block
 from flatout.learners.jax_engine.evaluate import tracer
 from flatout.learners.lane_trees import stack_trees
@@ -104,14 +104,14 @@ def trace(
 
 
 @dataclass(frozen=True)
-class Late(Learned):
+class Late(SavedPolicy):
     """Carries its actions out some bars later; before there is an old one, the first serves."""
 
     delay: int = 0
     decided: list[np.ndarray] = field(default_factory=list)
 
     def money(self, moment: Moment) -> np.ndarray:
-        accounts = moment.driven()
+        accounts = moment.require_accounts()
         self.decided.append(self.bundle.act(accounts.observe()))
         return accounts.order(self.decided[max(len(self.decided) - 1 - self.delay, 0)])
 

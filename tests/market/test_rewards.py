@@ -16,7 +16,7 @@ from flatout.market.rewards import (
     RewardTerms,
     first_marks,
     reward_terms,
-    weighted,
+    weigh_terms,
 )
 from flatout.market.rules import Costs, Limits, RewardWeights, Rules, Segments
 from flatout.market.tape import Tape, make_tape
@@ -102,10 +102,10 @@ def test_reward_is_the_scaled_weighted_sum() -> None:
     terms = RewardTerms(*rng.normal(size=(6, 4)))
     given = dict(zip(terms._fields, rng.normal(size=6), strict=True))
     expected = sum(given[name] * getattr(terms, name) for name in terms._fields)
-    assert weighted(terms, weights(**given)) == near(expected)
-    assert weighted(terms, weights(**given, scale=-3.0)) == near(-3 * expected)
+    assert weigh_terms(terms, weights(**given)) == near(expected)
+    assert weigh_terms(terms, weights(**given, scale=-3.0)) == near(-3 * expected)
     for name in terms._fields:
-        assert weighted(terms, weights(**{name: 1.0})) == near(getattr(terms, name))
+        assert weigh_terms(terms, weights(**{name: 1.0})) == near(getattr(terms, name))
 
 
 # --- a knob that changes nothing is an error

@@ -12,7 +12,13 @@ from scipy.stats import chisquare
 from torch import distributions as oracle
 
 from array_libraries import DIFFERENTIABLE, LIBRARIES, gradient, run
-from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian, masked
+from flatout.policies.actions import (
+    Categorical,
+    Distribution,
+    Gaussian,
+    SquashedGaussian,
+    mask_choices,
+)
 from rounding import assert_close
 
 RNG = np.random.default_rng(0)
@@ -226,7 +232,7 @@ def test_noise_at_the_edges_draws_as_any_other(library: str, edge: float) -> Non
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_masked_choices_have_probability_zero_and_the_others_share_the_rest(library: str) -> None:
     logits = LOGITS.astype(np.float32)
-    found = run(library, lambda *given: masked(*given).log_probs(given[-1]), logits, ALLOWED)
+    found = run(library, lambda *given: mask_choices(*given).log_probs(given[-1]), logits, ALLOWED)
     expected = oracle.Categorical(logits=torch.asarray(np.where(ALLOWED, LOGITS, -np.inf)))
     assert found.dtype == np.float32
     assert not np.exp(found[~ALLOWED]).any()
@@ -242,7 +248,11 @@ def test_masked_choices_are_never_drawn(library: str) -> None:
     noise[:100] = np.where(ALLOWED, 0.0, 1.0)
     logits = (LOGITS + np.where(ALLOWED, 0.0, 1e6)).astype(np.float32)
     drawn = run(
-        library, lambda *x: masked(x[0], x[1], x[3]).sample(x[2], x[3]), logits, ALLOWED, noise
+        library,
+        lambda *x: mask_choices(x[0], x[1], x[3]).sample(x[2], x[3]),
+        logits,
+        ALLOWED,
+        noise,
     )
     assert ALLOWED[np.arange(6), drawn].all()
     assert all(set(drawn[:, k]) == set(np.flatnonzero(ALLOWED[k])) for k in range(6))
@@ -257,7 +267,7 @@ def test_gradients_with_masks_are_finite_and_zero_for_masked_choices(library: st
     for function in (log_prob, entropy):
 
         def total(logits: Any, allowed: Any, raw: Any, xp: Any, function: Any = function) -> Any:
-            return xp.sum(function(masked(logits, allowed, xp), raw, xp))
+            return xp.sum(function(mask_choices(logits, allowed, xp), raw, xp))
 
         found = gradient(library, total, LOGITS, ALLOWED, first)
         assert not found[~ALLOWED].any()

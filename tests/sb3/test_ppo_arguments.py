@@ -82,11 +82,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "told"), REFUSED, ids=[told[:30] for _, told in REFUSED])
-def test_what_cannot_be_honoured_is_refused(changes: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"), REFUSED, ids=[message[:30] for _, message in REFUSED]
+)
+def test_what_cannot_be_honoured_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         PPO(**CARTPOLE | changes)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 def test_an_unknown_argument_is_an_error() -> None:

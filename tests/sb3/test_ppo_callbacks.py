@@ -32,32 +32,32 @@ SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2, "seed":
 
 
 class Diary(BaseCallback):
-    """Writes down what it is told, and stops after some steps."""
+    """Writes down each call, and stops after some steps."""
 
     def __init__(self, stop_after: int = 10**9) -> None:
         super().__init__()
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.stop_after = stop_after
 
     def _on_training_start(self) -> None:
-        self.told.append("training start")
+        self.events.append("training start")
         self.logger.record("diary/started", 1)
 
     def _on_rollout_start(self) -> None:
-        self.told.append("rollout start")
+        self.events.append("rollout start")
 
     def _on_step(self) -> bool:
         for name in ("actions", "clipped_actions", "new_obs", "rewards", "dones", "infos"):
             assert len(self.locals[name]) == self.training_env.num_envs
         assert self.num_timesteps == self.model.num_timesteps
-        self.told.append("step")
+        self.events.append("step")
         return self.n_calls < self.stop_after
 
     def _on_rollout_end(self) -> None:
-        self.told.append("rollout end")
+        self.events.append("rollout end")
 
     def _on_training_end(self) -> None:
-        self.told.append("training end")
+        self.events.append("training end")
 
 
 def cartpole(**changes: Any) -> PPO:
@@ -69,15 +69,15 @@ def test_a_callback_hears_of_every_step() -> None:
     model = PPO("MlpPolicy", make_vec_env("CartPole-v1", 2), **SMALL)
     model.learn(128, callback=diary)
     rollout = ["rollout start", *["step"] * 32, "rollout end"]
-    assert diary.told == ["training start", *rollout, *rollout, "training end"]
+    assert diary.events == ["training start", *rollout, *rollout, "training end"]
     assert model.num_timesteps == 128
 
 
 def test_a_callback_stops_amid_a_rollout_and_nothing_is_learned_from_it() -> None:
     diary, model = Diary(40), cartpole()
     model.learn(1000, callback=[diary, lambda _locals, _globals: True])
-    assert model.num_timesteps == 40 and model.known.updates == 1
-    assert diary.told[-1] == "training end"
+    assert model.num_timesteps == 40 and model.learner_state.updates == 1
+    assert diary.events[-1] == "training end"
 
 
 def test_functions() -> None:
@@ -137,7 +137,7 @@ def test_the_rest_of_them(capsys: pytest.CaptureFixture[str]) -> None:
         callback=[episodes, EveryNTimesteps(8, every), LogEveryNTimesteps(16)],
         tb_log_name="mine",
     )
-    assert episodes.n_episodes == 3 and every.told.count("step") == model.num_timesteps // 8
+    assert episodes.n_episodes == 3 and every.events.count("step") == model.num_timesteps // 8
     out = capsys.readouterr().out
     assert "mine model reached max_episodes=3" in out and "ep_rew_mean" in out
 

@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import (
 
 from flatout import PPO
 from flatout.errors import FlatoutError, SettingsError
-from flatout.sb3.environments import VectorFace
+from flatout.sb3.vector_adapter import VectorEnvAdapter
 from rounding import assert_close
 
 SMALL: dict[str, Any] = {
@@ -110,11 +110,11 @@ def test_episodes_and_infos_of_vectors(mode: AutoresetMode) -> None:
     for env in (corridors(mode), RecordEpisodeStatistics(corridors(mode))):
         model = PPO("MlpPolicy", env, **SMALL).learn(40)
         assert {(float(one["r"]), int(one["l"])) for one in model.ep_info_buffer} == {(4.0, 4)}
-    face = VectorFace(SyncVectorEnv([lambda: Scripted(1)] * 2, autoreset_mode=mode))
-    face.reset()
+    adapter = VectorEnvAdapter(SyncVectorEnv([lambda: Scripted(1)] * 2, autoreset_mode=mode))
+    adapter.reset()
     ended = 0
     for _ in range(12):
-        _, _, dones, infos = face.step(np.zeros((2, 2), np.float32))
+        _, _, dones, infos = adapter.step(np.zeros((2, 2), np.float32))
         for done, info in zip(dones, infos, strict=True):
             assert done == ("terminal_observation" in info) == ("episode" in info)
             assert not done or info["t"] == info["episode"]["l"]
@@ -158,16 +158,16 @@ def test_their_vectors_learn() -> None:
 
 def test_equal_seeds_learn_equal_things() -> None:
     seen = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    told = [
+    actions = [
         PPO("MlpPolicy", "Pendulum-v1", n_steps=64, seed=seed)
         .learn(128)
         .predict(seen, deterministic=True)[0]
         for seed in (5, 5, 6)
     ]
-    assert (told[0] == told[1]).all() and not (told[0] == told[2]).all()
+    assert (actions[0] == actions[1]).all() and not (actions[0] == actions[2]).all()
 
 
-def test_the_models_environments_have_their_face() -> None:
+def test_the_models_environments_have_their_methods() -> None:
     """As their documentation steps what `get_env` gives."""
     model = PPO("MlpPolicy", "Pendulum-v1", n_steps=64, seed=5)
     env = model.get_env()

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from flatout import PPO
 from flatout.errors import BundleError, SettingsError
 from flatout.sb3 import model_file
-from flatout.sb3.flat_spaces import features
+from flatout.sb3.flat_spaces import flatten_observations
 from flatout.sb3.model_file import FACTS, TENSORS
 
 BOX, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
@@ -188,7 +188,7 @@ def test_a_product_beyond_64_bits_is_not_taken_for_a_small_one() -> None:
 
 
 def test_one_of_a_million_choices_is_one_row_and_no_square_of_them() -> None:
-    rows = features(spaces.Discrete(10**6), np.array([7, 999_999]))
+    rows = flatten_observations(spaces.Discrete(10**6), np.array([7, 999_999]))
     assert rows.shape == (2, 10**6)
     assert [row.argmax() for row in rows] == [7, 999_999]
     assert rows.sum() == 2

@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 from flatout import PPO, MarketEnv, MarketVectorEnv, build_market
 from flatout.errors import BundleError, SettingsError
 from flatout.policies.bundle import Bundle
-from flatout.sb3.policy import named
+from flatout.sb3.policy import name_weights
 from rounding import assert_close
 from scenarios import random_panel
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
 
 
 def weights(model: PPO) -> np.ndarray:
-    return np.concatenate([np.array(x).reshape(-1) for x in named(model.network).values()])
+    return np.concatenate([np.array(x).reshape(-1) for x in name_weights(model.network).values()])
 
 
 def test_a_market_is_learned_and_traded(tmp_path: Path) -> None:
@@ -97,12 +97,12 @@ def test_engines_take_over_from_each_other(tmp_path: Path) -> None:
     fused = PPO("MlpPolicy", accounts(), **SMALL).learn(256)
     fused.save(tmp_path / "model")
     host = PPO.load(tmp_path / "model", env=DummyVecEnv([lambda: MarketEnv(market())] * N_ENVS))
-    assert not host.engine.fused and host.known.descents == fused.known.descents
-    np.testing.assert_array_equal(host.known.first, fused.known.first)
+    assert not host.engine.fused and host.learner_state.descents == fused.learner_state.descents
+    np.testing.assert_array_equal(host.learner_state.first, fused.learner_state.first)
     host.learn(128).save(tmp_path / "model")
     again = PPO.load(tmp_path / "model", env=accounts())
-    np.testing.assert_array_equal(again.known.second, host.known.second)
-    assert again.learn(128).known.updates == 4
+    np.testing.assert_array_equal(again.learner_state.second, host.learner_state.second)
+    assert again.learn(128).learner_state.updates == 4
 
 
 def test_callbacks_are_called_once_per_update(
@@ -118,7 +118,7 @@ def test_callbacks_are_called_once_per_update(
     model = PPO("MlpPolicy", accounts(), verbose=1, **SMALL).learn(
         10_000, callback=watch, progress_bar=True
     )
-    assert steps == [128, 256, 384] == [128 * (k + 1) for k in range(model.known.updates)]
+    assert steps == [128, 256, 384] == [128 * (k + 1) for k in range(model.learner_state.updates)]
     assert "turnover" in capsys.readouterr().out
     evaluation = EvalCallback(
         Monitor(MarketEnv(market())),

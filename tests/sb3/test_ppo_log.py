@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from flatout import PPO
 from flatout.errors import SettingsError
-from flatout.sb3.logger import Logger, new_logger, table
+from flatout.sb3.logger import Logger, format_table, new_logger
 
 SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2, "seed": 3}
 TAGS = {
@@ -56,7 +56,7 @@ def test_a_table_is_printed_every_so_often(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_table() -> None:
-    assert table({"b/two": 2.5, "b/one": 1, "alone": "x"}) == "\n".join([
+    assert format_table({"b/two": 2.5, "b/one": 1, "alone": "x"}) == "\n".join([
         "-----------------",
         "| alone   | x   |",
         "| b/      |     |",

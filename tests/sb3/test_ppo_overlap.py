@@ -90,9 +90,9 @@ def test_it_learns_while_environments_wait_and_goes_on_from_a_file(
     again = PPO.load(tmp_path / "model", env=[Waiting] * 8, overlap=overlap)
     for one, other in zip(weights(model), weights(again), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert again.known.updates == model.known.updates > 0
+    assert again.learner_state.updates == model.learner_state.updates > 0
     again.learn(256, reset_num_timesteps=False)
-    assert again.known.updates > model.known.updates
+    assert again.learner_state.updates > model.learner_state.updates
     assert model.predict(np.zeros(4, np.float32), deterministic=True)[0] in (0, 1)
 
 

@@ -81,14 +81,14 @@ def test_drawn_actions_follow_the_seed_and_the_distribution() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ((np.zeros(3), {}), "give the observation alone"),
         ({"a": np.zeros(3)}, "was given a dict"),
         (np.zeros(4), r"the observation has shape \(4,\), this policy reads \(3,\)"),
     ],
 )
-def test_other_things_are_refused(given: Any, told: str) -> None:
+def test_other_things_are_refused(given: Any, message: str) -> None:
     model = PPO("MlpPolicy", Spaces(OBSERVATIONS["box"], spaces.Discrete(2)))
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=message):
         model.predict(given)

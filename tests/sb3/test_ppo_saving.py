@@ -12,13 +12,13 @@ from scripted_envs import Scripted
 
 from flatout import PPO
 from flatout.errors import BundleError, SettingsError
-from flatout.sb3.policy import named
+from flatout.sb3.policy import name_weights
 
 SMALL: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2, "seed": 3}
 
 
 def weights(model: PPO) -> np.ndarray:
-    return np.concatenate([np.array(x).reshape(-1) for x in named(model.network).values()])
+    return np.concatenate([np.array(x).reshape(-1) for x in name_weights(model.network).values()])
 
 
 def cartpole(**changes: Any) -> PPO:
@@ -63,7 +63,9 @@ def test_without_an_environment_it_predicts_only(tmp_path: Path) -> None:
         loaded.learn(10)
     loaded.save(tmp_path / "b.zip")
     again = PPO.load(tmp_path / "b.zip", env=Scripted())
-    assert (weights(again) == weights(model)).all() and again.known.descents == model.known.descents
+    assert (
+        weights(again) == weights(model)
+    ).all() and again.learner_state.descents == model.learner_state.descents
     loaded.set_env(Scripted())
     assert loaded.learn(32).num_timesteps == 32
 

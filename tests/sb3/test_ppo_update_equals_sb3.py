@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from flatout import PPO
 from flatout.learners.torch_engine.host_ppo import Draw
 from flatout.policies.network import actor
-from flatout.sb3.policy import named
+from flatout.sb3.policy import name_weights
 from rounding import tolerance
 
 N_STEPS, N_ENVS, EPOCHS = 24, 2, 3
@@ -82,7 +82,10 @@ def updates(knob: str, choices: int) -> tuple[Any, Any, Any]:
     ours = PPO("MlpPolicy", envs(choices), **arguments)
     theirs = stable_baselines3.PPO("MlpPolicy", envs(choices), **arguments)
     theirs.policy.load_state_dict(ours.policy.state_dict())
-    before, network = {k: v.copy() for k, v in named(ours.network).items()}, ours.known.network
+    before, network = (
+        {k: v.copy() for k, v in name_weights(ours.network).items()},
+        ours.learner_state.network,
+    )
     rng = np.random.default_rng(5)
     orders = [rng.permutation(ROLLOUT) for _ in range(EPOCHS)]
     waiting, rollout = iter(orders), OneRollout()
@@ -95,7 +98,7 @@ def updates(knob: str, choices: int) -> tuple[Any, Any, Any]:
     ours.learn(2 * ROLLOUT, callback=OneRollout())
     return (
         before,
-        named(ours.network),
+        name_weights(ours.network),
         {k: v.numpy() for k, v in theirs.policy.state_dict().items()},
     )
 

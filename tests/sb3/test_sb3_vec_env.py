@@ -85,18 +85,18 @@ def test_answers_equal_those_of_their_vector(maker: Any, ours: Any) -> None:
         left, right = theirs.step(actions), env.step(actions)
         for a, b in zip(left[:3], right[:3], strict=True):
             assert a.dtype == b.dtype and (a == b).all()
-        for told, info, done in zip(left[3], right[3], right[2], strict=True):
+        for own, info, done in zip(left[3], right[3], right[2], strict=True):
             assert done == ("terminal_observation" in info)
             if done:
                 np.testing.assert_array_equal(
-                    told["terminal_observation"], info["terminal_observation"]
+                    own["terminal_observation"], info["terminal_observation"]
                 )
                 assert (
-                    told["TimeLimit.truncated"] == info["TimeLimit.truncated"]
+                    own["TimeLimit.truncated"] == info["TimeLimit.truncated"]
                     and info["episode"]["l"] > 0
                 )
                 ended, cut = ended + 1, cut + info["TimeLimit.truncated"]
-            assert told.get("t") == info.get("t")
+            assert own.get("t") == info.get("t")
     assert ended > cut > 0
     theirs.close(), env.close()
 
@@ -162,13 +162,13 @@ def test_their_wrappers_take_it() -> None:
     env = VecNormalize(VecCheckNan(AsyncioVecEnv([waiting_cart] * 2), raise_exception=True))
     env.seed(1)
     assert env.reset().shape == (2, 4)
-    told = [
+    lengths = [
         info["episode"]["l"]
         for _ in range(60)
         for info in env.step(np.array([0, 1]))[3]
         if "episode" in info
     ]
-    assert len(told) > 4 and all(length < 15 for length in told)
+    assert len(lengths) > 4 and all(length < 15 for length in lengths)
     env.close()
 
 

@@ -21,7 +21,7 @@ from small_studies import HERE, SPACE, prepared, run_small, small_panel, small_s
 
 from flatout.errors import RunError
 from flatout.evaluation.backtest import backtest
-from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.evaluation.trial_registry import trials_ever
 from flatout.policies.bundle import Bundle
 from flatout.runs import alone
@@ -236,7 +236,7 @@ def test_the_sealed_bars_are_judged_as_a_backtest_of_the_policies(undisturbed: E
     assert len(curves["time"]) == panel.n_bars - cut
     for seed in range(2):
         bundle = Bundle.load(undisturbed.folder / "policy" / f"seed-{seed}")
-        history = backtest(bundle.market(panel), Learned(bundle), 1, cut - 1)
+        history = backtest(bundle.market(panel), SavedPolicy(bundle), 1, cut - 1)
         # here alone, there beside others: should an action be rounded differently, each bar's gain
         # is so too
         expected = history.equity[1:, 0]

@@ -17,7 +17,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.errors import RulesError, SettingsError
 from flatout.evaluation.backtest import backtest
-from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.learners.jax_engine.evaluate import evaluator
 from flatout.market.rewards import RewardTerms
 from flatout.policies.bundle import Bundle
@@ -147,7 +147,7 @@ def test_the_evaluation_is_the_backtest_of_the_bundle(made: MarketTraining) -> N
         bundle = Bundle(
             networks[k], program.activation, program.distribution, market.fitted, SETTINGS.market
         )
-        history = backtest(market, Learned(bundle), 1, agent.cut)
+        history = backtest(market, SavedPolicy(bundle), 1, agent.cut)
         assert float(found.length[k, 0]) == len(history.bars) == market.panel.n_bars - agent.cut - 1
         assert abs(earned[k]) > 1e-3
         roundings = 20 * len(history.bars)  # of an equity of size 1, on every bar

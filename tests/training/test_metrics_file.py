@@ -14,7 +14,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from flatout.errors import RunError
-from flatout.file_names import named_text
+from flatout.file_names import decode_file_name
 from flatout.learners.checkpoint import write_checkpoint
 from flatout.learners.jobs import Chunk, Job
 from flatout.learners.rates import metric_names
@@ -233,7 +233,7 @@ def test_curves_of_a_lane_stay_in_their_folder_whatever_it_is_called(
     journal.note(replace(job, names=[name, "lane1"]), chunk_of(3))
     journal.close()
     folders = [path.name for path in (run / "tensorboard").iterdir()]
-    assert sorted(map(named_text, folders)) == sorted([name, "lane1"])
+    assert sorted(map(decode_file_name, folders)) == sorted([name, "lane1"])
     assert all(path.is_dir() for path in (run / "tensorboard").iterdir())
     assert {path for path in tmp_path.rglob("*") if run not in path.parents} == before
 

@@ -27,16 +27,16 @@ def align(
     place = np.searchsorted(time, rows["date"].to_numpy()), asset
     shape = len(time), len(symbols)
 
-    def spread(column: str, empty: float) -> FloatArray:
+    def fill_grid(column: str, empty: float) -> FloatArray:
         values = np.full(shape, empty)
         values[place] = rows[column].to_numpy()
         return values
 
     present = np.zeros(shape, dtype=np.bool_)
     present[place] = True
-    close = carry(spread("close", np.nan), present)
-    prices = {name: np.where(present, spread(name, np.nan), close) for name in PRICES}
-    volume = spread("volume", 0.0)
+    close = carry_forward(fill_grid("close", np.nan), present)
+    prices = {name: np.where(present, fill_grid(name, np.nan), close) for name in PRICES}
+    volume = fill_grid("volume", 0.0)
     return Panel(
         symbols=tuple(symbols),
         time=time.astype("datetime64[us]"),
@@ -44,12 +44,12 @@ def align(
         **prices,
         volume=volume,
         tradable=present & (volume > 0),
-        extras={name: spread(f"extra {name}", np.nan) for name in extras},
+        extras={name: fill_grid(f"extra {name}", np.nan) for name in extras},
         present=present,
     )
 
 
-def carry(values: FloatArray, known: BoolArray) -> FloatArray:
+def carry_forward(values: FloatArray, known: BoolArray) -> FloatArray:
     """Along time, the last known value; NaN before the first."""
     carried = np.full_like(values, np.nan)
     for asset in range(

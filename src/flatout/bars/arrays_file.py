@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from flatout.bars.files import read_content
 from flatout.bars.panel import FloatArray
 from flatout.bars.probing import CHECK
-from flatout.bars.refusal import cut, listed, refusal
+from flatout.bars.refusal import list_names, refusal
 from flatout.bars.times import FIRST, LAST, YEARS
 from flatout.errors import BarsError
+from flatout.foreign import shorten
 
 FREE_BYTES, TIMES_SIZE = (
     32 << 20,
@@ -53,11 +54,11 @@ def load_array(path: Path, name: str, kind: str = "float") -> NDArray[Any]:
     if path.suffix.lower() not in (".npy", ".npz"):
         if content[:1] == PICKLE:
             raise refusal(path, "it is a pickle", unpickle)
-        reason = f"the extension {cut(path.suffix)!r} is not supported"
+        reason = f"the extension {shorten(path.suffix)!r} is not supported"
         raise refusal(path, reason, "Arrays are read from .npy and .npz.")
     try:
         if content.startswith(ZIP):
-            return parse_array(member(path, content, name), len(content))
+            return parse_array(read_member(path, content, name), len(content))
         return parse_array(content, len(content))
     except PickledError:
         raise refusal(path, "it holds pickled objects", unpickle) from None
@@ -67,17 +68,17 @@ def load_array(path: Path, name: str, kind: str = "float") -> NDArray[Any]:
     except Exception as error:
         reason = (
             f"the file cannot be read: "
-            f"{cut(next(iter(str(error).splitlines()), type(error).__name__))}"
+            f"{shorten(next(iter(str(error).splitlines()), type(error).__name__))}"
         )
         raise refusal(path, reason, CHECK) from error
 
 
-def member(path: Path, content: bytes, name: str) -> bytes:
+def read_member(path: Path, content: bytes, name: str) -> bytes:
     """The bytes of the array of that name, or of the only one there is."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if name not in names and len(names) != 1:
-            reason = f"there is no array {name!r} among {listed(names) or 'none'}"
+            reason = f"there is no array {name!r} among {list_names(names) or 'none'}"
             raise refusal(path, reason, f"Call it {name}, or keep one array per file.")
         info = names.get(name) or next(iter(names.values()))
         most = FREE_BYTES + TIMES_SIZE * len(content)
@@ -116,7 +117,8 @@ def parse_array(content: bytes, size: int) -> NDArray[Any]:
     count = math.prod(shape)
     if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - file.tell():
         raise ValueError(
-            f"{len(content) - file.tell():,} bytes follow a header of {cut(shape)} {cut(dtype)}"
+            f"{len(content) - file.tell():,} bytes follow a header of {shorten(shape)} "
+            f"{shorten(dtype)}"
         )
     if count * 8 > FREE_BYTES + TIMES_SIZE * size:
         raise ValueError(f"{count:,} values in {size:,} bytes would fill the memory")
@@ -132,7 +134,7 @@ def as_numbers(path: Path, array: NDArray[Any]) -> FloatArray:
     """The array in double precision; text, times and complex numbers are refused."""
     if array.dtype.kind not in "fiu":
         raise refusal(
-            path, f"it holds {cut(array.dtype)}, not numbers", "Save it as float64 or float32."
+            path, f"it holds {shorten(array.dtype)}, not numbers", "Save it as float64 or float32."
         )
     with np.errstate(over="ignore"):  # numbers beyond double become infinite, and those are refused
         return np.asarray(array, np.float64)
@@ -147,7 +149,9 @@ def load_times(path: Path, name: str) -> NDArray[Any]:
     """One time per row: epoch numbers, ISO text or datetime64, which becomes microseconds."""
     times = load_array(path, name, "time")
     if times.ndim != 1 or times.dtype.kind not in "fiuUM":
-        reason = f"it holds {cut(times.dtype)} of shape {cut(times.shape)}, not one time per bar"
+        reason = (
+            f"it holds {shorten(times.dtype)} of shape {shorten(times.shape)}, not one time per bar"
+        )
         raise refusal(path, reason, "Save (time,) epoch numbers, ISO 8601 text or datetime64.")
     if times.dtype.kind == "M":
         return in_microseconds(path, times)
@@ -163,11 +167,13 @@ def in_microseconds(path: Path, times: NDArray[Any]) -> NDArray[Any]:
     unit, step = np.datetime_data(times.dtype)
     advice = "Save (time,) epoch numbers, ISO 8601 text or datetime64[us]."
     if unit not in UNITS:
-        raise refusal(path, f"it holds {cut(times.dtype)}, whose unit no bar has", advice)
+        raise refusal(path, f"it holds {shorten(times.dtype)}, whose unit no bar has", advice)
     micro = times.astype(np.int64) * (step * UNITS[unit])
     far = ~np.isnat(times) & ~((micro >= FIRST) & (micro < LAST))
     if far.any():
         row = int(np.argmax(far))
-        reason = f"the time {cut(times.astype(np.int64)[row])} in {times.dtype} is outside {YEARS}"
+        reason = (
+            f"the time {shorten(times.astype(np.int64)[row])} in {times.dtype} is outside {YEARS}"
+        )
         raise refusal(path, reason, advice, row=row, count=int(far.sum()))
     return times.astype("datetime64[us]")

@@ -8,7 +8,7 @@ import re
 
 from flatout.bars.panel import DAY
 from flatout.errors import BarsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 UNITS = {"d": DAY, "h": 3600, "m": 60, "s": 1}
 WRITTEN = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -19,7 +19,7 @@ def parse_bar(bar: str) -> int:
     match = WRITTEN.fullmatch(bar.strip())
     if match is None:
         raise BarsError(
-            f"{shortened(bar)} is not a bar size. Write a number and a unit: s, m (minutes), "
+            f"{shorten_repr(bar)} is not a bar size. Write a number and a unit: s, m (minutes), "
             f"h or d, as in 5m or 1h."
         )
     seconds = int(match[1]) * UNITS[match[2]]

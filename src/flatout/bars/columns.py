@@ -27,7 +27,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flatout.bars.panel import PRICES
-from flatout.bars.refusal import cut, listed, refusal
+from flatout.bars.refusal import list_names, refusal
+from flatout.foreign import shorten
 
 EPOCHS = ("unix", "unix_timestamp")
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
@@ -43,13 +44,13 @@ COMPARED = 1000  # names, in search of similar ones
 BARS = ("date", *PRICES, "volume")
 
 
-def spelled(name: str) -> str:
+def normalise_name(name: str) -> str:
     return name.strip().lower().replace(" ", "_")
 
 
 def find_symbol_column(path: Path, found: Sequence[str], given: Mapping[str, str]) -> str | None:
     """The column that names the symbol of each row, or None."""
-    return find(path, found, "symbol", given)
+    return find_column(path, found, "symbol", given)
 
 
 def find_bar_columns(
@@ -57,13 +58,13 @@ def find_bar_columns(
 ) -> dict[str, str]:
     """The columns of date, prices and volume as the file spells them."""
     check_given(path, found, given)
-    chosen = {meaning: find(path, found, meaning, given) for meaning in BARS}
+    chosen = {meaning: find_column(path, found, meaning, given) for meaning in BARS}
     chosen["volume"] = chosen["volume"] or find_base_volume(path, found, symbols)
     if missing := [meaning for meaning, name in chosen.items() if name is None]:
         accepted = "; ".join(f"{meaning}: {', '.join(SPELLINGS[meaning])}" for meaning in missing)
         raise refusal(
             path,
-            f"no column for {', '.join(missing)} among {listed(found)}",
+            f"no column for {', '.join(missing)} among {list_names(found)}",
             f"Accepted names are {accepted} (in any letter case), "
             f"or state yours: columns={{{missing[0]!r}: 'name in the file'}}.",
         )
@@ -72,18 +73,18 @@ def find_bar_columns(
 
 def find_extras(path: Path, found: Sequence[str], extras: Sequence[str]) -> dict[str, str]:
     """The further columns that were asked for by name."""
-    by_name = {spelled(name): name for name in found}
+    by_name = {normalise_name(name): name for name in found}
     for extra in extras:
-        if spelled(extra) not in by_name:
+        if normalise_name(extra) not in by_name:
             near = difflib.get_close_matches(
-                spelled(extra), list(by_name)[:COMPARED], n=3
+                normalise_name(extra), list(by_name)[:COMPARED], n=3
             ) or sorted(by_name)
             raise refusal(
                 path,
-                f"no column {cut(extra)!r}",
-                f"Nearest: {listed(by_name[name] for name in near)}.",
+                f"no column {shorten(extra)!r}",
+                f"Nearest: {list_names(by_name[name] for name in near)}.",
             )
-    return {extra: by_name[spelled(extra)] for extra in extras}
+    return {extra: by_name[normalise_name(extra)] for extra in extras}
 
 
 def check_given(path: Path, found: Sequence[str], given: Mapping[str, str]) -> None:
@@ -92,22 +93,24 @@ def check_given(path: Path, found: Sequence[str], given: Mapping[str, str]) -> N
             raise refusal(path, f"columns= has no {meaning!r}", f"It takes {', '.join(SPELLINGS)}.")
         if name not in found:
             raise refusal(
-                path, f"no column {cut(name)!r} for {meaning}", f"Found: {listed(found)}."
+                path, f"no column {shorten(name)!r} for {meaning}", f"Found: {list_names(found)}."
             )
 
 
-def find(path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str]) -> str | None:
+def find_column(
+    path: Path, found: Sequence[str], meaning: str, given: Mapping[str, str]
+) -> str | None:
     if meaning in given:
         return given[meaning]
-    matches = [name for name in found if spelled(name) in SPELLINGS[meaning]]
-    epochs = [name for name in matches if spelled(name) in EPOCHS]
+    matches = [name for name in found if normalise_name(name) in SPELLINGS[meaning]]
+    epochs = [name for name in matches if normalise_name(name) in EPOCHS]
     if meaning == "date" and len(epochs) == 1 and len(matches) == 2:
         return epochs[0]
     if len(matches) > 1:
         raise refusal(
             path,
-            f"several columns could be the {meaning}: {listed(matches)}",
-            f"State one: columns={{{meaning!r}: {cut(matches[0])!r}}}.",
+            f"several columns could be the {meaning}: {list_names(matches)}",
+            f"State one: columns={{{meaning!r}: {shorten(matches[0])!r}}}.",
         )
     return matches[0] if matches else None
 
@@ -117,9 +120,9 @@ def find_base_volume(path: Path, found: Sequence[str], symbols: Sequence[str]) -
     BTC/USDT.
     """
     volumes = {
-        name: spelled(name).removeprefix("volume_")
+        name: normalise_name(name).removeprefix("volume_")
         for name in found
-        if spelled(name).startswith("volume_")
+        if normalise_name(name).startswith("volume_")
     }
     base = [
         name for name, asset in volumes.items() if all(s.lower().startswith(asset) for s in symbols)
@@ -127,7 +130,7 @@ def find_base_volume(path: Path, found: Sequence[str], symbols: Sequence[str]) -
     if volumes and len(base) != 1:
         raise refusal(
             path,
-            f"cannot tell the base volume of {listed(symbols[:3])} among {listed(volumes)}",
-            f"State it: columns={{'volume': {cut(next(iter(volumes)))!r}}}.",
+            f"cannot tell the base volume of {list_names(symbols[:3])} among {list_names(volumes)}",
+            f"State it: columns={{'volume': {shorten(next(iter(volumes)))!r}}}.",
         )
     return base[0] if base else None

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import polars as pl
 
+from flatout.bars.grouped_numbers import is_number
 from flatout.bars.probing import CHECK, Probe
-from flatout.bars.refusal import cut, listed, refusal
+from flatout.bars.refusal import list_names, refusal
 from flatout.bars.table_probe import MOST_COLUMNS, read_table
 from flatout.errors import BarsError
-from flatout.foreign import read_file
+from flatout.foreign import read_file, shorten
 
 KLINE_COLUMNS = (
     "open_time", "open", "high", "low", "close", "volume", "close_time", "quote_volume", "count",
@@ -70,7 +71,7 @@ def find_files(path: Path) -> list[Path]:
     if path.suffix.lower() not in SUFFIXES:
         raise refusal(
             path,
-            f"the extension {cut(path.suffix)!r} is not supported",
+            f"the extension {shorten(path.suffix)!r} is not supported",
             f"Bars are read from {', '.join(SUFFIXES)}.",
         )
     return [path]
@@ -100,7 +101,7 @@ def name_of_file(path: Path) -> tuple[str | None, str | None]:
     return (match["symbol"], match["bar"]) if match else (None, None)
 
 
-def load(path: Path, probe: Probe) -> Table:
+def load_table(path: Path, probe: Probe) -> Table:
     """The file's table; refused when it is empty or cannot be read at all."""
     content = read_content(path)
     try:
@@ -116,7 +117,7 @@ def load(path: Path, probe: Probe) -> Table:
         UnicodeDecodeError,
         csv.Error,
     ) as error:
-        reason = f"the file cannot be read: {cut(next(iter(str(error).splitlines()), ''))}"
+        reason = f"the file cannot be read: {shorten(next(iter(str(error).splitlines()), ''))}"
         raise refusal(path, reason, CHECK) from error
     if table.frame.is_empty():
         raise refusal(path, "the file has no bars", "Remove it or download it again.")
@@ -186,7 +187,7 @@ def load_csv(path: Path, content: bytes) -> Table:
         header = list(KLINE_COLUMNS)
     elif twice := sorted(name for name, count in Counter(header).items() if count > 1):
         raise refusal(
-            path, f"several columns are called {listed(twice)}", "Give each its own name."
+            path, f"several columns are called {list_names(twice)}", "Give each its own name."
         )
     frame = pl.read_csv(
         content,
@@ -231,14 +232,6 @@ def check_lines(path: Path, content: bytes, columns: int) -> None:
             f"its {len(content):,} bytes are {lines:,} lines of {columns:,} columns: most are blank"
         )
         raise refusal(path, reason, "Remove the blank lines.")
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def number_rows(frame: pl.DataFrame, first: int) -> pl.DataFrame:

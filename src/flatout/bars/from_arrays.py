@@ -3,7 +3,7 @@
 
 `price_array` is (time, asset) of closes, `tech_array` (time, asset x indicator), asset by asset.
 What bars need beyond that is taken from indicators named open, high, low and volume; what is
-missing even so is filled in the way that flatters a strategy least, and said in `Imported.assumed`.
+missing even so is filled in the way that flatters a strategy least; `Imported.assumed` lists it.
 All checks of bars from tables apply. Rows are counted from 0, as in the arrays.
 """
 
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from flatout.bars.align import align
 from flatout.bars.arrays_file import load_numbers, load_times
 from flatout.bars.bar_size import parse_bar
-from flatout.bars.columns import SPELLINGS, spelled
+from flatout.bars.columns import SPELLINGS, normalise_name
 from flatout.bars.files import ROW, Table
 from flatout.bars.grid import SECOND, Calendar, check_steps, grid_of, infer_calendar
 from flatout.bars.panel import PRICES, FloatArray, Panel
-from flatout.bars.refusal import listed, refusal
+from flatout.bars.refusal import list_names, refusal
 from flatout.bars.rows import LEAST_PRICE, MOST_PRICE, check_symbols, checked_rows
 from flatout.errors import BarsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 TechOrder = Literal["asset", "indicator"]
 OWN = (*PRICES, "volume")
@@ -65,17 +65,23 @@ def read_arrays(files: ArrayFiles) -> Imported:
     closes = prices_of(files)
     times, calendar = times_of(files, len(closes))
     given = columns_of(files, closes)
-    bars, assumed = filled({"close": closes} | {name: given[name] for name in OWN if name in given})
+    bars, assumed = fill_columns(
+        {"close": closes} | {name: given[name] for name in OWN if name in given}
+    )
     extras = {name: values for name, values in given.items() if name not in OWN}
     rows = checked_rows(
         table_of(files, times, bars | extras), symbol_series(files, len(times)), tuple(extras)
     )
     rows = rows.sort("symbol", maintain_order=True)
     calendar, seconds = calendar or infer_calendar(rows), parse_bar(files.bar)
-    origins = dict.fromkeys(files.symbols, named(files))
+    origins = dict.fromkeys(files.symbols, name_files(files))
     check_steps(rows, origins, seconds, calendar)
     panel = align(
-        rows, files.symbols, grid_of(rows, origins, seconds, calendar), seconds, tuple(extras)
+        rows,
+        files.symbols,
+        time=grid_of(rows, origins, seconds, calendar),
+        bar_seconds=seconds,
+        extras=tuple(extras),
     )
     if files.start is not None:
         assumed = (*assumed, "no bar is missing: each opens one bar size after the one before")
@@ -83,7 +89,6 @@ def read_arrays(files: ArrayFiles) -> Imported:
 
 
 # --- arrays and their shapes
-# -----------------------------------------------------------------------
 
 
 def check_columns(files: ArrayFiles) -> None:
@@ -91,7 +96,7 @@ def check_columns(files: ArrayFiles) -> None:
     symbols = files.symbols
     if not symbols or len(set(symbols)) < len(symbols) or not all(symbols):
         raise BarsError(
-            f"symbols {listed(symbols) or '(none)'}: name each column of the prices once"
+            f"symbols {list_names(symbols) or '(none)'}: name each column of the prices once"
         )
     check_symbols(files.prices, symbols)
 
@@ -101,7 +106,7 @@ def prices_of(files: ArrayFiles) -> FloatArray:
     prices, n = load_numbers(files.prices, "price_array"), len(files.symbols)
     if prices.ndim == 1 and n == 1:
         prices = prices[:, None]
-    check_shape(files.prices, prices, n, f"(time, {n}) for the symbols {listed(files.symbols)}")
+    check_shape(files.prices, prices, n, f"(time, {n}) for the symbols {list_names(files.symbols)}")
     bad = ~((prices >= LEAST_PRICE) & (prices <= MOST_PRICE))
     if bad.any():
         row, asset = map(int, np.argwhere(bad)[0])
@@ -156,7 +161,7 @@ def moment(text: str) -> datetime:
         OverflowError,
     ):  # the latter where another zone's time is in no year that Python has
         example = "write it as 2024-05-01 or 2024-05-01T12:00"
-        raise BarsError(f"the start {shortened(text)} is not a time: {example}") from None
+        raise BarsError(f"the start {shorten_repr(text)} is not a time: {example}") from None
 
 
 def columns_of(files: ArrayFiles, closes: FloatArray) -> dict[str, FloatArray]:
@@ -191,7 +196,7 @@ def tech_columns(files: ArrayFiles, closes: FloatArray) -> dict[str, FloatArray]
     else:
         parts = np.moveaxis(tech.reshape(len(tech), len(names), assets), 1, 0)
     columns = {
-        spelled(name) if spelled(name) in OWN else name: part
+        normalise_name(name) if normalise_name(name) in OWN else name: part
         for name, part in zip(names, parts, strict=True)
     }
     if "close" in columns:
@@ -201,7 +206,7 @@ def tech_columns(files: ArrayFiles, closes: FloatArray) -> dict[str, FloatArray]
 
 def check_names(path: Path, names: tuple[str, ...]) -> None:
     """Refuse names that are empty, given twice, or mean something else in a file of bars."""
-    spellings = [spelled(name) for name in names]
+    spellings = [normalise_name(name) for name in names]
     taken = {
         word: meaning for meaning, words in SPELLINGS.items() for word in words if word not in OWN
     }
@@ -209,20 +214,20 @@ def check_names(path: Path, names: tuple[str, ...]) -> None:
         if not word or spellings.count(word) > 1:
             raise refusal(
                 path,
-                f"the indicator {shortened(name)} has no name or is named twice",
+                f"the indicator {shorten_repr(name)} has no name or is named twice",
                 "Name each once.",
             )
         if word in taken:
             raise refusal(
                 path,
-                f"an indicator {shortened(name)} would be read as the {taken[word]}",
+                f"an indicator {shorten_repr(name)} would be read as the {taken[word]}",
                 "Name it otherwise.",
             )
 
 
 def check_closes(files: ArrayFiles, given: FloatArray, closes: FloatArray) -> None:
-    """Where the indicators hold the close, it shows whether their order is the one that was
-    said.
+    """Refuse indicators whose close differs from the closes: their order is not the one that was
+    given.
     """
     differs = ~np.isclose(given, closes, rtol=CLOSE_TOLERANCE, atol=0.0)
     if not differs.any():
@@ -242,10 +247,9 @@ def check_closes(files: ArrayFiles, given: FloatArray, closes: FloatArray) -> No
 
 
 # --- what is missing
-# -------------------------------------------------------------------------------
 
 
-def filled(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+def fill_columns(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Open, high, low, close and volume, and what was assumed of them.
 
     Without opens a bar opens where it closes: orders then fill one bar later than they were
@@ -281,7 +285,6 @@ def filled(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray], tupl
 
 
 # --- as a table of bars
-# ----------------------------------------------------------------------------
 
 
 def table_of(files: ArrayFiles, times: NDArray[Any], columns: Mapping[str, FloatArray]) -> Table:
@@ -291,10 +294,10 @@ def table_of(files: ArrayFiles, times: NDArray[Any], columns: Mapping[str, Float
         {ROW: np.tile(np.arange(len(times)), assets), "date": np.tile(times, assets)}
         | {name: values.T.ravel() for name, values in columns.items()}
     )
-    return Table(named(files), ("date", *columns), frame, newest_first=False)
+    return Table(name_files(files), ("date", *columns), frame, newest_first=False)
 
 
-def named(files: ArrayFiles) -> Path:
+def name_files(files: ArrayFiles) -> Path:
     """All files at once, for refusals of rows that were made from several."""
     given = (files.prices, files.tech, files.volume, files.times)
     return Path(" + ".join(dict.fromkeys(str(path) for path in given if path is not None)))

@@ -85,24 +85,33 @@ def check_steps(
     name = bar_name(bar_seconds)
     for bad, reason in (
         (steps.size < bar, "smaller than"),
-        (off_multiple(steps, bar, calendar), "no multiple of"),
+        (find_off_multiples(steps, bar, calendar), "no multiple of"),
     ):
         if bad.any():
             where = int(np.argmax(bad))
             reason = (
-                f"the step of {duration(steps.size[where])} from the row before is {reason} "
+                f"the step of {format_duration(steps.size[where])} from the row before is {reason} "
                 f"the bar of {name}"
             )
             advice = "Keep bars of one size per file, or state the size: bar='...'."
-            raise refuse_at(rows, files, steps.row[where], reason, advice, int(bad.sum()))
-    for where, count in other_sizes(steps, bar):
-        reason = f"from here on the bars are {duration(steps.size[where])} apart, not {name}"
+            raise refuse_at(
+                rows,
+                files,
+                index=steps.row[where],
+                reason=reason,
+                advice=advice,
+                count=int(bad.sum()),
+            )
+    for where, count in find_other_sizes(steps, bar):
+        reason = f"from here on the bars are {format_duration(steps.size[where])} apart, not {name}"
         advice = "Keep bars of one size per file, or read the others apart and resample."
-        raise refuse_at(rows, files, steps.row[where], reason, advice, count)
+        raise refuse_at(
+            rows, files, index=steps.row[where], reason=reason, advice=advice, count=count
+        )
     check_phase(rows, files, bar_seconds, calendar)
 
 
-def off_multiple(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
+def find_off_multiples(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
     """Steps that are no multiple of the bar. Over a Sunday one hour is allowed: exchanges change
     clocks.
     """
@@ -115,7 +124,7 @@ def off_multiple(steps: Steps, bar: int, calendar: Calendar) -> BoolArray:
     return np.asarray(odd, dtype=np.bool_)
 
 
-def other_sizes(steps: Steps, bar: int) -> Iterator[tuple[int, int]]:
+def find_other_sizes(steps: Steps, bar: int) -> Iterator[tuple[int, int]]:
     """Where a symbol, or a stretch of it, has larger bars: the index of its first step and their
     number.
 
@@ -153,7 +162,14 @@ def check_phase(
     if bad.any():
         reason = f"bars of {bar_name(bar_seconds)} open between those of other symbols"
         advice = "Read symbols whose bars open together, or build all bars from smaller ones."
-        raise refuse_at(rows, files, int(np.argmax(bad)), reason, advice, int(bad.sum()))
+        raise refuse_at(
+            rows,
+            files,
+            index=int(np.argmax(bad)),
+            reason=reason,
+            advice=advice,
+            count=int(bad.sum()),
+        )
 
 
 def grid_of(
@@ -174,9 +190,9 @@ def grid_of(
         calendar != "exchange" and len(union) > 1 and np.diff(union).max() > HOLE * n_bars * bar
     )
     if places > FREE_PLACES + filled and (one_hole or places > MOST_PLACES + filled):
-        said = f"{n_bars:,} bars" + (f" of {len(files):,} symbols" if len(files) > 1 else "")
+        size = f"{n_bars:,} bars" + (f" of {len(files):,} symbols" if len(files) > 1 else "")
         raise (
-            refuse_empty(rows, files, union, said) if one_hole else refuse_sparse(rows, files, said)
+            refuse_empty(rows, files, union, size) if one_hole else refuse_sparse(rows, files, size)
         )
     return (
         union
@@ -203,7 +219,9 @@ def refuse_empty(
     advice = (
         "Correct its date if it is wrong; else read what lies before and after it from two files."
     )
-    return refuse_at(rows, files, int(np.argmax(time == wrong)), reason, advice, 1)
+    return refuse_at(
+        rows, files, index=int(np.argmax(time == wrong)), reason=reason, advice=advice, count=1
+    )
 
 
 def refuse_sparse(rows: pl.DataFrame, files: Mapping[str, Path], places: str) -> Exception:
@@ -221,6 +239,6 @@ def refuse_at(
     return refusal(files[symbol], reason, advice, symbol=symbol, row=row, count=count)
 
 
-def duration(microseconds: int) -> str:
+def format_duration(microseconds: int) -> str:
     seconds, rest = divmod(int(microseconds), SECOND)
     return f"{microseconds / SECOND:g}s" if rest or not seconds else bar_name(seconds)

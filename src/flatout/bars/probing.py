@@ -15,8 +15,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from flatout.bars.refusal import cut, refusal
+from flatout.bars.refusal import refusal
 from flatout.children import own_program
+from flatout.foreign import shorten
 
 START_SECONDS = 120.0
 SECONDS = 6.0  # for a small file
@@ -43,7 +44,7 @@ class Probe:
             self.start(path)
         fault = self.ask(content, suffix)
         if fault is not None:
-            raise refusal(path, f"the file cannot be read: {cut(fault)}", CHECK)
+            raise refusal(path, f"the file cannot be read: {shorten(fault)}", CHECK)
         tried.add(digest)
 
     def start(self, path: Path) -> None:
@@ -93,7 +94,7 @@ class Probe:
         return json.loads(line)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, if there is one."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()

@@ -15,14 +15,14 @@ import polars as pl
 from flatout.bars.align import align
 from flatout.bars.bar_size import parse_bar
 from flatout.bars.columns import COMPARED
-from flatout.bars.files import Table, find_files, load, name_of_file
+from flatout.bars.files import Table, find_files, load_table, name_of_file
 from flatout.bars.frames import NAME, Frame, read_frame
 from flatout.bars.grid import Calendar, check_steps, grid_of, infer_bar, infer_calendar
 from flatout.bars.panel import Panel
 from flatout.bars.probing import probing
 from flatout.bars.refusal import refusal
 from flatout.bars.rows import check_symbols, checked_rows, symbols_of
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 
 def read_bars(
@@ -41,8 +41,8 @@ def read_bars(
               without a symbol column
     bar       the bar size, as in "5m"; by default the one in the files' names, or the most common
               step
-    calendar  "always_open" or "exchange"; by default told by weekend bars (less than a week: always
-              open)
+    calendar  "always_open" or "exchange"; by default inferred from weekend bars (less than a week:
+              always open)
     extras    further numeric columns to keep in `Panel.extras`; NaN where a bar or a value is
               missing
     columns   names for columns with unusual spellings, as in {"volume": "amount"}
@@ -107,7 +107,9 @@ def make_panel(
     calendar = calendar or infer_calendar(rows)
     check_steps(rows, files, bar_seconds, calendar)
     time = grid_of(rows, files, bar_seconds, calendar)
-    return align(rows, list(symbols or sorted(files)), time, bar_seconds, extras)
+    return align(
+        rows, list(symbols or sorted(files)), time=time, bar_seconds=bar_seconds, extras=extras
+    )
 
 
 def read_rows(
@@ -145,7 +147,7 @@ def read_tables(source: str | Path | Frame) -> Iterator[Table]:
         return
     with probing() as probe:
         for file in find_files(Path(source)):
-            yield load(file, probe)
+            yield load_table(file, probe)
 
 
 def note_file(files: dict[str, Path], file: Path, symbol: pl.Series) -> None:
@@ -166,7 +168,7 @@ def check_wish(path: Path, symbols: Sequence[str] | None) -> None:
     if not symbols or len(set(symbols)) < len(symbols):
         raise refusal(
             path,
-            f"symbols={shortened(symbols)} is empty or repeats a symbol",
+            f"symbols={shorten_repr(symbols)} is empty or repeats a symbol",
             "Name each symbol once.",
         )
     check_symbols(path, symbols)

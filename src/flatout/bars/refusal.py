@@ -7,13 +7,12 @@ This file knows how a refusal reads; it does not know what is refused or why.
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from flatout.errors import BarsError
+from flatout.foreign import shorten
 
-SHOWN = 80  # characters of a value, and of a name in a list
 LISTED = 20  # names
 
 
@@ -29,7 +28,9 @@ def refusal(
     """An error to raise; `row` is the line of a CSV file, its header included, or the row of a
     table file.
     """
-    place = [f"symbol {cut(symbol)}"] * (symbol is not None) + [f"row {row}"] * (row is not None)
+    place = [f"symbol {shorten(symbol)}"] * (symbol is not None) + [f"row {row}"] * (
+        row is not None
+    )
     others = f" ({count:,} such rows)" if count > 1 else ""
     return BarsError(
         one_line(f"{path}: {', '.join(place) + ': ' if place else ''}{reason}{others}. {advice}")
@@ -48,7 +49,7 @@ def refuse_rows(path: Path, rows: pl.DataFrame, bad: pl.Series, reason: str, adv
     values = rows.row(first, named=True)
     symbol = values["symbol"] if values["symbol"] is not None else "(none)"
     shown = {
-        name: cut(value) if isinstance(value, str) else value for name, value in values.items()
+        name: shorten(value) if isinstance(value, str) else value for name, value in values.items()
     }
     raise refusal(
         path, reason.format(**shown), advice, symbol=symbol, row=values["row"], count=int(bad.sum())
@@ -66,19 +67,13 @@ def one_line(text: str) -> str:
     )
 
 
-def cut(value: Any) -> str:
-    """A text, or how anything else reads, if need be without its end: a cell may hold megabytes."""
-    text = str(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """Names for a message: the first of them, if there are many."""
     names = list(names)
     rest = len(names) - LISTED
     return ", ".join(
         [
-            *(cut(name) for name in islice(names, LISTED)),
+            *(shorten(name) for name in islice(names, LISTED)),
             *([f"{rest:,} others"] if rest > 0 else []),
         ]
     )

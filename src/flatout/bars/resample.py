@@ -92,15 +92,15 @@ def seconds_of(panel: Panel) -> IntArray:
 def first_in(values: FloatArray, known: BoolArray, starts: IntArray) -> FloatArray:
     """Per bucket the first known value, or NaN."""
     index = np.where(known, np.arange(len(values))[:, None], len(values))
-    return pick(values, np.minimum.reduceat(index, starts))
+    return pick_rows(values, np.minimum.reduceat(index, starts))
 
 
 def last_in(values: FloatArray, known: BoolArray, starts: IntArray) -> FloatArray:
     """Per bucket the last known value, or NaN."""
     index = np.where(known, np.arange(len(values))[:, None], -1)
-    return pick(values, np.maximum.reduceat(index, starts))
+    return pick_rows(values, np.maximum.reduceat(index, starts))
 
 
-def pick(values: FloatArray, index: IntArray) -> FloatArray:
+def pick_rows(values: FloatArray, index: IntArray) -> FloatArray:
     inside = (index >= 0) & (index < len(values))
     return np.where(inside, np.take_along_axis(values, np.where(inside, index, 0), axis=0), np.nan)

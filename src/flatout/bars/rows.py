@@ -14,9 +14,11 @@ import polars as pl
 
 from flatout.bars.columns import find_bar_columns, find_extras, find_symbol_column
 from flatout.bars.files import ROW, Table, name_of_file
+from flatout.bars.grouped_numbers import parse_numbers
 from flatout.bars.panel import PRICES
-from flatout.bars.refusal import cut, refusal, refuse_rows
-from flatout.bars.times import microseconds
+from flatout.bars.refusal import refusal, refuse_rows
+from flatout.bars.times import to_microseconds
+from flatout.foreign import shorten
 
 LEAST_PRICE, MOST_PRICE, MOST_VOLUME, MOST_EXTRA = (
     1e-15,
@@ -34,6 +36,10 @@ SYMBOL = re.compile(
 NAMES = (pl.Categorical, pl.Enum)
 VALUES = (*PRICES, "volume")
 CORRECT = "Correct or remove such rows."
+USE_A_POINT = (
+    "Write a point before the decimals, and commas only between groups of three digits: "
+    "1020.5 or 1,020.5."
+)
 
 
 def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl.Series:
@@ -45,7 +51,13 @@ def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl
         named = symbol_texts(table, column)
         shown = pl.DataFrame([named, table.frame[ROW].alias("row")])
         bad = named.is_null() | (named == "")
-        refuse_rows(path, shown, bad, "the symbol is missing", "Fill it in or remove the row.")
+        refuse_rows(
+            path,
+            shown,
+            bad=bad,
+            reason="the symbol is missing",
+            advice="Fill it in or remove the row.",
+        )
         check_symbols(path, named.unique(maintain_order=True))
         return named
     symbol = name_of_file(path)[0] or sole
@@ -66,7 +78,7 @@ def symbol_texts(table: Table, column: str) -> pl.Series:
     if not (
         raw.dtype in (pl.String, pl.Null) or raw.dtype.is_integer() or isinstance(raw.dtype, NAMES)
     ):
-        reason = f"the column for the symbol holds {cut(raw.dtype)}, not names"
+        reason = f"the column for the symbol holds {shorten(raw.dtype)}, not names"
         raise refusal(table.path, reason, "Write them as text.")
     return raw.cast(pl.String).str.strip_chars().alias("symbol")
 
@@ -75,7 +87,7 @@ def check_symbols(path: Path, symbols: Iterable[str]) -> None:
     """Refuse names that cannot be shown in one line."""
     for symbol in symbols:
         if not SYMBOL.fullmatch(symbol):
-            reason = f"{cut(symbol)!r} is no symbol"
+            reason = f"{shorten(symbol)!r} is no symbol"
             raise refusal(
                 path,
                 reason,
@@ -99,7 +111,9 @@ def checked_rows(
     }
     raw = [table.frame[column].alias(name) for name, column in chosen.items()]
     rows = pl.DataFrame([symbol, table.frame[ROW].alias("row"), *raw])
-    rows = rows.with_columns(microseconds(path, rows).alias("date"), *numbers(path, rows))
+    rows = rows.with_columns(
+        to_microseconds(path, rows).alias("date"), *convert_numbers(path, rows)
+    )
     check_values(path, rows)
     check_duplicates(path, rows)
     rows = rows.reverse() if table.newest_first and is_newest_first(rows) else rows
@@ -107,28 +121,35 @@ def checked_rows(
     return rows
 
 
-def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
+def convert_numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
     """Prices, volume and extras as Float64; text that is no number is quoted in the refusal."""
     converted = []
     for name in rows.columns[3:]:
-        raw, label = rows[name], cut(name.removeprefix("extra "))
+        raw, label = rows[name], shorten(name.removeprefix("extra "))
         quoted = label.replace("{", "{{").replace("}", "}}")
         if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Null)):
-            reason = f"the column for {label} holds {cut(raw.dtype)}, not numbers"
+            reason = f"the column for {label} holds {shorten(raw.dtype)}, not numbers"
             raise refusal(
                 path, reason, "Write it as numbers.", symbol=rows["symbol"][0], row=rows["row"][0]
             )
-        text = raw.str.strip_chars() if raw.dtype == pl.String else raw
-        value = text.cast(pl.Float64, strict=False)
-        bad = value.is_null() & text.is_not_null() & (text.cast(pl.String) != "")
         shown = rows.select("symbol", "row", raw.alias("value"))
-        refuse_rows(path, shown, bad, f"{quoted} is the text {{value!r}}, not a number", CORRECT)
+        if raw.dtype == pl.String:
+            value = parse_numbers(raw)
+            reason = f"{quoted} is the text {{value!r}}, not a number"
+            bad = value.is_null() & (raw.str.strip_chars() != "").fill_null(False)
+            first = bad.arg_max()
+            comma = first is not None and "," in (raw[first] or "")
+            refuse_rows(
+                path, shown, bad=bad, reason=reason, advice=USE_A_POINT if comma else CORRECT
+            )
+        else:
+            value = raw.cast(pl.Float64, strict=False)
         if name not in VALUES:
             wild = (value.abs() > MOST_EXTRA).fill_null(False)
             wild &= ~value.is_nan().fill_null(False)  # which counts as larger than all numbers
             reason = f"{quoted} is {{value}}"
             advice = f"Write a number from -{MOST_EXTRA:g} to {MOST_EXTRA:g} or leave it empty."
-            refuse_rows(path, shown, wild, reason, advice)
+            refuse_rows(path, shown, bad=wild, reason=reason, advice=advice)
             value = value.fill_null(float("nan"))
         converted.append(value.alias(name))
     return converted
@@ -137,17 +158,17 @@ def numbers(path: Path, rows: pl.DataFrame) -> list[pl.Series]:
 def check_values(path: Path, rows: pl.DataFrame) -> None:
     """Refuse the first row that no market can have produced."""
     found: list[tuple[int, int, str, pl.Series]] = []
-    for reason, condition in offences().items():
+    for reason, condition in list_offences().items():
         bad = rows.select(condition.alias("bad")).to_series()
         first = bad.arg_max()
         if first is not None and bad[first]:
             found.append((first, len(found), reason, bad))
     if found:
         _, _, reason, bad = min(found, key=lambda offence: offence[:2])
-        refuse_rows(path, rows, bad, reason, CORRECT)
+        refuse_rows(path, rows, bad=bad, reason=reason, advice=CORRECT)
 
 
-def offences() -> dict[str, pl.Expr]:
+def list_offences() -> dict[str, pl.Expr]:
     """What is wrong with a row, as a reason and the condition that finds it."""
     wrong = {}
     for name in VALUES:
@@ -184,8 +205,8 @@ def check_duplicates(path: Path, rows: pl.DataFrame) -> None:
     assert first is not None
     symbol, date = rows["symbol"][first], rows["date"][first]
     before = rows.filter((pl.col("symbol") == symbol) & (pl.col("date") == date))["row"][0]
-    reason = f"the time {spoken(date)} is already in row {before}"
-    refuse_rows(path, rows, again, reason, "Keep one row per symbol and time.")
+    reason = f"the time {format_time(date)} is already in row {before}"
+    refuse_rows(path, rows, bad=again, reason=reason, advice="Keep one row per symbol and time.")
 
 
 def is_newest_first(rows: pl.DataFrame) -> bool:
@@ -200,11 +221,11 @@ def check_order(path: Path, rows: pl.DataFrame) -> None:
     refuse_rows(
         path,
         shown,
-        step <= 0,
-        "the time {date} is before that of the symbol's previous row",
-        "Sort by time.",
+        bad=step <= 0,
+        reason="the time {date} is before that of the symbol's previous row",
+        advice="Sort by time.",
     )
 
 
-def spoken(microsecond: int) -> str:
+def format_time(microsecond: int) -> str:
     return str(pl.Series([microsecond]).cast(pl.Datetime("us"))[0])

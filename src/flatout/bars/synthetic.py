@@ -208,7 +208,7 @@ class MeanRevertingPair(SyntheticMarket):
         """Long-run standard deviation of the spread."""
         return self.sigma_spread / float(np.sqrt(1 - self.persistence**2))
 
-    def _spread(self) -> FloatArray:
+    def _draw_spread(self) -> FloatArray:
         """(time + 1,): starts at zero, as both prices start alike."""
         shocks = self.sigma_spread * self._random(SIGNAL).standard_normal(self.n_bars)
         spread = np.zeros(self.n_bars + 1)
@@ -218,11 +218,11 @@ class MeanRevertingPair(SyntheticMarket):
 
     def log_returns(self) -> FloatArray:
         factor = self.drift + self.sigma_common * self._random(PRICE).standard_normal(self.n_bars)
-        half = 0.5 * np.diff(self._spread())
+        half = 0.5 * np.diff(self._draw_spread())
         return np.column_stack([factor + half, factor - half])
 
     def extras(self) -> dict[str, FloatArray]:
-        return {"spread": np.column_stack([self._spread()[1:]] * 2)}
+        return {"spread": np.column_stack([self._draw_spread()[1:]] * 2)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +265,7 @@ class OneJump(SyntheticMarket):
 
     @property
     def bar(self) -> int:
-        """The bar that jumps."""
+        """The number of the bar that jumps."""
         if self.jump_bar is not None:
             return self.jump_bar
         return int(self._random(PRICE).integers(1, self.n_bars))

@@ -2,17 +2,16 @@
 memory.
 
 A damaged file can end the reader's whole process, or print what no user understands; here it ends
-this one, and nobody hears it. A line of JSON asks and the file's bytes follow it; a line of JSON
-answers: what is wrong, or null.
+this one, whose output nobody sees. A line of JSON asks and the file's bytes follow it; a line of
+JSON answers: what is wrong, or null.
 """
 
 import json
-import os
-import resource
 import sys
-from pathlib import Path
 
 import polars as pl
+
+from flatout.children import limit_memory
 
 MOST_COLUMNS = 10_000
 FREE_ROWS = 1_000_000  # a file with more has at least a byte for each
@@ -21,7 +20,7 @@ TIMES_SIZE = 30
 
 
 def serve() -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests on standard input until it ends."""
     asked, answers = sys.stdin.buffer, sys.stdout
     print(json.dumps("ready"), flush=True)
     for line in asked:
@@ -29,19 +28,6 @@ def serve() -> None:
         content = asked.read(request["bytes"])
         limit_memory(FREE_BYTES + TIMES_SIZE * len(content))
         print(json.dumps(fault_of(content, request["suffix"])), file=answers, flush=True)
-
-
-def limit_memory(more: int) -> None:
-    """Take no more memory than this beyond what is in use; where the system cannot tell, as much as
-    there is.
-    """
-    used = Path("/proc/self/statm")
-    if used.exists():
-        pages = int(
-            used.read_text().split()[5]
-        )  # of data: addresses that are only reserved do not count
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (pages * os.sysconf("SC_PAGE_SIZE") + more, most))
 
 
 def fault_of(content: bytes, suffix: str) -> str | None:
@@ -62,7 +48,7 @@ def fault_of(content: bytes, suffix: str) -> str | None:
 
 
 def read_table(content: bytes, suffix: str) -> pl.DataFrame:
-    """The table in a file's bytes."""
+    """The table in the bytes of a Parquet or Feather file."""
     return pl.read_parquet(content) if suffix == ".parquet" else pl.read_ipc(content)
 
 

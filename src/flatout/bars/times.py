@@ -11,7 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from flatout.bars.refusal import cut, refusal, refuse_rows
+from flatout.bars.refusal import refusal, refuse_rows
+from flatout.foreign import shorten
 
 MICROSECONDS = {"s": 1_000_000.0, "ms": 1_000.0, "us": 1.0, "ns": 0.001}
 SMALLEST = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
@@ -34,24 +35,28 @@ ACCEPTED = (
 )
 
 
-def microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
+def to_microseconds(path: Path, rows: pl.DataFrame) -> pl.Series:
     """The column `date` of `rows` (beside `symbol` and `row`) as UTC microseconds, Int64."""
     refuse_rows(
-        path, rows, rows["date"].is_null(), "the time is missing", "Remove the row or fill it in."
+        path,
+        rows,
+        bad=rows["date"].is_null(),
+        reason="the time is missing",
+        advice="Remove the row or fill it in.",
     )
-    time = converted(path, rows)
+    time = convert_dates(path, rows)
     outside = ~time.is_between(FIRST, LAST)
     refuse_rows(
         path,
         rows,
-        outside,
-        f"the time {{date!r}} is outside {YEARS}",
-        "Correct or remove such rows.",
+        bad=outside,
+        reason=f"the time {{date!r}} is outside {YEARS}",
+        advice="Correct or remove such rows.",
     )
     return time
 
 
-def converted(path: Path, rows: pl.DataFrame) -> pl.Series:
+def convert_dates(path: Path, rows: pl.DataFrame) -> pl.Series:
     """The column `date` by its type."""
     kind = rows.schema["date"]
     if kind == pl.Date or isinstance(kind, pl.Datetime):
@@ -59,7 +64,7 @@ def converted(path: Path, rows: pl.DataFrame) -> pl.Series:
     if kind.is_numeric():
         return from_epoch(path, rows, rows["date"])
     if kind != pl.String and not isinstance(kind, pl.Categorical | pl.Enum):
-        reason = f"the column for the date holds {cut(kind)}, not times"
+        reason = f"the column for the date holds {shorten(kind)}, not times"
         raise refusal(path, reason, ACCEPTED, symbol=rows["symbol"][0], row=rows["row"][0])
     text = rows["date"].cast(pl.String).str.strip_chars()
     if text[0].replace(".", "", 1).isdigit():
@@ -68,9 +73,9 @@ def converted(path: Path, rows: pl.DataFrame) -> pl.Series:
         refuse_rows(
             path,
             rows,
-            number.is_null(),
-            "the time {date!r} is no number as in the first row",
-            ACCEPTED,
+            bad=number.is_null(),
+            reason="the time {date!r} is no number as in the first row",
+            advice=ACCEPTED,
         )
         return from_epoch(path, rows, number)
     return from_text(path, rows, text)
@@ -84,7 +89,7 @@ def from_type(path: Path, rows: pl.DataFrame, unit: str) -> pl.Series:
     outside = ~(number.cast(pl.Float64) * factor).is_between(FIRST, LAST)
     reason = f"the time {{date}} ({SPELLED[unit]} since 1970) is outside {YEARS}"
     shown = rows.select("symbol", "row", number.alias("date"))
-    refuse_rows(path, shown, outside, reason, "Correct or remove such rows.")
+    refuse_rows(path, shown, bad=outside, reason=reason, advice="Correct or remove such rows.")
     return number // 1000 if unit == "ns" else number * int(factor)
 
 
@@ -93,7 +98,11 @@ def from_epoch(path: Path, rows: pl.DataFrame, number: pl.Series) -> pl.Series:
     value = number.cast(pl.Float64)
     bad = ~(value.is_finite() & value.is_between(SMALLEST["s"], LARGEST))
     refuse_rows(
-        path, rows, bad, "the time {date!r} is no time since 1970 in s, ms, us or ns", ACCEPTED
+        path,
+        rows,
+        bad=bad,
+        reason="the time {date!r} is no time since 1970 in s, ms, us or ns",
+        advice=ACCEPTED,
     )
     unit = max(
         (unit for unit, least in SMALLEST.items() if value[0] >= least), key=SMALLEST.__getitem__
@@ -102,9 +111,9 @@ def from_epoch(path: Path, rows: pl.DataFrame, number: pl.Series) -> pl.Series:
     refuse_rows(
         path,
         rows,
-        other,
-        f"the time {{date!r}} is not in {unit} as in the first row",
-        "Use one unit in the file.",
+        bad=other,
+        reason=f"the time {{date!r}} is not in {unit} as in the first row",
+        advice="Use one unit in the file.",
     )
     if number.dtype.is_integer() and unit != "ns":
         return number.cast(pl.Int64) * int(MICROSECONDS[unit])
@@ -116,7 +125,11 @@ def from_epoch(path: Path, rows: pl.DataFrame, number: pl.Series) -> pl.Series:
 def from_text(path: Path, rows: pl.DataFrame, text: pl.Series) -> pl.Series:
     """ISO 8601 text; the offset is taken off, checked to be the same everywhere, and subtracted."""
     refuse_rows(
-        path, rows, ~text.str.contains(OFFSET), "the time {date!r} is not understood", ACCEPTED
+        path,
+        rows,
+        bad=~text.str.contains(OFFSET),
+        reason="the time {date!r} is not understood",
+        advice=ACCEPTED,
     )
     offset = text.str.extract(OFFSET, 1).fill_null("").str.to_uppercase()
     body = text.str.replace(r"(?i)\s*(Z|UTC)$", "").str.replace(
@@ -128,13 +141,21 @@ def from_text(path: Path, rows: pl.DataFrame, text: pl.Series) -> pl.Series:
         if not parsed.null_count():
             break
         parsed = parsed.fill_null(body.str.to_datetime(form, time_unit="us", strict=False))
-    refuse_rows(path, rows, parsed.is_null(), "the time {date!r} is not understood", ACCEPTED)
+    refuse_rows(
+        path,
+        rows,
+        bad=parsed.is_null(),
+        reason="the time {date!r} is not understood",
+        advice=ACCEPTED,
+    )
     seconds = {written: offset_seconds(written) for written in offset.unique()}
     zone = offset.replace_strict(
         list(seconds), [str(value) for value in seconds.values()], return_dtype=pl.String
     )
-    reason = f"the time {{date!r}} has another UTC offset than the first, {cut(text[0])!r}"
-    refuse_rows(path, rows, zone != zone[0], reason, "Write all times of the file in UTC.")
+    reason = f"the time {{date!r}} has another UTC offset than the first, {shorten(text[0])!r}"
+    refuse_rows(
+        path, rows, bad=zone != zone[0], reason=reason, advice="Write all times of the file in UTC."
+    )
     return parsed.to_physical() - (seconds[offset[0]] or 0) * 1_000_000
 
 

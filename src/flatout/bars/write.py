@@ -39,7 +39,7 @@ def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> P
     table.write_parquet(buffer, compression="zstd")
     content = buffer.getvalue()
     manifest = path.with_name(f"{path.stem}.manifest.json")
-    facts = describe(panel, path, content, table.height) | (
+    facts = describe_file(panel, path, content, table.height) | (
         {"assumed": list(assumed)} if assumed else {}
     )
     try:
@@ -67,7 +67,7 @@ def to_table(panel: Panel) -> pl.DataFrame:
     return table.with_columns(pl.col("date").dt.replace_time_zone("UTC"))
 
 
-def describe(panel: Panel, path: Path, content: bytes, rows: int) -> dict[str, Any]:
+def describe_file(panel: Panel, path: Path, content: bytes, rows: int) -> dict[str, Any]:
     """The manifest: what the file holds and by which sums it can be known again."""
     return {
         "file": path.name,

@@ -19,7 +19,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.bench.scalar_account import ScalarAccount, scalar_bars
 from flatout.market.episode import observe, private_features, step
-from flatout.market.execute import fill_order, rates_of, stop_out
+from flatout.market.execute import fill_order, stop_out, trading_rates
 from flatout.market.gymnasium_env import MarketVectorEnv
 from flatout.market.market import Market, build_market
 from flatout.market.orders import order_from
@@ -193,7 +193,10 @@ def profile(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
         order_from(shape.action, action, account, state.marks.equity, met.mark, limits, np)
         / met.mark
     )
-    rates, room = rates_of(account, met.bar, rules.costs, np), limits.participation * met.bar.volume
+    rates, room = (
+        trading_rates(account, met.bar, rules.costs, np),
+        limits.participation * met.bar.volume,
+    )
     parts: dict[str, Callable[[], object]] = {
         "step": lambda: step(state, action, tape, shape, rules, np),
         "step: read the tape": lambda: meet(tape, state.t, np),

@@ -24,7 +24,7 @@ from flatout.cli.options import (
 from flatout.errors import RunError
 from flatout.evaluation.baselines import BASELINES
 from flatout.evaluation.policy_backtest import backtest_policy
-from flatout.evaluation.saved_policy import Learned, find_policy
+from flatout.evaluation.saved_policy import SavedPolicy, find_policy
 from flatout.market.market import build_market
 from flatout.runs import runs_folder
 from flatout.settings.loading import load_settings
@@ -72,11 +72,11 @@ def backtest_command(
     picture (HTML).
     """
     chosen = find_policy(policy, seed)
-    own = chosen.bundle.as_settings() if isinstance(chosen, Learned) else {}
+    own = chosen.bundle.as_settings() if isinstance(chosen, SavedPolicy) else {}
     resolved = load_settings(config, overrides or (), base=own, base_source=f"the policy {policy}")
     source = find_source(resolved, bars, symbols, bar, seed)
     runs_folder(out)
-    if isinstance(chosen, Learned):
+    if isinstance(chosen, SavedPolicy):
         result = chosen.backtest_on(source, resolved, (since, until), seed, quiet=as_json)
     else:
         market = build_market(source.read(), resolved.settings)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from flatout.cli.options import Json, plain, print_json, say
 from flatout.errors import RunError
-from flatout.file_names import named_text
+from flatout.file_names import decode_file_name
 from flatout.runs import is_held
 from flatout.search.report_file import read_report
 from flatout.terminal import describe_span
@@ -109,7 +109,7 @@ def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
         return facts_of(folder, url)
     except RunError as error:
         return {
-            "study": named_text(folder.name),
+            "study": decode_file_name(folder.name),
             "folder": str(folder),
             "state": "unreadable",
             "error": str(error),

@@ -40,7 +40,9 @@ class Accounts:
 
     def observe(self) -> Floats:
         """What the agent sees of the market and of each account: (account, observation)."""
-        return np.asarray(episode.observe(self.state, self.tape, self.shape, self.rules, np))
+        return np.asarray(
+            episode.observe(self.state, self.tape, shape=self.shape, rules=self.rules, xp=np)
+        )
 
     def order(self, action: Array) -> Floats:
         """The (account, asset) order in money that (account, action) actions of the market's own
@@ -58,11 +60,19 @@ class Accounts:
     def _order(self, kind: ActionKind, action: Array, rules: Rules) -> Floats:
         wanted = np.asarray(action, np.float64).T
         return np.asarray(
-            order_from(kind, wanted, self.state.account, self.equity, self.mark, rules.limits, np)
+            order_from(
+                kind,
+                wanted,
+                account=self.state.account,
+                worth=self.equity,
+                mark=self.mark,
+                limits=rules.limits,
+                xp=np,
+            )
         ).T
 
     def part(self, chosen: slice) -> "Accounts":
-        """Some of the accounts."""
+        """Some of the accounts, with what is known to them."""
         return replace(
             self,
             state=map_leaves(lambda leaf: leaf[..., chosen], self.state),

@@ -40,12 +40,12 @@ class History:
 
     @property
     def returns(self) -> Floats:
-        """Simple returns: (bar, account); nothing follows a total loss."""
+        """Simple returns per bar, net of costs, as fractions: (bar, account); 0 after ruin."""
         before = self.equity[:-1]
         return np.where(before > 0, self.equity[1:] / np.where(before > 0, before, 1.0) - 1, 0.0)
 
     def accounts(self, chosen: slice) -> "History":
-        """The history of some accounts."""
+        """The history of some of the accounts; the fills are those of the first one only."""
         names = ("equity", "turnover", "exposure", "cost")
         fills = self.fills if chosen.start in (None, 0) else ()  # they are the first account's
         return replace(
@@ -53,8 +53,8 @@ class History:
         )
 
     def metrics(self, bars_per_year: float) -> dict[str, float | None]:
-        """The figures of the first account; None where a figure does not exist (a ratio to no
-        risk).
+        """The figures of the first account, as `evaluation.metrics` defines them, annual ones for a
+        year of `bars_per_year` bars; None where a figure does not exist (a ratio to no risk).
         """
         figures = summarise(
             self.returns[:, 0],
@@ -79,18 +79,18 @@ class Fills(NamedTuple):
 
 @runtime_checkable
 class InMoney(Protocol):
-    """A policy that says itself which money it orders: as shares of the equity its orders would
+    """A policy that states itself which money it orders: as shares of the equity its orders would
     lose their last digit, and that digit may decide whether a position is closed whole.
     """
 
     def money(self, moment: Moment) -> Floats: ...
 
 
-def in_money(policy: Policy, moment: Moment) -> Floats:
-    """A policy's (account, asset) order in money."""
+def order_in_money(policy: Policy, moment: Moment) -> Floats:
+    """A policy's (account, asset) order in money, in units of the starting capital."""
     if isinstance(policy, InMoney):
         return policy.money(moment)
-    return moment.driven().order_shares(policy(moment))
+    return moment.require_accounts().order_shares(policy(moment))
 
 
 def backtest(
@@ -104,8 +104,9 @@ def backtest(
 ) -> History:
     """Run a policy from a decision at the close of bar `first` to the close of bar `stop - 1`.
 
-    A ruined account stops trading and keeps what it has. `record_fills` keeps the trades of the
-    first account.
+    Bars are rows of the panel. Equity begins at 1, the starting capital; all figures of the history
+    are per bar and nothing is annualised. A ruined account stops trading and keeps what it has.
+    `record_fills` keeps the trades of the first account. `progress` is called with each bar.
     """
     first, stop = decision_range(market, first, stop)
     tape, rules = market.between(first, stop).arrays(np.float64)
@@ -114,23 +115,37 @@ def backtest(
     equity, bars, fills = [state.marks.equity], [], []
     for t in range(first, stop - 1):
         met, before = meet(tape, state.t, np), state
-        seen = Accounts(state, met.mark, known_tape(tape, t), rules, market.shape, market.fitted)
-        order = in_money(policy, moment_of(market, seen, t, t - first))
-        state, outcome = episode.trade(state, order.T, met, market.shape.fill, rules, np)
+        seen = Accounts(
+            state=state,
+            mark=met.mark,
+            tape=known_tape(tape, t),
+            rules=rules,
+            shape=market.shape,
+            fitted=market.fitted,
+        )
+        order = order_in_money(policy, moment_of(market, seen, t, t - first))
+        state, outcome = episode.trade(
+            state, order.T, met=met, fill=market.shape.fill, rules=rules, xp=np
+        )
         equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
-        bars.append(np.where(alive, per_bar(before, state, outcome), 0.0))
+        bars.append(np.where(alive, bar_figures(before, state, outcome), 0.0))
         if record_fills and alive[0]:
             fills += fills_of(t + 1, outcome, state)
         alive = alive & ~outcome.terminated
         progress(t + 1)
     turnover, exposure, cost = np.moveaxis(np.array(bars), 1, 0)
     return History(
-        np.arange(first + 1, stop), np.array(equity), turnover, exposure, cost, tuple(fills)
+        bars=np.arange(first + 1, stop),
+        equity=np.array(equity),
+        turnover=turnover,
+        exposure=exposure,
+        cost=cost,
+        fills=tuple(fills),
     )
 
 
-def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
-    """Turnover, exposure and cost of a bar, per equity: (3, account)."""
+def bar_figures(before: Episode, after: Episode, outcome: Outcome) -> Floats:
+    """Turnover, exposure and cost of a bar as fractions of equity: (3, account), in this order."""
     exposure = np.sum(np.abs(after.account.units * after.close), axis=0) / np.maximum(
         after.marks.equity, LEAST_EQUITY
     )
@@ -143,7 +158,7 @@ def per_bar(before: Episode, after: Episode, outcome: Outcome) -> Floats:
 
 
 def decision_range(market: Market, first: int | None, stop: int | None) -> tuple[int, int]:
-    """The bars to use; by default all that have warm features."""
+    """First bar and stop, as rows of the panel; by default all bars that have warm features."""
     warm = int(market.rules.segments.first[0])
     first, stop = warm if first is None else first, market.panel.n_bars if stop is None else stop
     if not warm <= first < stop - 1 < market.panel.n_bars:
@@ -159,7 +174,13 @@ def moment_of(market: Market, accounts: Accounts, t: int, age: int) -> Moment:
     """What is known at the close of bar t; later bars are not in it."""
     panel, state = market.panel, accounts.state
     weights = state.account.units * state.close / state.marks.equity
-    return Moment(age, panel.close[: t + 1], weights.T, panel.bar_seconds, accounts)
+    return Moment(
+        age=age,
+        closes=panel.close[: t + 1],
+        weights=weights.T,
+        bar_seconds=panel.bar_seconds,
+        accounts=accounts,
+    )
 
 
 def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
@@ -167,7 +188,14 @@ def fills_of(bar: int, outcome: Outcome, state: Episode) -> list[Fills]:
     kinds = (("order", outcome.executed.traded), ("stop", outcome.executed.stopped))
     worth = float(state.marks.equity[0])
     return [
-        Fills(bar, kind, trade.units[:, 0], trade.price[:, 0], trade_cost(trade)[:, 0], worth)
+        Fills(
+            bar=bar,
+            kind=kind,
+            units=trade.units[:, 0],
+            price=trade.price[:, 0],
+            cost=trade_cost(trade)[:, 0],
+            equity=worth,
+        )
         for kind, trade in kinds
         if np.any(trade.units[:, 0] != 0)
     ]
@@ -184,8 +212,8 @@ class SideBySide:
         return np.concatenate([policy(own) for policy, own in self.split(moment)])
 
     def money(self, moment: Moment) -> Floats:
-        """The orders of all, in money."""
-        return np.concatenate([in_money(policy, own) for policy, own in self.split(moment)])
+        """The orders of all policies in money, (account, asset)."""
+        return np.concatenate([order_in_money(policy, own) for policy, own in self.split(moment)])
 
     def split(self, moment: Moment) -> list[tuple[Policy, Moment]]:
         """Each policy with the moment of its own accounts."""
@@ -211,7 +239,7 @@ class Comparison(NamedTuple):
     luck: History  # random traders with the chosen policy's turnover
 
     def p_value(self) -> float:
-        """Share of the random traders that earned at least as much as the policy (add-one
+        """Share of the random traders, 0 to 1, whose last equity is at least the policy's (add-one
         estimate).
         """
         earned, lucky = self.chosen.equity[-1, 0], self.luck.equity[-1]
@@ -228,7 +256,8 @@ def compare(
     seed: int = 0,
     progress: Progress = lambda bar: None,
 ) -> Comparison:
-    """Backtest a policy, the baselines, and random traders matched to the policy's turnover.
+    """Backtest a policy, the baselines, and `lucky` random traders matched to the policy's turnover
+    per bar, on the bars from `first` to `stop - 1`.
 
     The first pass runs the policy, the baselines and random traders of many paces; the second the
     random traders of the pace that comes nearest to the policy's turnover.
@@ -239,12 +268,23 @@ def compare(
         (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,),
     )
     together = backtest(
-        market, crowd, sum(crowd.sizes), first, stop, record_fills=True, progress=progress
+        market,
+        crowd,
+        accounts=sum(crowd.sizes),
+        first=first,
+        stop=stop,
+        record_fills=True,
+        progress=progress,
     )
     one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
     measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))
     pace = float(np.interp(together.turnover[:, 0].mean(), measured, CALIBRATION_PACES))
     luck = backtest(
-        market, RandomTrader(pace, seed=seed + 1), lucky, first, stop, progress=progress
+        market,
+        RandomTrader(pace, seed=seed + 1),
+        accounts=lucky,
+        first=first,
+        stop=stop,
+        progress=progress,
     )
     return Comparison(together.accounts(slice(0, 1)), one, luck)

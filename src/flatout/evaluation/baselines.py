@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     # the same accounts as the market keeps them; every backtest gives them
     accounts: Accounts | None = None
 
-    def driven(self) -> Accounts:
+    def require_accounts(self) -> Accounts:
         """The accounts, by policies that cannot do without."""
         if self.accounts is None:
             raise RulesError(
@@ -42,7 +42,7 @@ class Policy(Protocol):
     def __call__(self, moment: Moment) -> Floats: ...
 
 
-def listed(moment: Moment) -> NDArray[np.bool_]:
+def priced_assets(moment: Moment) -> NDArray[np.bool_]:
     """Assets that have a price."""
     return np.isfinite(moment.closes[-1])
 
@@ -52,14 +52,14 @@ def spread_equally(chosen: NDArray[np.bool_]) -> Floats:
     return chosen / max(int(chosen.sum()), 1)
 
 
-def every(moment: Moment, seconds: int) -> bool:
+def is_rebalancing_due(moment: Moment, seconds: int) -> bool:
     """Whether a rebalancing of this period is due, the first one at once."""
     return moment.age % max(seconds // moment.bar_seconds, 1) == 0
 
 
 @dataclass(frozen=True)
 class Cash:
-    """Never trades."""
+    """A policy that never trades: all money stays in cash."""
 
     def __call__(self, moment: Moment) -> Floats:
         return np.zeros_like(moment.weights)
@@ -74,7 +74,7 @@ class BuyAndHold:
     def __call__(self, moment: Moment) -> Floats:
         if moment.age >= max(DAY // moment.bar_seconds, 1):
             return np.zeros_like(moment.weights)
-        return np.maximum(spread_equally(listed(moment)) - moment.weights, 0.0)
+        return np.maximum(spread_equally(priced_assets(moment)) - moment.weights, 0.0)
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class EqualWeight:
     period_seconds: int = DAY
 
     def __call__(self, moment: Moment) -> Floats:
-        if not every(moment, self.period_seconds):
+        if not is_rebalancing_due(moment, self.period_seconds):
             return np.zeros_like(moment.weights)
-        return spread_equally(listed(moment)) - moment.weights
+        return spread_equally(priced_assets(moment)) - moment.weights
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Momentum:
     period_seconds: int = DAY
 
     def __call__(self, moment: Moment) -> Floats:
-        if not every(moment, self.period_seconds):
+        if not is_rebalancing_due(moment, self.period_seconds):
             return np.zeros_like(moment.weights)
         past = min(self.past_seconds // moment.bar_seconds, len(moment.closes) - 1)
         with np.errstate(invalid="ignore"):
@@ -123,13 +123,13 @@ class RandomTrader:
     seed: int = 0
 
     def __call__(self, moment: Moment) -> Floats:
-        if not every(moment, self.period_seconds):
+        if not is_rebalancing_due(moment, self.period_seconds):
             return np.zeros_like(moment.weights)
         accounts, assets = moment.weights.shape
         rng = np.random.default_rng((self.seed, moment.age))
         target = rng.dirichlet(np.ones(assets + 1), accounts)[:, :-1]
         return np.reshape(np.asarray(self.pace), (-1, 1)) * (
-            target * listed(moment) - moment.weights
+            target * priced_assets(moment) - moment.weights
         )
 
 

@@ -24,14 +24,12 @@ from flatout.errors import FlatoutError
 from flatout.evaluation import metrics
 
 NORMAL = NormalDist()
-DRAWS, ROUNDS = (
-    512,
-    8,
-)  # random vectors at a time, and how often: N_eff is then right to a few percent
+# random vectors at a time, and how often: N_eff is then right to a few percent
+DRAWS, ROUNDS = 512, 8
 
 
 class Track(NamedTuple):
-    """What a path of returns says about its Sharpe ratio."""
+    """What a path of returns tells about its Sharpe ratio, which is one of a bar."""
 
     bars: int
     sharpe: float  # per bar
@@ -40,18 +38,18 @@ class Track(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of the Sharpe ratio's estimate, times bars - 1; at least what rounding leaves of 0."""
+        """Variance of the estimated bar Sharpe, times bars - 1; at least what rounding leaves."""
         raw = 1 - self.skew * self.sharpe + (self.kurtosis - 1) / 4 * self.sharpe**2
         return max(raw, metrics.ROUNDING)
 
     def probability_above(self, benchmark: float) -> float:
-        """That the true Sharpe ratio exceeds the benchmark."""
+        """The probability, 0 to 1, that the true bar Sharpe exceeds this one."""
         return NORMAL.cdf((self.sharpe - benchmark) * math.sqrt((self.bars - 1) / self.variance))
 
 
 def track(returns: FloatArray) -> Track:
-    """The moments of one path."""
-    returns = metrics.checked(returns)
+    """Length and moments of one path of simple returns per bar, (bar,); nothing is annualised."""
+    returns = metrics.check_returns(returns)
     if returns.ndim != 1 or len(returns) < 2:
         raise FlatoutError(
             f"returns of shape {returns.shape} have no Sharpe ratio: give one path of two "
@@ -67,8 +65,9 @@ def track(returns: FloatArray) -> Track:
 
 
 def probabilistic_sharpe(returns: FloatArray, benchmark: float = 0.0) -> float:
-    """PSR: the probability that the true bar Sharpe exceeds the benchmark; 0.5 where they are
-    equal.
+    """PSR: the probability, 0 to 1, that the true Sharpe ratio exceeds the benchmark; 0.5 where
+    they are equal. The benchmark is a Sharpe ratio per bar: divide an annual one by
+    sqrt(bars_per_year).
     """
     return track(returns).probability_above(_finite(benchmark, "benchmark"))
 
@@ -92,8 +91,8 @@ def expected_best_sharpe(trials: float, deviation: float) -> float:
 
 
 def deflated_sharpe(returns: FloatArray, trials: float, deviation: float) -> float:
-    """DSR: the probability that the true bar Sharpe exceeds what the best of so many trials without
-    skill would show.
+    """DSR: the probability, 0 to 1, that the true Sharpe ratio of a bar exceeds what the best of so
+    many trials without skill would show.
 
     `deviation` is the standard deviation of the bar Sharpes across trials. Below 1 / sqrt(bars),
     its value for independent trials without skill, it is taken to be that.
@@ -172,14 +171,14 @@ def effective_trials(returns_matrix: FloatArray) -> float:
 
 
 def _trials_of(returns_matrix: FloatArray) -> FloatArray:
-    """(bar, trial) to (trial, bar), checked."""
+    """Checked (bar, trial) returns as (trial, bar)."""
     matrix = np.asarray(returns_matrix, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] < 1:
         raise FlatoutError(
             f"returns of shape {matrix.shape} are not (bar, trial) with two bars and one "
             f"trial or more"
         )
-    return metrics.checked(matrix.T)
+    return metrics.check_returns(matrix.T)
 
 
 def _share_of_best(correlation: FloatArray) -> float:

@@ -5,14 +5,14 @@ from typing import Any
 
 from flatout.evaluation.backtest import SideBySide, backtest
 from flatout.evaluation.baselines import BASELINES
-from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.market.market import Market
 from flatout.policies.bundle import Bundle
 
 BESIDE = ("cash", "buy_and_hold", "equal_weight", "momentum")
 
 
-def judge(
+def judge_policies(
     market: Market,
     policies: dict[str, Bundle],
     cut: int,
@@ -22,7 +22,7 @@ def judge(
     end.
     """
     crowd = {
-        **{name: Learned(bundle) for name, bundle in policies.items()},
+        **{name: SavedPolicy(bundle) for name, bundle in policies.items()},
         **{n: BASELINES[n] for n in BESIDE},
     }
     side_by_side = SideBySide(tuple(crowd.values()), (1,) * len(crowd))

@@ -57,10 +57,14 @@ def summarise(
     exposure: FloatArray | None = None,
     costs: FloatArray | None = None,
 ) -> Metrics:
-    """All figures at once; turnover, exposure (gross weight) and costs are per bar, as parts of
-    equity.
+    """All figures at once, of simple returns per bar, (..., bar), as fractions: 0.01 is one
+    percent.
+
+    Turnover, exposure (gross weight) and costs are per bar too, as fractions of equity; the figures
+    of those that are not given are None. What the result calls annual, and its Sharpe and Sortino
+    ratios, are scaled to a year of `bars_per_year` bars.
     """
-    returns = checked(returns)
+    returns = check_returns(returns)
     return Metrics(
         total_return=total_return(returns),
         annual_return=annual_return(returns, bars_per_year),
@@ -81,7 +85,7 @@ def summarise(
     )
 
 
-def checked(returns: FloatArray) -> FloatArray:
+def check_returns(returns: FloatArray) -> FloatArray:
     """The same returns in float64, or an error that says what is wrong with them."""
     returns = _finite(returns, "returns")
     if np.any(returns < -1):
@@ -92,12 +96,16 @@ def checked(returns: FloatArray) -> FloatArray:
 
 
 def total_return(returns: FloatArray) -> FloatArray:
-    """Product of (1 + return), minus 1."""
+    """What the whole path earned, as a fraction, not annualised: the product of (1 + return), minus
+    1.
+    """
     return _equity(returns)[..., -1] - 1
 
 
 def annual_return(returns: FloatArray, bars_per_year: float) -> FloatArray:
-    """Compound annual growth rate; inf where a few splendid bars overflow a year."""
+    """Compound growth rate of a year of `bars_per_year` bars, as a fraction; inf where a few
+    splendid bars overflow a year.
+    """
     equity = _equity(returns)
     with np.errstate(over="ignore"):
         yearly: FloatArray = (
@@ -107,43 +115,57 @@ def annual_return(returns: FloatArray, bars_per_year: float) -> FloatArray:
 
 
 def annual_volatility(returns: FloatArray, bars_per_year: float) -> FloatArray:
-    """Sample standard deviation (n - 1), scaled by the square root of time; NaN for one bar."""
-    return _deviation(checked(returns)) * math.sqrt(_positive(bars_per_year))
+    """Sample standard deviation (n - 1) of the returns times sqrt(bars_per_year), as a fraction per
+    year; NaN for one bar.
+    """
+    return _deviation(check_returns(returns)) * math.sqrt(_positive(bars_per_year))
 
 
 def bar_sharpe(returns: FloatArray) -> FloatArray:
-    """Mean over sample standard deviation, not annualised: what tests of significance need."""
-    returns = checked(returns)
+    """Sharpe ratio of one bar: mean over sample standard deviation, not annualised, as tests of
+    significance need it. No unit; NaN for one bar.
+    """
+    returns = check_returns(returns)
     return _ratio(np.mean(returns, axis=-1), _deviation(returns))
 
 
 def sharpe(returns: FloatArray, bars_per_year: float) -> FloatArray:
-    """The Sharpe ratio of a year, as if bars were independent."""
+    """Annualised Sharpe ratio: that of one bar times sqrt(bars_per_year), as if bars were
+    independent. No unit; NaN for one bar.
+    """
     return bar_sharpe(returns) * math.sqrt(_positive(bars_per_year))
 
 
 def sortino(returns: FloatArray, bars_per_year: float) -> FloatArray:
-    """Mean over the root mean square of the losses (gains count as zero), annualised."""
-    returns = checked(returns)
+    """Annualised Sortino ratio: mean over the root mean square of the losses (gains count as zero),
+    times sqrt(bars_per_year). No unit.
+    """
+    returns = check_returns(returns)
     downside = np.sqrt(np.mean(np.minimum(returns, 0.0) ** 2, axis=-1))
     return _ratio(np.mean(returns, axis=-1), downside) * math.sqrt(_positive(bars_per_year))
 
 
 def calmar(returns: FloatArray, bars_per_year: float) -> FloatArray:
-    """Annual return over the size of the largest drawdown."""
+    """Compound annual return over the size of the largest drawdown. No unit; the drawdown is that
+    of the whole path, not of a year.
+    """
     return _ratio(annual_return(returns, bars_per_year), -max_drawdown(returns))
 
 
 def max_drawdown(returns: FloatArray) -> FloatArray:
-    """The deepest fall below an earlier peak, the start included: 0 or below."""
+    """The deepest fall below an earlier peak, the start included, as a fraction of the peak: 0 or
+    below. Not annualised.
+    """
     equity = _equity(returns)
     lowest: FloatArray = np.min(equity / np.maximum.accumulate(equity, axis=-1), axis=-1) - 1
     return lowest
 
 
 def cvar(returns: FloatArray, tail: float = TAIL) -> FloatArray:
-    """Mean of the worst bars: the worst one and further ones up to the share `tail` of the rest."""
-    returns = checked(returns)
+    """Mean return per bar of the worst bars, as a fraction, not annualised: of the worst one and
+    further ones up to the share `tail` of the rest.
+    """
+    returns = check_returns(returns)
     if not 0 <= tail <= 1:
         raise FlatoutError(f"tail is {tail!r}; it is the share of bars to average, from 0 to 1")
     last = int((returns.shape[-1] - 1) * tail)
@@ -152,45 +174,53 @@ def cvar(returns: FloatArray, tail: float = TAIL) -> FloatArray:
 
 
 def hit_rate(returns: FloatArray) -> FloatArray:
-    """Winning bars over winning and losing bars; 0 when nothing ever moved."""
-    returns = checked(returns)
+    """Share of the winning bars among winning and losing ones, 0 to 1; 0 when nothing ever
+    moved.
+    """
+    returns = check_returns(returns)
     wins, losses = np.sum(returns > 0, axis=-1), np.sum(returns < 0, axis=-1)
     rate: FloatArray = wins / np.maximum(wins + losses, 1)
     return rate
 
 
 def skew(returns: FloatArray) -> FloatArray:
-    """Third standardised moment (population); 0 without volatility."""
-    return _standardised_moment(checked(returns), 3)
+    """Third standardised moment (population) of the returns per bar, not annualised; 0 without
+    volatility.
+    """
+    return _standardised_moment(check_returns(returns), 3)
 
 
 def excess_kurtosis(returns: FloatArray) -> FloatArray:
-    """Fourth standardised moment (population) minus 3; 0 without volatility."""
-    returns = checked(returns)
+    """Fourth standardised moment (population) of the returns per bar minus 3, not annualised; 0
+    without volatility.
+    """
+    returns = check_returns(returns)
     moment = _standardised_moment(returns, 4)
     return np.where(moment == 0, 0.0, moment - 3)
 
 
 def bar_turnover(turnover: FloatArray) -> FloatArray:
-    """Mean over bars of traded notional / equity; a full round trip trades 2."""
+    """Mean over bars of traded notional as a fraction of equity; a full round trip trades 2."""
     mean: FloatArray = np.mean(_finite(turnover, "turnover"), axis=-1)
     return mean
 
 
 def annual_turnover(turnover: FloatArray, bars_per_year: float) -> FloatArray:
-    """Traded notional per year in units of equity."""
+    """Traded notional per year in multiples of equity: the mean per bar times bars_per_year."""
     return bar_turnover(turnover) * _positive(bars_per_year)
 
 
 def mean_exposure(exposure: FloatArray) -> FloatArray:
-    """Mean over bars of the gross weight."""
+    """Mean over bars of the gross weight, as a fraction of equity; 1 is fully invested."""
     mean: FloatArray = np.mean(_finite(exposure, "exposure"), axis=-1)
     return mean
 
 
 def cost_share(returns: FloatArray, costs: FloatArray) -> FloatArray:
-    """Sum of costs over the sum of returns before costs; inf where costs met no profit to eat."""
-    returns, costs = checked(returns), _finite(costs, "costs")
+    """Share of the profit before costs that costs took: the sum of costs over the sum of returns
+    before costs, both fractions of equity per bar; inf where there was no such profit.
+    """
+    returns, costs = check_returns(returns), _finite(costs, "costs")
     paid = np.sum(costs, axis=-1)
     return _ratio(paid, np.maximum(np.sum(returns, axis=-1) + paid, 0.0))
 
@@ -219,7 +249,7 @@ def _positive(bars_per_year: float) -> float:
 
 def _equity(returns: FloatArray) -> FloatArray:
     """Equity from 1 at the start: one entry more than returns."""
-    returns = checked(returns)
+    returns = check_returns(returns)
     start = np.ones((*returns.shape[:-1], 1))
     return np.concatenate([start, np.cumprod(1 + returns, axis=-1)], axis=-1)
 

@@ -46,38 +46,63 @@ class Overfitting(NamedTuple):
     blocks: int
 
 
+class Choices(NamedTuple):
+    """The trials that some halves choose, one entry per half."""
+
+    logits: FloatArray  # of the relative rank out of sample
+    in_sample: FloatArray
+    out_of_sample: FloatArray
+
+
+class Line(NamedTuple):
+    """A least-squares line; NaN where it does not exist."""
+
+    slope: float
+    intercept: float
+    r2: float
+
+
 def overfitting(
     returns_matrix: FloatArray, blocks: int = 16, metric: Metric = "sharpe"
 ) -> Overfitting:
-    """CSCV on (bar, trial) returns; the metric is what trials are chosen by.
+    """CSCV on (bar, trial) simple returns per bar. The metric is what trials are chosen by: the
+    Sharpe ratio of a bar or the mean return of a bar, neither of them annualised.
 
     The first bars are dropped where bars are no multiple of blocks. A trial whose returns do not
     vary over a half took no risk there: its Sharpe ratio is 0, so that it does not win by a
     division by nothing. Ties out of sample share their average rank; among ties in sample the one
     that does worst out of sample is chosen.
     """
-    returns = _checked(returns_matrix, blocks, metric)
+    returns = _check_matrix(returns_matrix, blocks, metric)
     length = len(returns) // blocks
     cut = returns[len(returns) - blocks * length :].reshape(blocks, length, -1)
-    sums, squares = (
-        np.sum(cut, axis=1),
-        np.einsum("btn,btn->bn", cut, cut),
-    )  # (block, trial): all that scores need
+    # (block, trial): all that scores need
+    sums, squares = np.sum(cut, axis=1), np.einsum("btn,btn->bn", cut, cut)
     halves = _halves(blocks)
     rows = max(1, CHUNK // returns.shape[1])
     judged = [
-        _judge(halves[start : start + rows], sums, squares, length, metric)
+        _judge(halves[start : start + rows], sums, squares=squares, length=length, metric=metric)
         for start in range(0, len(halves), rows)
     ]
-    logits, inside, outside = (np.concatenate(parts) for parts in zip(*judged, strict=True))
+    logits = np.concatenate([choices.logits for choices in judged])
+    inside = np.concatenate([choices.in_sample for choices in judged])
+    outside = np.concatenate([choices.out_of_sample for choices in judged])
+    line = _fit_line(inside, outside)
     return Overfitting(
-        float(np.mean(logits <= 0)), logits, *_line(inside, outside), float(np.mean(outside < 0)),
-        inside, outside,
-        len(halves), blocks,
-    )  # fmt: skip
+        pbo=float(np.mean(logits <= 0)),
+        logits=logits,
+        slope=line.slope,
+        intercept=line.intercept,
+        r2=line.r2,
+        probability_of_loss=float(np.mean(outside < 0)),
+        in_sample=inside,
+        out_of_sample=outside,
+        combinations=len(halves),
+        blocks=blocks,
+    )
 
 
-def _checked(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray:
+def _check_matrix(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray:
     """The matrix in float64, or an error that says what is wrong."""
     if metric not in get_args(Metric):
         raise FlatoutError(f"metric is {metric!r}; it is one of {', '.join(get_args(Metric))}")
@@ -97,7 +122,7 @@ def _checked(returns_matrix: FloatArray, blocks: int, metric: str) -> FloatArray
             f"{len(matrix)} bars are too few for {blocks} blocks of two bars: give more or "
             f"fewer blocks"
         )
-    return metrics.checked(matrix.T).T
+    return metrics.check_returns(matrix.T).T
 
 
 def _halves(blocks: int) -> NDArray[np.bool_]:
@@ -110,14 +135,16 @@ def _halves(blocks: int) -> NDArray[np.bool_]:
 
 def _judge(
     halves: NDArray[np.bool_], sums: FloatArray, squares: FloatArray, length: int, metric: Metric
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> Choices:
     """Logit, score in sample and score out of sample of the trial that each half chooses."""
     # The other half is added up itself: as a difference from the total, bars without trades would
     # leave rounding.
     inside = _scores(
-        halves.astype(np.float64), sums, squares, length, metric
+        halves.astype(np.float64), sums, squares=squares, length=length, metric=metric
     )  # (combination, trial)
-    outside = _scores((~halves).astype(np.float64), sums, squares, length, metric)
+    outside = _scores(
+        (~halves).astype(np.float64), sums, squares=squares, length=length, metric=metric
+    )
     best = np.max(inside, axis=1, keepdims=True)
     tied = inside >= best - _grain(inside)
     result = np.min(np.where(tied, outside, np.inf), axis=1, keepdims=True)
@@ -125,7 +152,8 @@ def _judge(
     below = np.count_nonzero(outside < result - grain, axis=1)
     up_to = np.count_nonzero(outside <= result + grain, axis=1)
     rank = (below + up_to + 1) / 2  # from 1; the average of the ranks that ties share
-    return np.log(rank / (outside.shape[1] + 1 - rank)), best[:, 0], result[:, 0]
+    logits = np.log(rank / (outside.shape[1] + 1 - rank))
+    return Choices(logits, best[:, 0], result[:, 0])
 
 
 def _scores(
@@ -153,12 +181,12 @@ def _grain(scores: FloatArray) -> FloatArray:
     return EQUAL * largest
 
 
-def _line(inside: FloatArray, outside: FloatArray) -> tuple[float, float, float]:
-    """Slope, intercept and r² of the least-squares line of `outside` on `inside`."""
+def _fit_line(inside: FloatArray, outside: FloatArray) -> Line:
+    """The least-squares line of `outside` on `inside`, with r²."""
     x, y = inside - np.mean(inside), outside - np.mean(outside)
     if np.ptp(inside) <= EQUAL * np.max(np.abs(inside)):
-        return math.nan, math.nan, math.nan
+        return Line(math.nan, math.nan, math.nan)
     slope = float(x @ y / (x @ x))
     level = np.ptp(outside) <= EQUAL * np.max(np.abs(outside))
     r2 = math.nan if level else float((x @ y) ** 2 / ((x @ x) * (y @ y)))
-    return slope, float(np.mean(outside) - slope * np.mean(inside)), r2
+    return Line(slope, float(np.mean(outside) - slope * np.mean(inside)), r2)

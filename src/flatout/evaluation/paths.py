@@ -64,7 +64,11 @@ def path_figures(returns: FloatArray, bars_per_year: float) -> PathFigures:
     flat = returns.reshape(-1, returns.shape[-1])
     found = metrics.summarise(flat, bars_per_year)
     return PathFigures(
-        found.sharpe, found.sortino, found.total_return, found.annual_return, found.max_drawdown
+        sharpe=found.sharpe,
+        sortino=found.sortino,
+        total_return=found.total_return,
+        annual_return=found.annual_return,
+        max_drawdown=found.max_drawdown,
     )
 
 

@@ -15,7 +15,7 @@ POINTS = 2000  # more would only make the page heavy
 COLOURS = ("#7f7f7f", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf")
 
 
-def thin(n: int) -> np.ndarray:
+def thin_rows(n: int) -> np.ndarray:
     """At most `POINTS` row numbers, first and last among them."""
     return np.unique(np.linspace(0, n - 1, min(n, POINTS)).astype(int))
 
@@ -26,7 +26,7 @@ def add_curve(
     """Equity above, drawdown below."""
     equity = history.equity[:, 0]
     drawdown = equity / np.maximum.accumulate(equity) - 1
-    keep = thin(len(equity))
+    keep = thin_rows(len(equity))
     times = panel.time[np.concatenate([history.bars[:1] - 1, history.bars])][keep]
     line = {"color": colour, "width": width}
     figure.add_trace(
@@ -40,7 +40,7 @@ def add_curve(
 
 def add_luck(figure: go.Figure, luck: History, panel: Panel) -> None:
     """The band in which nine of ten random traders of equal turnover ended up."""
-    keep = thin(len(luck.equity))
+    keep = thin_rows(len(luck.equity))
     times = panel.time[np.concatenate([luck.bars[:1] - 1, luck.bars])][keep]
     low, high = np.quantile(luck.equity[keep], [0.05, 0.95], axis=1)
     edge = {"width": 0}
@@ -66,8 +66,8 @@ def draw_equity(comparison: Comparison, panel: Panel, name: str, subtitle: str) 
     add_luck(figure, comparison.luck, panel)
     for (other, history), colour in zip(comparison.baselines.items(), cycle(COLOURS), strict=False):
         if other != name:
-            add_curve(figure, history, panel, other, colour, 1.2)
-    add_curve(figure, comparison.chosen, panel, name, "#d62728", 2.4)
+            add_curve(figure, history, panel=panel, name=other, colour=colour, width=1.2)
+    add_curve(figure, comparison.chosen, panel=panel, name=name, colour="#d62728", width=2.4)
     figure.update_yaxes(title="equity (start = 1, log scale)", type="log", row=1, col=1)
     figure.update_yaxes(title="drawdown %", row=2, col=1)
     title = {"text": f"{name}<br><sup>{subtitle}</sup>"}

@@ -16,7 +16,7 @@ from flatout.evaluation.backtest import Comparison, History, compare
 from flatout.evaluation.baselines import BASELINES, Policy
 from flatout.evaluation.picture import draw_equity, write_picture
 from flatout.evaluation.trades import write_ledger
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.market.market import Market
 from flatout.runs import create_run, write_json
 from flatout.settings.loading import Resolved
@@ -157,7 +157,7 @@ def parse_time(name: str, text: str) -> np.datetime64:
         time = datetime.fromisoformat(text)
         time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
     except (ValueError, OverflowError):
-        given = shortened(text)
+        given = shorten_repr(text)
         raise RulesError(
             f"{name} {given} is not a time: write it as 2024-05-01 or 2024-05-01T12:00"
         ) from None

@@ -1,4 +1,4 @@
-"""`Learned`: a saved policy in backtests, beside the baselines and under the same rules.
+"""`SavedPolicy`: a saved policy in backtests, beside the baselines and under the same rules.
 
 It sees what training showed it and orders what training let it order; the network runs in single
 precision on NumPy, the ledger in double. A market that is not the policy's is refused at the first
@@ -26,7 +26,7 @@ from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 
 
 @dataclass(frozen=True)
-class Learned:
+class SavedPolicy:
     """The policy of a bundle, without noise."""
 
     bundle: Bundle
@@ -101,20 +101,22 @@ class Learned:
 
     def money(self, moment: Moment) -> Floats:
         """The (account, asset) order in money."""
-        accounts = moment.driven()
+        accounts = moment.require_accounts()
         self.bundle.check_shown(accounts.fitted, accounts.shape)
         return accounts.order(self.bundle.act(accounts.observe()))
 
     def __call__(self, moment: Moment) -> Floats:
         """The same as shares of the equity, as baselines give them."""
-        return self.money(moment) / np.maximum(moment.driven().equity, LEAST_EQUITY)[:, None]
+        return (
+            self.money(moment) / np.maximum(moment.require_accounts().equity, LEAST_EQUITY)[:, None]
+        )
 
 
-def load_policy(folder: Path | str) -> Learned:
+def load_policy(folder: Path | str) -> SavedPolicy:
     """The policy that a training or a study saved in this folder: it can `predict` from
     observations and `backtest` itself on bars.
     """
-    return Learned(Bundle.load(folder), Path(folder))
+    return SavedPolicy(Bundle.load(folder), Path(folder))
 
 
 def find_policy(name: str, seed: int = 0) -> Policy:

@@ -20,5 +20,10 @@ def make_study_folds(panel: Panel, settings: Settings) -> Folds:
     lookback = max(recipe.warmup, VOLATILITY_BARS)
     # The first test block is decided one bar earlier, on features that are warm.
     return make_folds(
-        settings.folds, panel.n_bars, recipe.warmup + 1, FILL_DELAY, REWARD_HORIZON, lookback
+        settings.folds,
+        panel.n_bars,
+        warm=recipe.warmup + 1,
+        fill_delay=FILL_DELAY,
+        reward_horizon=REWARD_HORIZON,
+        lookback=lookback,
     )

@@ -48,7 +48,7 @@ def ledger_table(panel: Panel, fills: tuple[Fills, ...], capital: float) -> pl.D
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def harmless(column: str) -> pl.Expr:
+def escape_formulas(column: str) -> pl.Expr:
     """Texts as spreadsheets show them: =, +, - or @ in front would make a formula, which they run.
     An apostrophe makes it text; whoever wants the text back takes one apostrophe off.
     """
@@ -60,6 +60,6 @@ def write_ledger(path: Path, panel: Panel, fills: tuple[Fills, ...], capital: fl
     """Write the ledger as CSV, atomically; returns the number of rows."""
     table = ledger_table(panel, fills, capital)
     buffer = io.BytesIO()
-    table.with_columns(harmless("symbol")).write_csv(buffer)
+    table.with_columns(escape_formulas("symbol")).write_csv(buffer)
     write_bytes(path, buffer.getvalue())
     return table.height

@@ -18,7 +18,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from flatout.errors import RunError
-from flatout.foreign import read_json_if_there, shortened
+from flatout.foreign import read_json_if_there, shorten_repr
 from flatout.runs import open_lock, write_json
 from flatout.settings.fields import MOST_COUNTED
 
@@ -30,7 +30,7 @@ DAMAGED = (
 
 
 class Registry(TypedDict):
-    """What a file holds."""
+    """The content of a registry's file."""
 
     fingerprint: str
     studies: dict[str, Annotated[int, Field(ge=0, le=MOST_COUNTED)]]
@@ -47,7 +47,7 @@ def note_trials(fingerprint: str, study: str, count: int, folder: Path | None = 
     if not study:
         raise RunError("a study without a name cannot be told from others: give one")
     path = registry_file(fingerprint, folder)
-    with held(path):
+    with lock_registry(path):
         studies = read_studies(path)
         if count > studies.get(study, -1):
             _write(path, {"fingerprint": path.stem, "studies": {**studies, study: count}})
@@ -86,13 +86,13 @@ def read_studies(path: Path) -> dict[str, int]:
         return {}
     if content["fingerprint"] != path.stem:
         raise RunError(
-            f"{path}: is about other bars, {shortened(content['fingerprint'])}; {DAMAGED}"
+            f"{path}: is about other bars, {shorten_repr(content['fingerprint'])}; {DAMAGED}"
         )
     return content["studies"]
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def lock_registry(path: Path) -> Iterator[None]:
     """Wait until no other process changes this file, and keep others waiting meanwhile."""
     # A lock of its own: the JSON file is replaced by each write, and a lock on what was replaced
     # guards nothing.

@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     gates_hash: str
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """The verdict and its gates as plain JSON values."""
         return {**self._asdict(), "gates": [gate._asdict() for gate in self.gates]}
 
 
@@ -55,8 +55,8 @@ LOSS_IS_RARE = 0.05
 
 
 def give_verdict(gates: GateSettings, evidence: Evidence) -> Verdict:
-    """Try every gate that is on."""
-    found = [gate for gate in all_gates(gates, evidence) if gate is not None]
+    """The verdict on the evidence: promotable if every gate that is on lets it pass."""
+    found = [gate for gate in try_gates(gates, evidence) if gate is not None]
     tried = [gate._replace(sentence="") if gate.passed else gate for gate in found]
     failed = [gate for gate in tried if not gate.passed]
     if failed:
@@ -69,119 +69,155 @@ def give_verdict(gates: GateSettings, evidence: Evidence) -> Verdict:
 
 
 def gates_hash(gates: GateSettings) -> str:
-    """Of the gates as they were when the study started."""
+    """sha256 of the gates as they were when the study started, so that a later change shows."""
     return hashlib.sha256(
         json.dumps(gates.model_dump(mode="json"), sort_keys=True).encode()
     ).hexdigest()
 
 
-def all_gates(gates: GateSettings, e: Evidence) -> list[Gate | None]:
-    """Every gate, None for those that are off."""
+def try_gates(gates: GateSettings, evidence: Evidence) -> list[Gate | None]:
+    """Every gate with what it saw; None for those that are off."""
     return [
-        at_least(("deflated "
-                 "Sharpe"), gates.deflated_sharpe, e.deflated_sharpe, ("luck among so many trials "
-                                                                      "explains it")),
-        not_overfitted(gates.pbo, e),
-        at_most(("random traders as "
-                "good"), gates.null_p, e.null_p, "random traders of equal turnover earn as much"),
-        *(beats(name, e) for name in gates.beats),
-        survives("costs", gates.cost_factor, e.cost_sharpes, "times the costs"),
-        survives("delay", gates.delay_bars, e.delay_sharpes, "bar(s) later"),
-        at_least("trades", gates.trades, e.trades, "too few trades to say anything"),
-        at_least("worst path", gates.worst_path, e.worst_path, "one path loses too much"),
-        above(("hold-out "
-              "Sharpe"), gates.hold_out_sharpe, e.hold_out_sharpe, ("it does not earn on the "
-                                                                   "sealed bars")),
-        Gate(
-            "not "
-            "constant", ("orders depend on the "
-                        "market"), "constant" if e.constant else "they do", not e.constant,
-            "it orders the same whatever it sees",
+        require_at_least(
+            name="deflated Sharpe",
+            wanted=gates.deflated_sharpe,
+            found=evidence.deflated_sharpe,
+            reason="luck among so many trials explains it",
         ),
-    ]  # fmt: skip
+        require_not_overfitted(gates.pbo, evidence),
+        require_at_most(
+            name="random traders as good",
+            wanted=gates.null_p,
+            found=evidence.null_p,
+            reason="random traders of equal turnover earn as much",
+        ),
+        *(require_beating(name, evidence) for name in gates.beats),
+        require_survival("costs", gates.cost_factor, evidence.cost_sharpes, "times the costs"),
+        require_survival("delay", gates.delay_bars, evidence.delay_sharpes, "bar(s) later"),
+        require_at_least("trades", gates.trades, evidence.trades, "too few trades to say anything"),
+        require_at_least(
+            name="worst path",
+            wanted=gates.worst_path,
+            found=evidence.worst_path,
+            reason="one path loses too much",
+        ),
+        require_above(
+            name="hold-out Sharpe",
+            wanted=gates.hold_out_sharpe,
+            found=evidence.hold_out_sharpe,
+            reason="it does not earn on the sealed bars",
+        ),
+        Gate(
+            name="not constant",
+            wanted="orders depend on the market",
+            found="constant" if evidence.constant else "they do",
+            passed=not evidence.constant,
+            sentence="it orders the same whatever it sees",
+        ),
+    ]
 
 
-def shown(value: float | None) -> str:
-    """A number as a table shows it."""
+def format_number(value: float | None) -> str:
+    """A number as a table shows it: three digits, or whole from 1,000 on."""
     if value is None:
         return "none"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def at_least(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:
-    """Passes from the bound on."""
+def require_at_least(
+    name: str, wanted: float | None, found: float | None, reason: str
+) -> Gate | None:
+    """A gate that lets pass from the bound on; None where no bound is wanted."""
     if wanted is None:
         return None
-    passed = found is not None and found >= wanted
     return Gate(
-        name, f"at least {shown(wanted)}", shown(found), passed, f"{reason} ({name} {shown(found)})"
+        name=name,
+        wanted=f"at least {format_number(wanted)}",
+        found=format_number(found),
+        passed=found is not None and found >= wanted,
+        sentence=f"{reason} ({name} {format_number(found)})",
     )
 
 
-def above(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:
-    """Passes above the bound; there is nothing to pass where no bars were sealed."""
+def require_above(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:
+    """A gate that lets pass above the bound; None where no bound is wanted, or no bars were sealed
+    and so nothing was found.
+    """
     if wanted is None or found is None:
         return None
     return Gate(
-        name,
-        f"above {shown(wanted)}",
-        shown(found),
-        found > wanted,
-        f"{reason} ({name} {shown(found)})",
+        name=name,
+        wanted=f"above {format_number(wanted)}",
+        found=format_number(found),
+        passed=found > wanted,
+        sentence=f"{reason} ({name} {format_number(found)})",
     )
 
 
-def at_most(name: str, wanted: float | None, found: float | None, reason: str) -> Gate | None:
-    """Passes up to the bound."""
+def require_at_most(
+    name: str, wanted: float | None, found: float | None, reason: str
+) -> Gate | None:
+    """A gate that lets pass up to the bound; None where no bound is wanted."""
     if wanted is None:
         return None
-    passed = found is not None and found <= wanted
     return Gate(
-        name, f"at most {shown(wanted)}", shown(found), passed, f"{reason} ({shown(found)})"
+        name=name,
+        wanted=f"at most {format_number(wanted)}",
+        found=format_number(found),
+        passed=found is not None and found <= wanted,
+        sentence=f"{reason} ({format_number(found)})",
     )
 
 
-def not_overfitted(wanted: float | None, e: Evidence) -> Gate | None:
-    """PBO says whether the best of one half stays in the better half. Where nearly all trials are
+def require_not_overfitted(wanted: float | None, evidence: Evidence) -> Gate | None:
+    """PBO tells whether the best of one half stays in the better half. Where nearly all trials are
     good and alike it does not, and need not: then it must hardly ever lose out of sample.
     """
     if wanted is None:
         return None
-    rarely = e.probability_of_loss is not None and e.probability_of_loss <= LOSS_IS_RARE
-    passed = e.pbo is not None and (e.pbo <= wanted or rarely)
-    found = f"{shown(e.pbo)}; loses in {shown(e.probability_of_loss)}"
+    pbo, loss = evidence.pbo, evidence.probability_of_loss
+    rarely_loses = loss is not None and loss <= LOSS_IS_RARE
     return Gate(
-        "PBO", (f"at most {shown(wanted)}, or loses out of sample in at most {LOSS_IS_RARE:.0%} of "
-               f"the cases"), found,
-        passed, f"the best in one half of the bars is not good in the other (PBO {shown(e.pbo)})",
-    )  # fmt: skip
-
-
-def beats(baseline: str, e: Evidence) -> Gate:
-    """The median path has more Sharpe than a baseline; cash has none."""
-    other = e.baseline_sharpes.get(baseline)
-    passed = other is not None and e.median_sharpe > other
-    found = f"{shown(e.median_sharpe)} against {shown(other)}"
-    return Gate(
-        f"beats {baseline}",
-        "a larger Sharpe ratio",
-        found,
-        passed,
-        f"it does not beat {baseline} ({found})",
+        name="PBO",
+        wanted=(
+            f"at most {format_number(wanted)}, or loses out of sample in at most "
+            f"{LOSS_IS_RARE:.0%} of the cases"
+        ),
+        found=f"{format_number(pbo)}; loses in {format_number(loss)}",
+        passed=pbo is not None and (pbo <= wanted or rarely_loses),
+        sentence=(
+            f"the best in one half of the bars is not good in the other (PBO {format_number(pbo)})"
+        ),
     )
 
 
-def survives(name: str, wanted: float | None, found: Mapping[Any, float], unit: str) -> Gate | None:
-    """The median path still earns when life is harder."""
+def require_beating(baseline: str, evidence: Evidence) -> Gate:
+    """A gate for which the median path has more Sharpe than a baseline; cash has none."""
+    other = evidence.baseline_sharpes.get(baseline)
+    found = f"{format_number(evidence.median_sharpe)} against {format_number(other)}"
+    return Gate(
+        name=f"beats {baseline}",
+        wanted="a larger Sharpe ratio",
+        found=found,
+        passed=other is not None and evidence.median_sharpe > other,
+        sentence=f"it does not beat {baseline} ({found})",
+    )
+
+
+def require_survival(
+    name: str, wanted: float | None, found: Mapping[Any, float], unit: str
+) -> Gate | None:
+    """A gate for which the median path still earns under harder conditions: `found` has its Sharpe
+    ratio by condition, of which the wanted one counts.
+    """
     if wanted is None:
         return None
     sharpe = found.get(wanted)
-    passed = sharpe is not None and sharpe > 0
-    said = f"{shown(wanted)} {unit}"
+    condition = f"{format_number(wanted)} {unit}"
     return Gate(
-        name,
-        f"earns at {said}",
-        shown(sharpe),
-        passed,
-        f"it loses at {said} (Sharpe {shown(sharpe)})",
+        name=name,
+        wanted=f"earns at {condition}",
+        found=format_number(sharpe),
+        passed=sharpe is not None and sharpe > 0,
+        sentence=f"it loses at {condition} (Sharpe {format_number(sharpe)})",
     )

@@ -93,7 +93,6 @@ def account_names(bundle: Bundle) -> list[str]:
 
 
 # --- the network
-# -----------------------------------------------------------------------------------
 
 
 def add_perceptron(draft: Draft, x: str, perceptron: Perceptron, bundle: Bundle) -> str:

@@ -113,7 +113,7 @@ def add_share_below(draft: Draft, x: str, quantiles: FloatArray) -> str:
     begins = (np.arange(len(knots.value)) * width).reshape(quantiles.shape[1:])
     value, lowest, highest = (table.ravel() for table in knots)
     x = draft.op("Min", draft.op("Max", x, quantiles[0]), quantiles[-1])
-    place = add_search(draft, x, value, begins, width)
+    place = add_search(draft, x, table=value, begins=begins, width=width)
     after = draft.op("Add", place, np.int64(1))
     here, there = draft.op("Gather", value, place), draft.op("Gather", value, after)
     level, next_level = draft.op("Gather", highest, place), draft.op("Gather", lowest, after)
@@ -142,7 +142,6 @@ def add_search(
 
 
 # --- the normal distribution
-# -----------------------------------------------------------------------
 
 
 def add_inverse_normal(draft: Draft, share: str) -> str:

@@ -17,7 +17,7 @@ from flatout.policies.bundle import Bundle
 from flatout.runs import installed, write_bytes
 
 
-class Made(NamedTuple):
+class ExportedFile(NamedTuple):
     """The content of a file, what is in it, and what whoever opens it should know."""
 
     content: bytes
@@ -27,16 +27,16 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """A file format."""
+    """A file format that a policy can be written in."""
 
     meaning: str
     suffix: str
     packages: tuple[str, ...]  # as they are imported
     extra: str  # the extra of flatout that installs them
-    make: Callable[[Bundle], Made]
+    make: Callable[[Bundle], ExportedFile]
 
 
-def make_sb3(bundle: Bundle) -> Made:
+def make_sb3(bundle: Bundle) -> ExportedFile:
     """For `stable_baselines3.PPO.load`."""
     from flatout.export.sb3_zip import zip_of  # loads PyTorch
 
@@ -46,7 +46,7 @@ def make_sb3(bundle: Bundle) -> Made:
         "activation": bundle.activation,
         "stable_baselines3": installed("stable-baselines3"),
     }
-    return Made(
+    return ExportedFile(
         zip_of(bundle),
         facts,
         (
@@ -59,8 +59,8 @@ def make_sb3(bundle: Bundle) -> Made:
     )
 
 
-def make_onnx(bundle: Bundle) -> Made:
-    """For any ONNX runtime."""
+def make_onnx(bundle: Bundle) -> ExportedFile:
+    """The policy as an .onnx file, for any ONNX runtime."""
     from flatout.export.onnx_model import account_names, onnx_of, properties
 
     shape = bundle.shape
@@ -75,7 +75,7 @@ def make_onnx(bundle: Bundle) -> Made:
         },
         "properties": properties(bundle),
     }
-    return Made(
+    return ExportedFile(
         onnx_of(bundle),
         facts,
         (
@@ -87,8 +87,8 @@ def make_onnx(bundle: Bundle) -> Made:
     )
 
 
-def make_joblib(bundle: Bundle) -> Made:
-    """For `joblib.load` in programs that use scikit-learn."""
+def make_joblib(bundle: Bundle) -> ExportedFile:
+    """The scaler as a .joblib file, for programs that use scikit-learn."""
     from flatout.export.sklearn_scaler import columns_of, joblib_of
 
     facts = {
@@ -96,7 +96,7 @@ def make_joblib(bundle: Bundle) -> Made:
         "columns": columns_of(bundle.recipe),
         "scikit_learn": installed("scikit-learn"),
     }
-    return Made(
+    return ExportedFile(
         joblib_of(bundle.recipe),
         facts,
         (
@@ -111,15 +111,25 @@ def make_joblib(bundle: Bundle) -> Made:
 
 TARGETS = {
     "sb3": Target(
-        "policy for Stable-Baselines3's PPO",
-        ".zip",
-        ("torch", "stable_baselines3"),
-        "sb3",
-        make_sb3,
+        meaning="policy for Stable-Baselines3's PPO",
+        suffix=".zip",
+        packages=("torch", "stable_baselines3"),
+        extra="sb3",
+        make=make_sb3,
     ),
-    "onnx": Target("policy with its scaling as ONNX", ".onnx", ("onnx",), "export", make_onnx),
+    "onnx": Target(
+        meaning="policy with its scaling as ONNX",
+        suffix=".onnx",
+        packages=("onnx",),
+        extra="export",
+        make=make_onnx,
+    ),
     "joblib": Target(
-        "scaler for scikit-learn", ".joblib", ("sklearn", "joblib"), "export", make_joblib
+        meaning="scaler for scikit-learn",
+        suffix=".joblib",
+        packages=("sklearn", "joblib"),
+        extra="export",
+        make=make_joblib,
     ),
 }
 

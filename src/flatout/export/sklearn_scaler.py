@@ -95,7 +95,7 @@ def quantile_transformer(quantiles: FloatArray, outcome: str) -> Any:
 
 
 def standard_scaler(centre: FloatArray, spread: FloatArray) -> Any:
-    """A fitted StandardScaler."""
+    """A fitted StandardScaler with these centres and spreads."""
     scaler = StandardScaler()
     with np.errstate(over="ignore"):  # nothing is computed from it
         scaler.mean_, scaler.scale_, scaler.var_ = centre.copy(), spread.copy(), spread**2
@@ -104,7 +104,7 @@ def standard_scaler(centre: FloatArray, spread: FloatArray) -> Any:
 
 
 def robust_scaler(centre: FloatArray, spread: FloatArray) -> Any:
-    """A fitted RobustScaler."""
+    """A fitted RobustScaler with these centres and spreads."""
     scaler = RobustScaler()
     scaler.center_, scaler.scale_, scaler.n_features_in_ = centre.copy(), spread.copy(), len(centre)
     return scaler

@@ -17,7 +17,7 @@ import talib
 
 from flatout.bars.panel import EXTRA, FloatArray, Panel
 from flatout.errors import RecipeError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 PERIOD = 14  # RSI, CCI, DX, ADX, ATR, Williams %R
 RANGE = 20  # breakout, OBV, volatility
@@ -53,9 +53,7 @@ class Indicator(NamedTuple):
 
 
 def ratio(top: FloatArray, bottom: FloatArray, neutral: float = 0.0) -> FloatArray:
-    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing can be
-    said.
-    """
+    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing is known."""
     return np.divide(top, bottom, out=np.full_like(top, neutral), where=bottom != 0)
 
 
@@ -241,7 +239,7 @@ DEFAULT_INDICATORS = (
 # --- panels -------------------------------------------------------------------------------------
 
 
-def find(name: str) -> Indicator:
+def find_indicator(name: str) -> Indicator:
     """The indicator of that name; an unknown name is refused with the nearest known one."""
     for indicator in INDICATORS:
         if indicator.name == name:
@@ -250,16 +248,16 @@ def find(name: str) -> Indicator:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise RecipeError(
-        f"unknown indicator {shortened(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME"
+        f"unknown indicator {shorten_repr(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME"
     )
 
 
 def warmup(name: str) -> int:
     """Leading bars for which the indicator has no value; none for a further column of the panel."""
-    return 0 if name.startswith(EXTRA) else find(name).warmup
+    return 0 if name.startswith(EXTRA) else find_indicator(name).warmup
 
 
-def compute(panel: Panel, indicators: Sequence[str]) -> FloatArray:
+def compute_indicators(panel: Panel, indicators: Sequence[str]) -> FloatArray:
     """The indicators of every asset, (time, asset, feature); NaN until an asset's warm-up is
     over.
     """
@@ -268,7 +266,7 @@ def compute(panel: Panel, indicators: Sequence[str]) -> FloatArray:
         if name.startswith(EXTRA):
             out[:, :, feature] = _extra(panel, name.removeprefix(EXTRA))
     own = [
-        (feature, find(name))
+        (feature, find_indicator(name))
         for feature, name in enumerate(indicators)
         if not name.startswith(EXTRA)
     ]

@@ -35,7 +35,7 @@ from flatout.features.scalers import (
     scale,
 )
 from flatout.features.training_rows import TrainingRows, row_numbers
-from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shortened
+from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shorten_repr
 from flatout.runs import write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
 
@@ -96,7 +96,7 @@ class FittedRecipe:
     def __post_init__(self) -> None:
         if not self.symbols or not all(self.symbols) or len(set(self.symbols)) < len(self.symbols):
             raise RecipeError(
-                f"symbols must be names, each of them once, got {shortened(self.symbols)}"
+                f"symbols must be names, each of them once, got {shorten_repr(self.symbols)}"
             )
         check_statistics(self.scaler, (len(self.symbols), len(self.recipe.indicators)))
 
@@ -131,7 +131,7 @@ class FittedRecipe:
     def transform(self, panel: Panel) -> NDArray[np.float32]:
         """Scaled features of a panel, (time, asset, feature); 0 where an indicator has no value."""
         self.check(panel)
-        return scale(self.scaler, known.compute(panel, self.recipe.indicators))
+        return scale(self.scaler, known.compute_indicators(panel, self.recipe.indicators))
 
     def save(self, folder: Path | str) -> None:
         """Writes the tensors under a name of their own, then `recipe.json`, which names them:
@@ -145,19 +145,25 @@ class FittedRecipe:
         facts = _description(self, tensors)
         write_bytes(_tensor_path(folder, facts), tensors)
         write_json(folder / JSON_FILE, facts.model_dump(mode="json"))
-        for old in written_files(folder) - {folder / JSON_FILE, _tensor_path(folder, facts)}:
+        for old in find_written_files(folder) - {folder / JSON_FILE, _tensor_path(folder, facts)}:
             old.unlink()
 
     @classmethod
     def load(cls, folder: Path | str) -> "FittedRecipe":
         """Reads what `save` wrote; refuses damaged files, mismatched pairs and unknown versions."""
         path = Path(folder) / JSON_FILE
-        facts = read_json(path, RecipeFacts, RecipeError, CURE, JSON_BYTES)
+        facts = read_json(path, RecipeFacts, refuse=RecipeError, cure=CURE, limit=JSON_BYTES)
         scaler = Scaler(
             facts.recipe.scaler, _read_statistics(_tensor_path(Path(folder), facts), facts)
         )
         try:
-            fitted = cls(facts.recipe, facts.symbols, facts.bar_seconds, scaler, facts.training)
+            fitted = cls(
+                recipe=facts.recipe,
+                symbols=facts.symbols,
+                bar_seconds=facts.bar_seconds,
+                scaler=scaler,
+                training=facts.training,
+            )
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}; {CURE}") from None
         if fitted.schema_hash != facts.schema_hash:
@@ -184,7 +190,7 @@ def fit(recipe: Recipe, panel: Panel, train_rows: Rows) -> FittedRecipe:
     """Fits the recipe's scaler on the given rows (a mask or row numbers); later rows are not looked
     at.
     """
-    return _fit(recipe, panel, train_rows, known.compute(panel, recipe.indicators))
+    return _fit(recipe, panel, train_rows, known.compute_indicators(panel, recipe.indicators))
 
 
 def fit_each(
@@ -193,7 +199,7 @@ def fit_each(
     """The recipe fitted on each of several sets of rows, with the features it makes of the panel;
     the indicators are computed once.
     """
-    values = known.compute(panel, recipe.indicators)
+    values = known.compute_indicators(panel, recipe.indicators)
     fitted = [_fit(recipe, panel, rows, values) for rows in train_rows]
     return [(one, scale(one.scaler, values)) for one in fitted]
 
@@ -210,14 +216,24 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
         )
     times = np.datetime_as_string(panel.time[rows[[0, -1]]], unit="s")
     training = TrainingRows(
-        len(rows), int(rows[0]), int(rows[-1]), f"{times[0]}Z", f"{times[1]}Z", panel.fingerprint
+        count=len(rows),
+        first=int(rows[0]),
+        last=int(rows[-1]),
+        first_time=f"{times[0]}Z",
+        last_time=f"{times[1]}Z",
+        panel_fingerprint=panel.fingerprint,
     )
     scaler = fit_scaler(recipe.scaler, values, rows)
-    return FittedRecipe(recipe, panel.symbols, panel.bar_seconds, scaler, training)
+    return FittedRecipe(
+        recipe=recipe,
+        symbols=panel.symbols,
+        bar_seconds=panel.bar_seconds,
+        scaler=scaler,
+        training=training,
+    )
 
 
 # --- checks
-# ----------------------------------------------------------------------------------------
 
 
 def _check_indicators(names: tuple[str, ...]) -> None:
@@ -240,16 +256,17 @@ def _check_symbols(fitted: tuple[str, ...], given: tuple[str, ...]) -> None:
     missing, unknown = set(fitted) - set(given), set(given) - set(fitted)
     if not missing and not unknown:
         raise RecipeError(
-            f"symbols in another order: fitted on {_listed(fitted)}; given {_listed(given)}"
+            f"symbols in another order: fitted on {_list_symbols(fitted)}; "
+            f"given {_list_symbols(given)}"
         )
     raise RecipeError(
         f"other symbols than the recipe was fitted on: missing "
-        f"{_listed([s for s in fitted if s in missing])}; "
-        f"unknown {_listed([s for s in given if s in unknown])}"
+        f"{_list_symbols([s for s in fitted if s in missing])}; "
+        f"unknown {_list_symbols([s for s in given if s in unknown])}"
     )
 
 
-def _listed(symbols: Sequence[str]) -> str:
+def _list_symbols(symbols: Sequence[str]) -> str:
     """The first of them, each as far as a message has room."""
     named = [symbol if len(symbol) <= 40 else f"{symbol[:40]}…" for symbol in symbols[:NAMED]]
     more = [f"{len(symbols) - NAMED:,} more"] if len(symbols) > NAMED else []
@@ -257,7 +274,6 @@ def _listed(symbols: Sequence[str]) -> str:
 
 
 # --- files
-# -----------------------------------------------------------------------------------------
 
 
 def _description(fitted: FittedRecipe, tensors: bytes) -> RecipeFacts:
@@ -286,12 +302,12 @@ def _read_statistics(path: Path, facts: RecipeFacts) -> NDArray[Any]:
     arrays = parse_tensors(content, str(path), RecipeError, CURE).arrays
     if set(arrays) != {"statistics"}:
         raise RecipeError(
-            f"{path} holds {shortened(sorted(arrays))}, and not 'statistics' alone; {CURE}"
+            f"{path} holds {shorten_repr(sorted(arrays))}, and not 'statistics' alone; {CURE}"
         )
     return arrays["statistics"]
 
 
-def written_files(folder: Path) -> set[Path]:
+def find_written_files(folder: Path) -> set[Path]:
     """What saves wrote into a recipe's folder, also what is left of those that were killed; nothing
     else.
     """

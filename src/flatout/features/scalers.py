@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import BoolArray, FloatArray
 from flatout.errors import RecipeError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 Rows = BoolArray | NDArray[np.int64]  # a mask over the rows, or row numbers
 
@@ -117,7 +117,6 @@ def check_statistics(scaler: Scaler, columns: tuple[int, int]) -> None:
 
 
 # --- centre and scale
-# ------------------------------------------------------------------------------
 
 
 def fit_zscore(column: FloatArray) -> FloatArray:
@@ -148,7 +147,6 @@ def scale_linearly(values: FloatArray, statistics: FloatArray) -> FloatArray:
 
 
 # --- quantiles
-# -------------------------------------------------------------------------------------
 
 
 def fit_quantiles(column: FloatArray) -> FloatArray:
@@ -252,7 +250,6 @@ def _rational(
 
 
 # --- the methods by name
-# ---------------------------------------------------------------------------
 
 SCALERS: dict[str, Method] = {
     "zscore": Method(fit_zscore, scale_linearly, "mean 0, standard deviation 1, clipped at ±10"),
@@ -267,5 +264,5 @@ def find_method(name: str) -> Method:
     if name not in SCALERS:
         near = difflib.get_close_matches(str(name), SCALERS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise RecipeError(f"unknown scaler {shortened(name)}{hint} Known: {', '.join(SCALERS)}")
+        raise RecipeError(f"unknown scaler {shorten_repr(name)}{hint} Known: {', '.join(SCALERS)}")
     return SCALERS[name]

@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 
 from flatout.errors import RecipeError
 from flatout.features.scalers import Rows
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -40,7 +40,7 @@ class TrainingRows:
             raise RecipeError(
                 "training rows have times such as 2024-01-31T23:00:00Z, the first before the "
                 "last, got "
-                f"{shortened(self.first_time)} and {shortened(self.last_time)}"
+                f"{shorten_repr(self.first_time)} and {shorten_repr(self.last_time)}"
             )
 
 

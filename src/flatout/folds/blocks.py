@@ -15,7 +15,7 @@ class Block(NamedTuple):
 
     @property
     def length(self) -> int:
-        """In bars; zero or less if the block is empty."""
+        """How many bars it has; zero or less if it is empty."""
         return self.stop - self.first
 
     def __str__(self) -> str:
@@ -23,7 +23,7 @@ class Block(NamedTuple):
 
 
 def merge(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """The same bars as blocks that neither touch nor overlap, in time order."""
+    """The bars of some blocks as blocks that neither touch nor overlap, in time order."""
     merged: list[Block] = []
     for block in sorted(block for block in blocks if block.length > 0):
         if merged and block.first <= merged[-1].stop:
@@ -45,5 +45,5 @@ def subtract(whole: Block, away: Iterable[Block]) -> tuple[Block, ...]:
 
 
 def list_rows(blocks: Sequence[Block]) -> NDArray[np.int64]:
-    """The bars of some blocks."""
+    """The row numbers of the bars of some blocks, block after block."""
     return np.concatenate([np.arange(block.first, block.stop) for block in blocks])

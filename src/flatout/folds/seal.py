@@ -30,9 +30,11 @@ class Opening(NamedTuple):
 
 
 def open_hold_out(folder: Path, what: str, fingerprint: str) -> Opening:
-    """Write the opening down; the permission is returned only when it is on the disk."""
+    """Write down that `what` opens the hold-out of the bars with this fingerprint; the permission
+    is returned only when it is on the disk.
+    """
     try:
-        with alone(folder):
+        with lock_folder(folder):
             earlier = openings(folder)
             opening = Opening(
                 datetime.now(UTC).isoformat(timespec="seconds"), what, fingerprint, len(earlier) + 1
@@ -53,7 +55,7 @@ def openings(folder: Path) -> tuple[Opening, ...]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder for a moment: of two openings at once, neither may overwrite the other's line
     in the log.
     """

@@ -69,17 +69,6 @@ class Folds(NamedTuple):
         return tuple(zip(*testers, strict=True))
 
 
-class Gap(NamedTuple):
-    """How far training stays away from one run of judged bars. None: no training block is the next
-    one there.
-    """
-
-    split: str
-    test: Block  # neighbouring test groups as one block; or the hold-out
-    before: int | None  # bars dropped
-    after: int | None
-
-
 def make_folds(
     settings: FoldSettings,
     n_bars: int,
@@ -90,20 +79,36 @@ def make_folds(
 ) -> Folds:
     """The splits of `n_bars` bars whose features are warm from bar `warm` on.
 
-    An order decided at bar t fills at t + `fill_delay`, and its reward is known `reward_horizon`
-    bars later. The observation at t holds bars t - `lookback` to t: all that indicators and stacked
-    bars reach back.
+    All numbers count bars, whatever their size. An order decided at bar t fills at t +
+    `fill_delay`, and its reward is known `reward_horizon` bars later. The observation at t holds
+    bars t - `lookback` to t: all that indicators and stacked bars reach back.
     """
     refuse_numbers(warm, fill_delay, reward_horizon, lookback)
     refuse_group_counts(settings)
-    purge, embargo = gap_sizes(settings, fill_delay, reward_horizon, lookback)
+    sizes = gap_sizes(settings, fill_delay, reward_horizon, lookback)
     cut = n_bars - hold_out_bars(settings, n_bars)
     groups = equal_groups(settings.groups, Block(warm, cut))
     splits = tuple(
-        make_split(settings.kind, tests, groups, window, Block(cut, n_bars), purge, embargo)
-        for tests, window in choices(settings, groups)
+        make_split(
+            kind=settings.kind,
+            test_groups=tests,
+            groups=groups,
+            window=window,
+            hold_out=Block(cut, n_bars),
+            sizes=sizes,
+        )
+        for tests, window in choose_test_groups(settings, groups)
     )
-    return Folds(warm, cut, n_bars, groups, splits, purge, embargo, settings.kind)
+    return Folds(
+        first=warm,
+        cut=cut,
+        n_bars=n_bars,
+        groups=groups,
+        splits=splits,
+        purge=sizes.purge,
+        embargo=sizes.embargo,
+        kind=settings.kind,
+    )
 
 
 def final_block(folds: Folds) -> Block:
@@ -113,10 +118,17 @@ def final_block(folds: Folds) -> Block:
     return Block(folds.first, folds.cut - (folds.purge if folds.hold_out.length else 0))
 
 
+class GapSizes(NamedTuple):
+    """Bars that training leaves out around judged bars."""
+
+    purge: int  # before them
+    embargo: int  # after them
+
+
 def gap_sizes(
     settings: FoldSettings, fill_delay: int, reward_horizon: int, lookback: int
-) -> tuple[int, int]:
-    """Bars to purge and bars under embargo; what would leak is refused."""
+) -> GapSizes:
+    """How many bars to purge and to put under embargo; what would leak is refused."""
     purge = fill_delay + reward_horizon if settings.purge_bars is None else settings.purge_bars
     embargo = lookback if settings.embargo_bars is None else settings.embargo_bars
     if purge < fill_delay + reward_horizon:
@@ -134,7 +146,7 @@ def gap_sizes(
             f"would see the test; give at least {lookback}, leave it out, or use features that "
             f"look back less"
         )
-    return purge, embargo
+    return GapSizes(purge, embargo)
 
 
 def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
@@ -151,7 +163,7 @@ def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
 
 
 def equal_groups(count: int, whole: Block) -> tuple[Block, ...]:
-    """`count` neighbouring stretches, the longer ones (by one bar) first."""
+    """`count` neighbouring blocks of the whole, the longer ones (by one bar) first."""
     size, longer = divmod(whole.length, count)
     if size < SHORTEST:
         raise SettingsError(
@@ -202,7 +214,7 @@ def refuse_group_counts(settings: FoldSettings) -> None:
         )
 
 
-def choices(
+def choose_test_groups(
     settings: FoldSettings, groups: tuple[Block, ...]
 ) -> Iterator[tuple[tuple[int, ...], Block]]:
     """Each split's test groups, and the bars among which it may look for training blocks."""
@@ -222,66 +234,22 @@ def make_split(
     groups: tuple[Block, ...],
     window: Block,
     hold_out: Block,
-    purge: int,
-    embargo: int,
+    sizes: GapSizes,
 ) -> Split:
     """The split that tests these groups; training blocks too short for one decision are dropped."""
     name = f"{kind.removesuffix('_forward')} {'+'.join(map(str, test_groups))}"
     test = tuple(groups[g] for g in test_groups)
-    away = (Block(block.first - purge, block.stop + embargo) for block in merge((*test, hold_out)))
+    away = (
+        Block(block.first - sizes.purge, block.stop + sizes.embargo)
+        for block in merge((*test, hold_out))
+    )
     train = tuple(block for block in subtract(window, away) if block.length >= SHORTEST)
     if not train:
         raise SettingsError(
             f"split {name} has no {SHORTEST} neighbouring bars left to train on: of bars "
-            f"{window}, {purge} are purged "
-            f"before and {embargo} embargoed after each test block "
+            f"{window}, {sizes.purge} are purged "
+            f"before and {sizes.embargo} embargoed after each test block "
             f"({', '.join(map(str, merge(test)))}); give more "
             "bars, fewer groups, fewer test groups, or features that look back less"
         )
     return Split(name, test_groups, train, test)
-
-
-def gaps(folds: Folds) -> list[Gap]:
-    """What was really dropped at each boundary, measured on the blocks."""
-    return [
-        Gap(split.name, test, dropped(before, test), dropped(test, after))
-        for split, before, test, after in boundaries(folds)
-    ]
-
-
-def gap_lines(folds: Folds) -> list[str]:
-    """For people: a line per run of judged bars, in columns; `a..b` are the bars from a up to but
-    without b.
-    """
-    rows = [
-        (
-            split.name,
-            f"train {before}" if before else "",
-            f"{dropped(before, test)} purged" if before else "",
-            f"{'hold-out' if test == folds.hold_out else 'test'} {test}",
-            f"{dropped(test, after)} embargoed" if after else "",
-            f"train {after}" if after else "",
-        )
-        for split, before, test, after in boundaries(folds)
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return [f"{name}   {' | '.join(cells)}".rstrip(" |") for name, *cells in padded]
-
-
-def dropped(left: Block | None, right: Block | None) -> int | None:
-    """Bars between two blocks; None if one is missing."""
-    return None if left is None or right is None else right.first - left.stop
-
-
-def boundaries(folds: Folds) -> Iterator[tuple[Split, Block | None, Block, Block | None]]:
-    """Each run of judged bars between the training blocks next to it; the hold-out where one lies
-    before it.
-    """
-    for split in folds.splits:
-        tests = merge(split.test)
-        order = sorted((*split.train, *tests, folds.hold_out))
-        for before, block, after in zip([None, *order], order, [*order[1:], None], strict=False):
-            teacher = before if before in split.train else None
-            if block in tests or (block == folds.hold_out and block.length and teacher):
-                yield split, teacher, block, after if after in split.train else None

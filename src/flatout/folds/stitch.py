@@ -15,10 +15,8 @@ Cells = Mapping[tuple[int, int], NDArray[Any]]  # by (split, group); (..., bar o
 
 
 def stitch(folds: Folds, cells: Cells) -> NDArray[Any]:
-    """(..., path, bar): the cells of each path in time order. Leading axes of the cells are free
-    and stay in front.
-
-    The bars are those of `judged_bars`.
+    """The cells of each path in time order: (..., path, bar), in whatever unit the cells have.
+    Leading axes of the cells are free and stay in front; the bars are those of `judged_bars`.
     """
     refuse_cells(folds, cells)
     paths = [
@@ -29,7 +27,7 @@ def stitch(folds: Folds, cells: Cells) -> NDArray[Any]:
 
 
 def judged_bars(folds: Folds) -> NDArray[np.int64]:
-    """The bars that every path consists of."""
+    """The row numbers of the bars that every path consists of, in time order."""
     return np.concatenate(
         [np.arange(*folds.groups[group], dtype=np.int64) for group in folds.judged]
     )

@@ -18,7 +18,7 @@ from flatout.market.rewards import (
     RewardTerms,
     first_marks,
     reward_terms,
-    weighted,
+    weigh_terms,
 )
 from flatout.market.rules import Rules, Segments
 from flatout.market.tape import Meeting, Tape, meet
@@ -109,7 +109,9 @@ def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
     start, last = choose_start(noise, rules.segments, xp)
     prices = xp.stack([xp.ones_like(noise)] * shape.n_assets, axis=0)
     account = open_account(prices, xp)
-    return Episode(account, first_marks(account.cash, xp), prices, start, last)
+    return Episode(
+        account=account, marks=first_marks(account.cash, xp), close=prices, t=start, last=last
+    )
 
 
 def restart(state: Episode, ended: Array, noise: Array, rules: Rules, xp: Namespace) -> Episode:
@@ -150,9 +152,15 @@ def step(
     """
     met = meet(tape, state.t, xp)
     order = order_from(
-        shape.action, action, state.account, state.marks.equity, met.mark, rules.limits, xp
+        shape.action,
+        action,
+        account=state.account,
+        worth=state.marks.equity,
+        mark=met.mark,
+        limits=rules.limits,
+        xp=xp,
     )
-    return trade(state, order, met, shape.fill, rules, xp)
+    return trade(state, order, met=met, fill=shape.fill, rules=rules, xp=xp)
 
 
 def trade(
@@ -161,23 +169,48 @@ def trade(
     """The same bar for an (asset, ...) order in money, whatever it was made from."""
     mark, bar, benchmark = met
     account, executed = execute(
-        state.account, order, mark, bar, rules.costs, rules.limits, fill, xp
+        state.account,
+        order,
+        mark=mark,
+        bar=bar,
+        costs=rules.costs,
+        limits=rules.limits,
+        fill=fill,
+        xp=xp,
     )
     worth, values = equity(account, bar.close, xp), account.units * bar.close
     marks, terms = reward_terms(
-        state.marks, worth, values, executed.notional, benchmark, rules.reward, xp
+        state.marks,
+        worth,
+        values=values,
+        traded=executed.notional,
+        benchmark=benchmark,
+        weights=rules.reward,
+        xp=xp,
     )
-    arrived = Episode(account, marks, bar.close, state.t + 1, state.last)
+    arrived = Episode(account=account, marks=marks, close=bar.close, t=state.t + 1, last=state.last)
     terminated = worth <= rules.limits.ruin
     truncated = (arrived.t >= state.last) & ~terminated
-    return arrived, Outcome(weighted(terms, rules.reward), terminated, truncated, terms, executed)
+    return arrived, Outcome(
+        reward=weigh_terms(terms, rules.reward),
+        terminated=terminated,
+        truncated=truncated,
+        terms=terms,
+        executed=executed,
+    )
 
 
 def observe(state: Episode, tape: Tape, shape: Shape, rules: Rules, xp: Namespace) -> Array:
     """What the agent sees, (..., feature): the market of the last `lookback` bars, newest first,
     then itself.
     """
-    return join(state.t, first_axis_last(private_features(state, rules, xp), xp), tape, shape, xp)
+    return join(
+        state.t,
+        first_axis_last(private_features(state, rules, xp), xp),
+        tape=tape,
+        shape=shape,
+        xp=xp,
+    )
 
 
 def join(t: Array, private: Array, tape: Tape, shape: Shape, xp: Namespace) -> Array:

@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     impact_rate: Array  # volatility / sqrt(volume): price impact of one unit to the power of 1/2
 
 
-class Rates(NamedTuple):
+class TradingRates(NamedTuple):
     """What trading costs one account in one bar; every field meets (asset, ...) arrays."""
 
     fee: Array
@@ -93,14 +93,14 @@ def fee_rate(account: Account, costs: Costs, xp: Namespace) -> Array:
     return rate
 
 
-def rates_of(account: Account, bar: Bar, costs: Costs, xp: Namespace) -> Rates:
+def trading_rates(account: Account, bar: Bar, costs: Costs, xp: Namespace) -> TradingRates:
     """What trading costs this account in this bar."""
-    return Rates(
+    return TradingRates(
         fee_rate(account, costs, xp)[None], costs.half_spread, costs.impact * bar.impact_rate
     )
 
 
-def cost_rate(size: Array, rates: Rates, xp: Namespace) -> Array:
+def cost_rate(size: Array, rates: TradingRates, xp: Namespace) -> Array:
     """Fee, half spread and impact for an order of this size (units), as a fraction of its
     notional.
     """
@@ -129,7 +129,7 @@ def reduction(size: Array, wanted: Array, price: Array, limits: Limits, xp: Name
 
 
 def reduce(
-    account: Account, side: Array, closing: Array, price: Array, rates: Rates, xp: Namespace
+    account: Account, side: Array, closing: Array, price: Array, rates: TradingRates, xp: Namespace
 ) -> tuple[Account, Trade]:
     """Close `closing` units of positions on this side at `price`."""
     notional = closing * price
@@ -145,7 +145,7 @@ def affordable(
     heading: Array,
     closed: Array,
     price: Array,
-    rates: Rates,
+    rates: TradingRates,
     limits: Limits,
     xp: Namespace,
 ) -> Array:
@@ -190,7 +190,7 @@ def grow(
     heading: Array,
     closed: Array,
     price: Array,
-    rates: Rates,
+    rates: TradingRates,
     limits: Limits,
     xp: Namespace,
 ) -> tuple[Account, Trade]:
@@ -199,7 +199,16 @@ def grow(
 
     `closed` units of the same order were filled before and have moved the price already.
     """
-    opening = affordable(account, opening, heading, closed, price, rates, limits, xp)
+    opening = affordable(
+        account,
+        opening,
+        heading=heading,
+        closed=closed,
+        price=price,
+        rates=rates,
+        limits=limits,
+        xp=xp,
+    )
     notional = opening * price
     cash = -heading * notional - notional * cost_rate(closed + opening, rates, xp)
     units = heading * opening
@@ -212,7 +221,7 @@ def fill_order(
     wanted: Array,
     price: Array,
     room: Array,
-    rates: Rates,
+    rates: TradingRates,
     limits: Limits,
     xp: Namespace,
 ) -> tuple[Account, Trade]:
@@ -228,8 +237,8 @@ def fill_order(
     along = xp.where(overdue, xp.minimum(along, -limits.forced_share * size), along)
     along = xp.minimum(xp.maximum(along, -room), room)
 
-    closing = reduction(size, above_zero(-along, xp), price, limits, xp)
-    after, closed = reduce(account, side, closing, price, rates, xp)
+    closing = reduction(size, above_zero(-along, xp), price=price, limits=limits, xp=xp)
+    after, closed = reduce(account, side, closing=closing, price=price, rates=rates, xp=xp)
     flat = after.units == 0
     after = after._replace(
         best=xp.where(flat, price, account.best),
@@ -237,7 +246,16 @@ def fill_order(
     )
     heading = side * sides(along, xp)
     opening = xp.maximum(along, -along - size)  # at most one of the two is positive
-    after, opened = grow(after, opening, heading, closing, price, rates, limits, xp)
+    after, opened = grow(
+        after,
+        opening,
+        heading=heading,
+        closed=closing,
+        price=price,
+        rates=rates,
+        limits=limits,
+        xp=xp,
+    )
     both = Trade(
         closed.units + opened.units,
         price,
@@ -248,7 +266,7 @@ def fill_order(
 
 
 def stop_out(
-    account: Account, room: Array, bar: Bar, rates: Rates, limits: Limits, xp: Namespace
+    account: Account, room: Array, bar: Bar, rates: TradingRates, limits: Limits, xp: Namespace
 ) -> tuple[Account, Trade]:
     """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens
     beyond it.
@@ -262,8 +280,8 @@ def stop_out(
     level = account.best * (1 - side * limits.trailing_stop)
     hit = (xp.where(long, bar.low, bar.high) - level) * side <= 0
     price = xp.where((bar.open - level) * side <= 0, bar.open, level)
-    closing = gate(reduction(size, room, price, limits, xp), hit, xp)
-    after, stopped = reduce(account, side, closing, price, rates, xp)
+    closing = gate(reduction(size, room, price=price, limits=limits, xp=xp), hit, xp)
+    after, stopped = reduce(account, side, closing=closing, price=price, rates=rates, xp=xp)
     after = after._replace(
         best=xp.where(long, xp.maximum(account.best, bar.high), xp.minimum(account.best, bar.low)),
         held=gate(account.held + 1, after.units != 0, xp),
@@ -295,18 +313,22 @@ def execute(
 
     Returns the account at the bar's close and what was traded. `fill` is shape, not data.
     """
-    rates = rates_of(account, bar, costs, xp)
+    rates = trading_rates(account, bar, costs, xp)
     wanted = order / mark
     room = limits.participation * bar.volume
     if fill == "next_close":
-        account, stopped = stop_out(account, room, bar, rates, limits, xp)
+        account, stopped = stop_out(account, room, bar=bar, rates=rates, limits=limits, xp=xp)
         room = room - xp.abs(stopped.units)
-        account, traded = fill_order(account, wanted, bar.close, room, rates, limits, xp)
+        account, traded = fill_order(
+            account, wanted, price=bar.close, room=room, rates=rates, limits=limits, xp=xp
+        )
     else:
         price = bar.open if fill == "next_open" else mark
-        account, traded = fill_order(account, wanted, price, room, rates, limits, xp)
+        account, traded = fill_order(
+            account, wanted, price=price, room=room, rates=rates, limits=limits, xp=xp
+        )
         room = room - xp.abs(traded.units)
-        account, stopped = stop_out(account, room, bar, rates, limits, xp)
+        account, stopped = stop_out(account, room, bar=bar, rates=rates, limits=limits, xp=xp)
     notional = xp.sum(traded.notional + stopped.notional, axis=0)
     account = account._replace(volume=account.volume * costs.volume_memory + notional)
     return pay_borrow(account, bar.close, costs, xp), Executed(traded, stopped, notional)

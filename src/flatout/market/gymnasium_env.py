@@ -106,7 +106,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
         observation: NDArray[np.float32] = episode.observe(
-            state, self.tape, self.market.shape, self.rules, np
+            state, self.tape, shape=self.market.shape, rules=self.rules, xp=np
         )
         return observation
 
@@ -132,7 +132,12 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
             raise RulesError("call reset() before step()")
         action = checked_action(actions, self.action_space.shape or ())
         arrived, outcome = episode.step(
-            self.state, last_axis_first(action, np), self.tape, self.market.shape, self.rules, np
+            self.state,
+            last_axis_first(action, np),
+            tape=self.tape,
+            shape=self.market.shape,
+            rules=self.rules,
+            xp=np,
         )
         observation, info = self._observe(arrived), info_of(arrived, outcome)
         ended = outcome.terminated | outcome.truncated
@@ -155,7 +160,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         final_info = {name: value.copy() for name, value in info.items()}
         final_info |= {f"_{name}": ended for name in info}
         noise = self.np_random.random(self.num_envs, dtype=np.float32)
-        state = episode.restart(arrived, ended, noise, self.rules, np)
+        state = episode.restart(arrived, ended, noise=noise, rules=self.rules, xp=np)
         observation[ended] = self._observe(map_leaves(lambda leaf: leaf[..., ended], state))
         info |= start_info(state)
         info |= {
@@ -191,7 +196,7 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     def _observe(self, state: Episode) -> NDArray[np.float32]:
         observation: NDArray[np.float32] = episode.observe(
-            state, self.tape, self.market.shape, self.rules, np
+            state, self.tape, shape=self.market.shape, rules=self.rules, xp=np
         )
         return observation[0]
 
@@ -207,12 +212,17 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """One bar."""
+        """Trade through one bar, with an action of numbers in [-1, 1]."""
         if self.state is None:
             raise RulesError("call reset() before step()")
         action = checked_action(action, self.action_space.shape or ())
         arrived, outcome = episode.step(
-            self.state, action[:, None], self.tape, self.market.shape, self.rules, np
+            self.state,
+            action[:, None],
+            tape=self.tape,
+            shape=self.market.shape,
+            rules=self.rules,
+            xp=np,
         )
         self.state = arrived
         info = {name: value[0].item() for name, value in info_of(arrived, outcome).items()}

@@ -34,7 +34,7 @@ class KernelNamespace:
         return getattr(jnp, name)
 
     def sum(self, x: Array, axis: int | None = None, **options: Any) -> Array:
-        """`jax.numpy.sum`."""
+        """The sum over an axis, as `jax.numpy.sum` has it."""
         if (
             axis != 0
             or x.ndim != 2
@@ -49,7 +49,7 @@ class KernelNamespace:
 xp = KernelNamespace()
 
 
-class Step(NamedTuple):
+class JaxStep(NamedTuple):
     """What a step returns beside the next state."""
 
     outcome: Outcome
@@ -72,18 +72,20 @@ def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
 
 def step(
     state: Episode, action: Array, noise: Array, tape: Tape, rules: Rules, shape: Shape
-) -> tuple[Episode, Step]:
+) -> tuple[Episode, JaxStep]:
     """One bar for all accounts; those that end restart at once at a bar drawn from the (account,)
     noise.
     """
-    arrived, outcome = episode.step(state, action.T, tape, shape, rules, xp)
+    arrived, outcome = episode.step(state, action.T, tape=tape, shape=shape, rules=rules, xp=xp)
     ended = outcome.terminated | outcome.truncated
-    return episode.restart(arrived, ended, noise, rules, xp), Step(outcome, arrived)
+    return episode.restart(arrived, ended, noise=noise, rules=rules, xp=xp), JaxStep(
+        outcome, arrived
+    )
 
 
 def observe(state: Episode, tape: Tape, rules: Rules, shape: Shape) -> Array:
     """(account, feature) observations."""
-    return episode.observe(state, tape, shape, rules, xp)
+    return episode.observe(state, tape, shape=shape, rules=rules, xp=xp)
 
 
 def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
@@ -106,8 +108,10 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
     def run(carry: Any, inputs: Any, tape: Tape, rules: Rules) -> Any:
         def body(carry: Any, inputs: Any) -> Any:
             (state, private, _), (action, noise) = carry, inputs
-            observation = episode.join(state.t, first_axis_last(private, xp), tape, shape, xp)
-            state, result = step(state, action, noise, tape, rules, shape)
+            observation = episode.join(
+                state.t, first_axis_last(private, xp), tape=tape, shape=shape, xp=xp
+            )
+            state, result = step(state, action, noise=noise, tape=tape, rules=rules, shape=shape)
             outcome = result.outcome
             ends = outcome.reward, outcome.terminated, outcome.truncated
             return (state, episode.private_features(state, rules, xp), observation), ends

@@ -90,14 +90,20 @@ def build_market(
         )
     features = fitted.transform(panel)
     shape = Shape(
-        panel.n_assets,
-        features.shape[-1],
-        recipe.lookback,
-        settings.market.action,
-        settings.market.fill,
+        n_assets=panel.n_assets,
+        n_features=features.shape[-1],
+        lookback=recipe.lookback,
+        action=settings.market.action,
+        fill=settings.market.fill,
     )
     tape = make_tape(panel, features, settings.market.capital)
-    return Market(panel, fitted, tape, make_rules(settings.market, panel, first), shape)
+    return Market(
+        panel=panel,
+        fitted=fitted,
+        tape=tape,
+        rules=make_rules(settings.market, panel, first),
+        shape=shape,
+    )
 
 
 def recipe_of(settings: FeatureSettings) -> Recipe:

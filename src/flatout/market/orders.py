@@ -45,7 +45,7 @@ def order_from(
         return action * (limits.trade_size * worth)[None]
     if kind == "weights":
         return target_weights(action, limits, xp) * worth[None] - account.units * mark
-    return direction_amount(action, account, worth, mark, limits, xp)
+    return direction_amount(action, account, worth=worth, mark=mark, limits=limits, xp=xp)
 
 
 def target_weights(action: Array, limits: Limits, xp: Namespace) -> Array:

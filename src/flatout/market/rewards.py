@@ -81,7 +81,7 @@ def reward_terms(
     ), terms
 
 
-def weighted(terms: RewardTerms, weights: RewardWeights) -> Array:
+def weigh_terms(terms: RewardTerms, weights: RewardWeights) -> Array:
     """The reward: the scaled, weighted sum of the terms."""
     total = sum(
         (getattr(weights, name) * term for name, term in zip(terms._fields, terms, strict=True)),

@@ -63,10 +63,12 @@ def advance(
     """One bar and the restarts after it: the states before and after them, what happened, and the
     observation.
     """
-    arrived, outcome = episode.step(state, action.T.contiguous(), tape, shape, rules, xp)
+    arrived, outcome = episode.step(
+        state, action.T.contiguous(), tape=tape, shape=shape, rules=rules, xp=xp
+    )
     ended = outcome.terminated | outcome.truncated
-    after = episode.restart(arrived, ended, noise, rules, xp)
-    return arrived, after, outcome, episode.observe(after, tape, shape, rules, xp)
+    after = episode.restart(arrived, ended, noise=noise, rules=rules, xp=xp)
+    return arrived, after, outcome, episode.observe(after, tape, shape=shape, rules=rules, xp=xp)
 
 
 class TorchMarket:
@@ -105,7 +107,7 @@ class TorchMarket:
         )
 
     def _observe(self, state: Episode) -> Tensor:
-        return episode.observe(state, self.tape, self.market.shape, self.rules, xp)
+        return episode.observe(state, self.tape, shape=self.market.shape, rules=self.rules, xp=xp)
 
     def reset(self, seed: int | None = None) -> Tensor:
         """Restart all accounts; returns the (account, feature) observations."""
@@ -121,13 +123,13 @@ class TorchMarket:
             self.state, action, self._noise(), self.tape, self.rules, self.market.shape
         )
         return TorchStep(
-            obs,
-            outcome.reward,
-            outcome.terminated,
-            outcome.truncated,
-            outcome,
-            arrived,
-            self._observe,
+            obs=obs,
+            reward=outcome.reward,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            outcome=outcome,
+            arrived=arrived,
+            observe=self._observe,
         )
 
 

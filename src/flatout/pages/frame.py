@@ -14,7 +14,7 @@ Report = Mapping[str, Any]
 
 
 class Section(NamedTuple):
-    """A part of a page."""
+    """A part of a page with its heading."""
 
     anchor: str
     title: str

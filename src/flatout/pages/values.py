@@ -38,7 +38,7 @@ def mapping(report: object, *keys: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def listed(report: object, *keys: str) -> list[Any]:
+def list_at(report: object, *keys: str) -> list[Any]:
     """The list under the keys; empty if there is none."""
     found = look(report, *keys)
     return (
@@ -50,7 +50,7 @@ def listed(report: object, *keys: str) -> list[Any]:
 
 def records(report: object, *keys: str) -> list[Mapping[str, Any]]:
     """The mappings in the list under the keys."""
-    return [item for item in listed(report, *keys) if isinstance(item, Mapping)]
+    return [item for item in list_at(report, *keys) if isinstance(item, Mapping)]
 
 
 def number(report: object, *keys: str) -> float | None:
@@ -93,7 +93,7 @@ def change(value: object) -> Html:
 
 
 def write(value: object) -> Html:
-    """Any value as HTML."""
+    """Any value as HTML: numbers, texts, lists and mappings of them."""
     if isinstance(value, Html):
         return value
     if value is None:
@@ -105,7 +105,7 @@ def write(value: object) -> Html:
         return Html((f"{int(value):,}" if whole else f"{value:.5g}").replace("-", MINUS))
     if isinstance(value, Mapping):
         return Html(
-            " · ".join(f"{worded(key)} {write(part)}" for key, part in value.items()) or DASH
+            " · ".join(f"{words_of_key(key)} {write(part)}" for key, part in value.items()) or DASH
         )
     if isinstance(value, Sequence) and not isinstance(value, str):
         lines = any(isinstance(part, Mapping) for part in value)
@@ -113,8 +113,8 @@ def write(value: object) -> Html:
     return Html(escape(str(value)))
 
 
-def worded(key: object) -> Html:
-    """A key as words."""
+def words_of_key(key: object) -> Html:
+    """A key of a report as words: underscores become blanks."""
     return Html(DASH if key is None else escape(str(key).replace("_", " ")))
 
 
@@ -181,7 +181,8 @@ def pairs(title: str, values: Mapping[str, Any], exact: bool = False) -> Html:
         return Html("")
     line = "<dt>{key}</dt><dd>{value}</dd>"
     lines = (
-        say(line, key=key if exact else worded(key), value=value) for key, value in values.items()
+        say(line, key=key if exact else words_of_key(key), value=value)
+        for key, value in values.items()
     )
     return say(
         '<div class="pairs"><h3>{title}</h3><dl>{lines}</dl></div>', title=title, lines=join(lines)
@@ -235,7 +236,7 @@ def place_chart(title: str, key: Iterable[tuple[str, str, str]], data: str) -> H
     )
 
 
-def noted(content: Html, how: str, bad: str) -> Html:
+def add_note(content: Html, how: str, bad: str) -> Html:
     """A chart or a table with a note in the margin: how to read it, and what would be a bad
     sign.
     """

@@ -102,7 +102,7 @@ class Categorical(NamedTuple):
         return raw
 
 
-def masked(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
+def mask_choices(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
     """The categorical over the allowed choices, at least one of which there must be."""
     return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))
 

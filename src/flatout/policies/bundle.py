@@ -78,21 +78,21 @@ class Bundle:
         """What fixes its observations and actions."""
         recipe, n_assets = self.recipe.recipe, len(self.recipe.symbols)
         return Shape(
-            n_assets,
-            len(self.recipe.names),
-            recipe.lookback,
-            self.settings.action,
-            self.settings.fill,
+            n_assets=n_assets,
+            n_features=len(self.recipe.names),
+            lookback=recipe.lookback,
+            action=self.settings.action,
+            fill=self.settings.fill,
         )
 
     @property
     def observation_size(self) -> int:
-        """Numbers in an observation."""
+        """How many numbers an observation has."""
         return self.shape.observation_size
 
     @property
     def action_size(self) -> int:
-        """Numbers in an action."""
+        """How many numbers an action has."""
         return action_size(self.settings.action, len(self.recipe.symbols))
 
     @property
@@ -134,7 +134,8 @@ class Bundle:
         kind = DISTRIBUTIONS[self.distribution]
         with np.errstate(over="ignore", invalid="ignore"):
             policy = kind(
-                actor(self.network, seen, self.activation, np, self.gates), self.network.log_std
+                actor(self.network, seen, activation=self.activation, xp=np, gates=self.gates),
+                self.network.log_std,
             )
             action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
         if not finite(action):
@@ -253,7 +254,13 @@ class Bundle:
         gates, network = tensors.pop("gates", None), bundle_files.assemble(tensors)
         try:
             bundle = cls(
-                network, facts.activation, facts.distribution, recipe, market, gates, facts.notes
+                network=network,
+                activation=facts.activation,
+                distribution=facts.distribution,
+                recipe=recipe,
+                settings=market,
+                gates=gates,
+                notes=facts.notes,
             )
         except BundleError as error:
             raise BundleError(f"{path}: {error}") from None
@@ -281,7 +288,7 @@ def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
         raise BundleError(
             f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere"
         )
-    return parse_json(text, dict[str, Any], "the notes", BundleError, cure)
+    return parse_json(text, dict[str, Any], where="the notes", refuse=BundleError, cure=cure)
 
 
 def same_recipe(one: FittedRecipe, other: FittedRecipe) -> bool:

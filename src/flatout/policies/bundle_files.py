@@ -24,8 +24,16 @@ from pydantic import Field
 
 from flatout.arrays import Array
 from flatout.errors import BundleError, RecipeError, SettingsError
-from flatout.features.recipe import HASH, FittedRecipe, written_files
-from flatout.foreign import Sha256, finite, parse_json, parse_tensors, read_file, shaped, shortened
+from flatout.features.recipe import HASH, FittedRecipe, find_written_files
+from flatout.foreign import (
+    Sha256,
+    finite,
+    parse_json,
+    parse_tensors,
+    read_file,
+    shorten_repr,
+    validate_shape,
+)
 from flatout.policies.network import Layer, Network, Perceptron, Sizes
 from flatout.runs import write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
@@ -72,7 +80,6 @@ class PolicyFacts(Model):
 
 
 # --- networks as named arrays
-# ----------------------------------------------------------------------
 
 
 def flatten(network: Network) -> dict[str, Array]:
@@ -128,7 +135,7 @@ def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str
     for name in sorted(arrays):
         if name not in shapes:
             raise BundleError(
-                f"{where} holds {shortened(name)}, which is no part of this network; {CURE}"
+                f"{where} holds {shorten_repr(name)}, which is no part of this network; {CURE}"
             )
     for name, shape in shapes.items():
         if name not in arrays:
@@ -143,7 +150,6 @@ def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str
 
 
 # --- writing
-# ---------------------------------------------------------------------------------------
 
 
 def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: FittedRecipe) -> None:
@@ -185,7 +191,7 @@ def remove_others(folder: Path, facts: PolicyFacts) -> None:
             path.unlink()
     for old in set(folder.glob(RECIPE_FOLDER.format(HASH))) - {recipe_folder(folder, facts)}:
         if old.is_dir() and not old.is_symlink():
-            for path in written_files(old):
+            for path in find_written_files(old):
                 path.unlink()
             with suppress(OSError):  # somebody keeps something in it
                 old.rmdir()
@@ -219,7 +225,6 @@ def content_hash(facts: Mapping[str, Any]) -> str:
 
 
 # --- reading
-# ---------------------------------------------------------------------------------------
 
 
 def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
@@ -235,8 +240,8 @@ def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
 def read_facts(path: Path) -> PolicyFacts:
     """What `policy.json` says."""
     content = read_file(path, JSON_BYTES, BundleError, WHERE)
-    given = parse_json(content, dict[str, Any], str(path), BundleError, CURE)
-    facts = shaped(given, PolicyFacts, str(path), BundleError, CURE)
+    given = parse_json(content, dict[str, Any], where=str(path), refuse=BundleError, cure=CURE)
+    facts = validate_shape(given, PolicyFacts, where=str(path), refuse=BundleError, cure=CURE)
     if content_hash(given) != facts.content_sha256:
         raise BundleError(
             f"{path} is damaged or was changed: its content_sha256 does not fit; {CURE}"
@@ -267,7 +272,7 @@ def check_size(sizes: Sizes) -> int:
     if weights > MOST_WEIGHTS:
         raise BundleError(
             f"a network for {sizes.observation:,} numbers with layers of "
-            f"{shortened(list(sizes.hidden))} has "
+            f"{shorten_repr(list(sizes.hidden))} has "
             f"{weights:,} weights; {MOST_WEIGHTS:,} are allowed: take fewer indicators, bars, "
             f"symbols or units"
         )

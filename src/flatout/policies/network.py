@@ -24,7 +24,7 @@ CRITIC_GAIN = 1.0
 
 
 class Layer(NamedTuple):
-    """One affine map."""
+    """An affine map: weights and a bias."""
 
     weight: Array  # (input, output) of a hidden layer, (output, input) of a head
     bias: Array  # (output,)
@@ -40,7 +40,7 @@ class Perceptron(NamedTuple):
 
 
 class Network(NamedTuple):
-    """All that is learned."""
+    """All weights that are learned: of actor and critic, and the deviations of actions."""
 
     actor: Perceptron
     critic: Perceptron
@@ -116,14 +116,14 @@ def actor(
     network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None
 ) -> Array:
     """The distribution's parameters: (..., head)."""
-    return _run(network.actor, observation, activation, xp, gates)
+    return _run(network.actor, observation, activation=activation, xp=xp, gates=gates)
 
 
 def critic(
     network: Network, observation: Array, activation: Activation, xp: Namespace, gates: Array = None
 ) -> Array:
     """What the rewards to come are worth: (...)."""
-    return _run(network.critic, observation, activation, xp, gates)[..., 0]
+    return _run(network.critic, observation, activation=activation, xp=xp, gates=gates)[..., 0]
 
 
 def _run(

@@ -5,8 +5,9 @@ What cannot be honoured is refused by name: a script that asked for something el
 get it.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,14 +16,15 @@ from flatout.learners.rates import Rates
 from flatout.market.rules import OFF
 from flatout.settings.tables import Activation
 
-Schedule = Callable[[float], float]
+Schedule = Callable[[float], float]  # of the progress that remains, from 1 to 0
+MaybeScheduled = float | Schedule
 ACTIVATIONS: dict[str, Activation] = {"Tanh": "tanh", "ReLU": "relu", "SiLU": "silu"}
 POLICY_KWARGS = ("net_arch", "activation_fn", "log_std_init", "ortho_init")
 ELSEWHERE = "or use stable_baselines3.PPO"
 
 
-class Policy(NamedTuple):
-    """What `policy_kwargs` ask for."""
+class PolicyArchitecture(NamedTuple):
+    """The network that `policy_kwargs` ask for."""
 
     hidden: tuple[int, ...] = (64, 64)
     activation: Activation = "tanh"
@@ -30,7 +32,7 @@ class Policy(NamedTuple):
 
 
 def check_policy_name(policy: Any) -> None:
-    """Only MlpPolicy, by its name or as Stable-Baselines3's class."""
+    """Refuse all but MlpPolicy, by its name or as Stable-Baselines3's class."""
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", repr(policy))
     module = "" if isinstance(policy, str) else getattr(policy, "__module__", "")
     if name == "MlpPolicy" or (
@@ -40,7 +42,7 @@ def check_policy_name(policy: Any) -> None:
     raise SettingsError(f'policy is {name!r}; flatout.PPO has "MlpPolicy": give that, {ELSEWHERE}')
 
 
-def policy_of(kwargs: Mapping[str, Any] | None) -> Policy:
+def read_policy_kwargs(kwargs: Mapping[str, Any] | None) -> PolicyArchitecture:
     """The network that `policy_kwargs` ask for."""
     given = dict(kwargs or {})
     unknown = [name for name in given if name not in POLICY_KWARGS]
@@ -54,16 +56,18 @@ def policy_of(kwargs: Mapping[str, Any] | None) -> Policy:
         raise SettingsError(
             "policy_kwargs['ortho_init'] is not True; weights start orthogonal: leave it out"
         )
-    log_std = number("policy_kwargs['log_std_init']", given.get("log_std_init", 0.0))
-    return Policy(
-        hidden_of(given.get("net_arch")), activation_of(given.get("activation_fn")), log_std
+    log_std = check_number("policy_kwargs['log_std_init']", given.get("log_std_init", 0.0))
+    return PolicyArchitecture(
+        hidden=hidden_of(given.get("net_arch")),
+        activation=activation_of(given.get("activation_fn")),
+        log_std=log_std,
     )
 
 
 def hidden_of(net_arch: Any) -> tuple[int, ...]:
     """Widths of the hidden layers of actor and critic."""
     if net_arch is None:
-        return Policy().hidden
+        return PolicyArchitecture().hidden
     if isinstance(net_arch, Mapping):
         if set(net_arch) != {"pi", "vf"} or list(net_arch["pi"]) != list(net_arch["vf"]):
             raise SettingsError(
@@ -117,26 +121,26 @@ def check_unsupported(given: Mapping[str, Any]) -> None:
 def check_numbers(given: Mapping[str, Any]) -> None:
     """Refuse numbers outside of what PPO is defined for."""
     for name in ("n_steps", "batch_size", "n_epochs", "stats_window_size"):
-        whole(name, given[name])
+        check_whole(name, given[name])
     for name in ("gamma", "gae_lambda"):
-        number(name, given[name], 0.0, 1.0)
+        check_number(name, given[name], 0.0, 1.0)
     for name in ("ent_coef", "vf_coef"):
-        number(name, given[name])
-    number("max_grad_norm", given["max_grad_norm"], 0.0)
+        check_number(name, given[name])
+    check_number("max_grad_norm", given["max_grad_norm"], 0.0)
     for name in ("learning_rate", "clip_range", "clip_range_vf", "target_kl"):
         optional = name in ("clip_range_vf", "target_kl")
         if not (given[name] is None and optional) and not (
             callable(given[name]) and name != "target_kl"
         ):
-            number(name, given[name], 0.0)
+            check_number(name, given[name], 0.0)
     if given["normalize_advantage"] and given["batch_size"] < 2:
         raise SettingsError(
             "batch_size is 1; advantages are normalised over a minibatch: give 2 or more"
         )
 
 
-def number(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
-    """A finite number in bounds."""
+def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
+    """The argument of this name as a float; anything but a finite number in bounds is refused."""
     fits = (
         isinstance(value, int | float | np.number)
         and not isinstance(value, bool)
@@ -154,19 +158,21 @@ def number(name: str, value: Any, low: float = -np.inf, high: float = np.inf) ->
     return float(value)
 
 
-def whole(name: str, value: Any) -> int:
-    """A whole number of 1 or more."""
+def check_whole(name: str, value: Any) -> int:
+    """The argument of this name as an int; anything but a whole number from 1 on is refused."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise SettingsError(f"{name} is {value!r}; it must be a whole number of 1 or more")
     return int(value)
 
 
 def schedule_of(given: Any) -> Schedule:
-    """A function of the progress that remains, from 1 to 0."""
-    return (lambda _: float(given(_))) if callable(given) else (lambda _: float(given))
+    """A number, or a function of the progress that remains, as such a function."""
+    if callable(given):
+        return lambda progress_remaining: float(given(progress_remaining))
+    return lambda _: float(given)
 
 
-def minibatches_of(rollout: int, batch_size: int) -> int:
+def count_minibatches(rollout: int, batch_size: int) -> int:
     """How many equal minibatches the fused engine makes of a rollout."""
     if rollout % batch_size == 0:
         return rollout // batch_size
@@ -179,42 +185,83 @@ def minibatches_of(rollout: int, batch_size: int) -> int:
     )
 
 
-class Scheduled(NamedTuple):
-    """Numbers that may be functions of the progress; before the first update nobody is asked."""
+def check_rollout(
+    rollout: int, batch_size: int, normalize_advantage: bool, equal_minibatches: bool
+) -> None:
+    """Refuse, or warn of, rollouts (n_steps x n_envs transitions) that do not suit the minibatches.
+    An engine of equal minibatches refuses others itself.
+    """
+    if rollout < 2 and normalize_advantage:
+        raise SettingsError(
+            "n_steps x n_envs is 1; advantages are normalised over a rollout: give more steps"
+        )
+    if not equal_minibatches and rollout % batch_size and rollout > batch_size:
+        warnings.warn(
+            f"batch_size is {batch_size}, which does not divide n_steps x n_envs = "
+            f"{rollout}: the last "
+            f"minibatch of each epoch has {rollout % batch_size} transitions",
+            stacklevel=4,  # whoever made the model
+        )
+
+
+class Hyperparameters(Protocol):
+    """The attributes of a model that an update reads; callbacks may change them."""
+
+    lr_schedule: Schedule
+    n_epochs: int
+    gamma: float
+    gae_lambda: float
+    clip_range: MaybeScheduled
+    clip_range_vf: MaybeScheduled | None
+    normalize_advantage: bool
+    ent_coef: float
+    vf_coef: float
+    max_grad_norm: float
+    target_kl: float | None
+    architecture: PolicyArchitecture
+    _current_progress_remaining: float
+
+
+class ScheduledValues(NamedTuple):
+    """Numbers that may be functions of the progress; the defaults stand before the first update,
+    when no function is asked.
+    """
 
     learning_rate: float = 0.0
     clip: float = 1.0
     value_clip: float | None = None
 
 
-def scheduled_now(model: Any) -> Scheduled:
-    """What the model's schedules say at its progress."""
+def evaluate_schedules(model: Hyperparameters) -> ScheduledValues:
+    """What the model's schedules give at its present progress."""
     progress = model._current_progress_remaining
     value_clip = None if model.clip_range_vf is None else schedule_of(model.clip_range_vf)(progress)
-    return Scheduled(
-        model.lr_schedule(progress), schedule_of(model.clip_range)(progress), value_clip
+    return ScheduledValues(
+        learning_rate=model.lr_schedule(progress),
+        clip=schedule_of(model.clip_range)(progress),
+        value_clip=value_clip,
     )
 
 
-def rates_of_model(model: Any, environment: Any, scheduled: Scheduled) -> Rates:
-    """The rates of an update, from the model's attributes as they are now: callbacks may change
-    them.
+def rates_of_model(model: Hyperparameters, environment: Any, scheduled: ScheduledValues) -> Rates:
+    """The rates of an update, from the model's attributes as they are now. `environment` are the
+    rates of its environments, if they have any.
     """
 
-    def real(value: float | None) -> Any:
+    def as_float32(value: float | None) -> Any:
         return np.asarray(OFF if value is None else value, np.float32)
 
     return Rates(
-        learning_rate=real(scheduled.learning_rate),
-        final_rate_share=real(1.0),
-        gamma=real(model.gamma),
-        gae_lambda=real(model.gae_lambda),
-        clip=real(scheduled.clip),
-        value_clip=real(scheduled.value_clip),
-        entropy=real(model.ent_coef),
-        value=real(model.vf_coef),
-        max_grad_norm=real(model.max_grad_norm),
-        target_kl=real(model.target_kl),
+        learning_rate=as_float32(scheduled.learning_rate),
+        final_rate_share=as_float32(1.0),
+        gamma=as_float32(model.gamma),
+        gae_lambda=as_float32(model.gae_lambda),
+        clip=as_float32(scheduled.clip),
+        value_clip=as_float32(scheduled.value_clip),
+        entropy=as_float32(model.ent_coef),
+        value=as_float32(model.vf_coef),
+        max_grad_norm=as_float32(model.max_grad_norm),
+        target_kl=as_float32(model.target_kl),
         epochs=np.asarray(model.n_epochs, np.int32),
         normalise_advantage=np.asarray(bool(model.normalize_advantage)),
         normalise_reward=np.asarray(False),

@@ -6,34 +6,41 @@ import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from flatout.errors import SettingsError
-from flatout.sb3.environments import EnvFace, VectorFace
-from flatout.sb3.fused_engine import array_envs
-from flatout.sb3.waiting_engine import waiting_envs
+from flatout.sb3.array_envs import read_array_envs
+from flatout.sb3.engine import EngineSource
+from flatout.sb3.environments import SingleEnvAdapter
+from flatout.sb3.fused_engine import fused_source
+from flatout.sb3.host_engine import host_source
+from flatout.sb3.vector_adapter import VectorEnvAdapter
+from flatout.sb3.waiting_engine import are_waiting, step_together, waiting_source
+from flatout.slow_envs.overlap import Overlap
 
 VEC_ENV = ("num_envs", "step_async", "step_wait", "reset", "observation_space", "action_space")
 
 
-def source_of(env: Any, overlap: Any = None) -> Any:
-    """`ArrayEnvs` for the fused engine, `WaitingEnvs` for overlapping waits, else environments with
-    Stable-Baselines3's face.
+def read_envs(env: Any, overlap: Overlap | None = None) -> EngineSource:
+    """The environments in whatever form they were given, with their engine; a form that no engine
+    runs is refused.
     """
-    waiting = waiting_envs(env, overlap)
-    if waiting is not None:
-        return waiting
+    if are_waiting(env):
+        overlap = overlap or Overlap()
+        if overlap.serial:
+            return host_source(step_together(env, overlap))
+        return waiting_source(env, overlap)
     if overlap is not None:
         raise SettingsError(
             f"overlap is for a list of environments that wait, and env is {env!r}: leave it out"
         )
-    env = made(env) if isinstance(env, str) else env
-    arrays = array_envs(env)
+    env = make_env(env) if isinstance(env, str) else env
+    arrays = read_array_envs(env)
     if arrays is not None:
-        return arrays
+        return fused_source(arrays)
     if isinstance(env, VectorEnv):
-        return VectorFace(env)
+        return host_source(VectorEnvAdapter(env))
     if isinstance(env, gym.Env):
-        return EnvFace(env)
+        return host_source(SingleEnvAdapter(env))
     if all(hasattr(env, name) for name in VEC_ENV):
-        return env
+        return host_source(env)
     raise SettingsError(
         f"env is {env!r}; give the name of a Gymnasium environment, a gymnasium.Env, a "
         f"gymnasium.vector.VectorEnv, a "
@@ -43,7 +50,7 @@ def source_of(env: Any, overlap: Any = None) -> Any:
     )
 
 
-def made(name: str) -> Any:
+def make_env(name: str) -> Any:
     """The environment of this name; one that can draw pictures, if it knows how."""
     try:
         env = gym.make(name)

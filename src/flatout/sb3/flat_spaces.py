@@ -7,7 +7,7 @@ nothing of learning.
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -73,7 +73,7 @@ def check_actions(action: Any) -> None:
 
 
 def observation_size(space: Any) -> int:
-    """Numbers that an observation becomes."""
+    """How many numbers an observation becomes."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
@@ -89,34 +89,34 @@ def sizes_of(observation: Any, action: Any, hidden: tuple[int, ...]) -> Sizes:
     )
 
 
-def features(space: Any, observation: Any) -> NDArray[np.float32]:
-    """(env, feature) of a batch of observations."""
+def flatten_observations(space: Any, observation: Any) -> NDArray[np.float32]:
+    """A batch of observations as numbers: (env, feature)."""
     if isinstance(space, spaces.Discrete):
-        return ones_at(np.asarray(observation, np.int64).reshape(-1), int(space.n))
+        return one_hot(np.asarray(observation, np.int64).reshape(-1), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
         chosen = np.asarray(observation, np.int64).reshape(-1, space.nvec.size)
-        parts = [ones_at(chosen[:, k], int(n)) for k, n in enumerate(space.nvec.reshape(-1))]
+        parts = [one_hot(chosen[:, k], int(n)) for k, n in enumerate(space.nvec.reshape(-1))]
         return np.concatenate(parts, axis=1)
     array = np.array(observation, np.float32)  # a copy: environments may write into theirs
     return array.reshape(-1, math.prod(space.shape))
 
 
-def ones_at(chosen: NDArray[np.int64], choices: int) -> NDArray[np.float32]:
+def one_hot(chosen: NDArray[np.int64], choices: int) -> NDArray[np.float32]:
     """(row, choice): a one where it was chosen, zeros elsewhere."""
     rows = np.zeros((len(chosen), choices), np.float32)
     rows[np.arange(len(chosen)), chosen] = 1
     return rows
 
 
-def bounded(space: Any, raw: NDArray[Any]) -> NDArray[Any]:
-    """(env, ...) what environments get for drawn actions."""
+def clip_actions(space: Any, raw: NDArray[Any]) -> NDArray[Any]:
+    """The actions that environments get for the policy's raw ones: (env, ...) within bounds."""
     if isinstance(space, spaces.Discrete):
         return raw
     return np.clip(raw.reshape(-1, *space.shape), space.low, space.high)
 
 
-def distribution(space: Any, network: Network, head: NDArray[Any]) -> Categorical | Gaussian:
-    """What the actor's output describes."""
+def action_distribution(space: Any, network: Network, head: NDArray[Any]) -> Categorical | Gaussian:
+    """The distribution of actions that the actor's output describes."""
     return (
         Categorical(head) if isinstance(space, spaces.Discrete) else Gaussian(head, network.log_std)
     )
@@ -135,13 +135,25 @@ def is_batch(space: Any, observation: NDArray[Any]) -> bool:
     )
 
 
-def same_space(one: Any, other: Any) -> bool:
-    """Whether a policy for one acts in the other."""
-    return bool(one == other)
+class HasSpaces(Protocol):
+    """Environments, or a model of them, with the space of observations and that of actions."""
+
+    @property
+    def observation_space(self) -> Any: ...
+
+    @property
+    def action_space(self) -> Any: ...
+
+
+def check_same_spaces(given: HasSpaces, own: HasSpaces) -> None:
+    """Refuse environments whose spaces are not the model's own."""
+    for name in ("observation_space", "action_space"):
+        theirs, ours = getattr(given, name), getattr(own, name)
+        if theirs != ours:
+            raise SettingsError(f"the {name.replace('_', ' ')} is {theirs}, this model's is {ours}")
 
 
 # --- on disk
-# -----------------------------------------------------------------------------------------
 
 
 def space_facts(space: Any) -> dict[str, Any]:
@@ -157,12 +169,12 @@ def space_facts(space: Any) -> dict[str, Any]:
 
 
 def space_arrays(space: Any) -> Arrays:
-    """The arrays of a space."""
+    """The arrays of a space, by name: a box has bounds, others have none."""
     return {"low": space.low, "high": space.high} if isinstance(space, spaces.Box) else {}
 
 
 def space_of(facts: SpaceFacts, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The space that was saved."""
+    """The space that was saved as these facts and arrays."""
     if set(arrays) != ({"low", "high"} if isinstance(facts, BoxFacts) else set()):
         raise SettingsError(f"a {facts.kind} has bounds if it is a Box, and no other arrays")
     if isinstance(facts, BoxFacts):

@@ -1,115 +1,56 @@
-"""PPO over environments that are arrays (flatout's market, gymnax's convention): all of an update
-is one JAX program.
+"""PPO over environments that are arrays (see array_envs.py): all of an update is one JAX program.
 
 Nothing leaves the device within an update, so callbacks are called once after each.
 """
 
-from functools import cache, cached_property
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cache, cached_property, partial
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
+from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.errors import SettingsError
-from flatout.learners.forecast import USUAL_ENVS, choose
+from flatout.learners.forecast import choose
 from flatout.learners.rates import Program, Rates, metric_names
-from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
-from flatout.market.gymnasium_env import spaces as market_spaces
-from flatout.market.market import Market
-from flatout.sb3.arguments import Scheduled, minibatches_of, rates_of_model, scheduled_now
-from flatout.sb3.callbacks import Calls
-from flatout.sb3.environments import ClosedFace, VectorFace
-from flatout.sb3.knowledge import Knowledge
+from flatout.market.gymnasium_env import MarketVectorEnv
+from flatout.policies.network import Network
+from flatout.sb3.arguments import (
+    ScheduledValues,
+    count_minibatches,
+    evaluate_schedules,
+    rates_of_model,
+)
+from flatout.sb3.array_envs import ArrayEnvs
+from flatout.sb3.callbacks import Callbacks
+from flatout.sb3.engine import EngineSource, UpdateResult
+from flatout.sb3.environments import Infos, UnreachableEnvs
+from flatout.sb3.learner_state import LearnerState
+from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.vector_adapter import VectorEnvAdapter
 
 
-class ArrayEnvs(NamedTuple):
-    """Environments as one program's arrays."""
-
-    environment: Any
-    data: Any
-    rules: Any
-    n_envs: int
-    observation_space: Any
-    action_space: Any
-    market: Market | None = None
-
-
-def array_envs(env: Any) -> ArrayEnvs | None:
-    """The environments of whatever the fused engine can run; None for all else."""
-    plain = env
-    while isinstance(
-        plain, OrderEnforcing | PassiveEnvChecker
-    ):  # what gymnasium.make adds; neither changes a step
-        plain = plain.env
-    if isinstance(plain, Market):
-        return of_market(plain, USUAL_ENVS)
-    if type(plain) is MarketEnv:
-        return of_market(plain.market, USUAL_ENVS)
-    if type(plain) is MarketVectorEnv:
-        return of_market(plain.market, plain.num_envs)
-    pair = env if isinstance(env, tuple) and len(env) == 2 else (env, None)
-    if not isinstance(env, gym.Env) and all(
-        hasattr(pair[0], name) for name in ("reset_env", "step_env")
-    ):
-        return of_gymnax(*pair)
-    return None
-
-
-def of_market(market: Market, n_envs: int) -> ArrayEnvs:
-    """Accounts in one market."""
-    from flatout.learners.jax_engine.market_environment import (
-        JaxMarketEnvironment,
-    )  # late: JAX takes seconds to load
-
-    tape, rules = market.arrays(np.float32)
-    rules = map_leaves(np.asarray, rules)
-    return ArrayEnvs(
-        JaxMarketEnvironment(market.shape), tape, rules, n_envs, *market_spaces(market), market
+def fused_source(envs: ArrayEnvs) -> EngineSource:
+    """Environments that are arrays, for this engine."""
+    return EngineSource(
+        observation_space=envs.observation_space,
+        action_space=envs.action_space,
+        n_envs=envs.n_envs,
+        equal_minibatches=True,
+        build_engine=partial(FusedEngine, envs),
     )
 
 
-def of_gymnax(env: Any, params: Any) -> ArrayEnvs:
-    """Environments in gymnax's convention; their parameters are constants of the program."""
-    from flatout.learners.jax_engine.gymnax_environment import GymnaxEnvironment
-
-    class Fixed(GymnaxEnvironment):
-        """All with the same parameters."""
-
-        def reset(self, noise: Any, data: Any, rates: Any) -> Any:
-            return super().reset(noise, data, self.params)
-
-        def step(self, state: Any, action: Any, noise: Any, data: Any, rates: Any) -> Any:
-            return super().step(state, action, noise, data, self.params)
-
-    params = env.default_params if params is None else params
-    seen, acted = env.observation_space(params), env.action_space(params)
-    if hasattr(seen, "n"):
-        raise SettingsError(
-            f"the observation space {seen} of {env} is a choice; the fused engine reads vectors"
-        )
-    observation = spaces.Box(-np.inf, np.inf, tuple(seen.shape), np.float32)
-    if hasattr(acted, "n"):
-        action: Any = spaces.Discrete(int(acted.n))
-    else:
-        low, high = (
-            np.broadcast_to(np.asarray(x, np.float32), acted.shape) for x in (acted.low, acted.high)
-        )
-        action = spaces.Box(low, high, dtype=np.float32)
-    return ArrayEnvs(Fixed(env, params), None, (), USUAL_ENVS, observation, action)
-
-
 @cache
-def runner(program: Program) -> Any:
-    """The compiled update, shared by models of one program."""
+def compiled_update(program: Program) -> Callable[..., Any]:
+    """The compiled update of (data, rates, state), shared by models of one program."""
     from flatout.learners.jax_engine.population import chunk_runner
 
     return chunk_runner(program)
 
 
-WHY_CLOSED = (
+WHY_UNREACHABLE = (
     "these environments live inside the compiled program and cannot be stepped from outside: make "
     "one with gymnax, and "
     "use `predict` on what it shows"
@@ -117,28 +58,29 @@ WHY_CLOSED = (
 
 
 class FusedEngine:
-    """One lane of the population learner."""
+    """One lane of the population learner; it is a `LearningEngine`."""
 
     fused = True
 
-    def __init__(self, envs: ArrayEnvs, model: Any, known: Knowledge) -> None:
-        self.envs, self.n_envs = envs, envs.n_envs
+    def __init__(self, envs: ArrayEnvs, model: LearningModel, state: LearnerState) -> None:
+        self.envs, self.n_envs, self.market = envs, envs.n_envs, envs.market
         self.observation_space, self.action_space = envs.observation_space, envs.action_space
-        minibatches = minibatches_of(model.n_steps * self.n_envs, model.batch_size)
         policy = model.architecture
         program = Program(
-            envs.environment,
-            self.n_envs,
-            model.n_steps,
-            minibatches,
-            policy.hidden,
-            policy.activation,
-            "gaussian",
+            environment=envs.environment,
+            n_envs=self.n_envs,
+            n_steps=model.n_steps,
+            minibatches=count_minibatches(model.n_steps * self.n_envs, model.batch_size),
+            hidden=policy.hidden,
+            activation=policy.activation,
+            distribution="gaussian",
         )
         data_bytes = sum(array.nbytes for array in envs.data or ())
-        self.program = choose(program, self.n_envs, 1, 1, data_bytes)
-        self.rates = self.lanes(rates_of_model(model, envs.rules, Scheduled()))
-        self.know(known)
+        self.program = choose(
+            program, n_envs=self.n_envs, lanes=1, workers=1, data_bytes=data_bytes
+        )
+        self.rates = add_lane_axis(rates_of_model(model, envs.rules, ScheduledValues()))
+        self.restore(state)
         self.device = self.checked_device(model.asked_device)
 
     def checked_device(self, asked: Any) -> str:
@@ -153,46 +95,45 @@ class FusedEngine:
                 f"or set JAX_PLATFORMS "
                 "before Python starts"
             )
-        return found
+        return str(found)
 
-    def lanes(self, rates: Rates) -> Rates:
-        """Rates of one lane, with the lane axis."""
-        return map_leaves(lambda leaf: np.asarray(leaf)[None], rates)
-
-    def fresh(self, network: Any, seed: int) -> Any:
-        """A lane whose episodes begin."""
+    def begin_lane(self, network: Network, seed: int) -> Any:
+        """The state of a lane with these weights, whose episodes begin."""
         from flatout.learners.jax_engine.population import init
 
         return init(self.program, self.envs.data, self.rates, [network], [seed])
 
-    def know(self, known: Knowledge) -> None:
-        """Go on from there, in fresh environments."""
-        words = np.random.SeedSequence([known.seed, known.updates]).generate_state(1)
-        state = self.fresh(known.network, int(words[0]))
-        memory = self.lanes((known.first, known.second, np.asarray(known.descents, np.int32)))  # type: ignore[arg-type]
-        self.state = state._replace(
-            optimiser=state.optimiser._replace(mu=memory[0], nu=memory[1], count=memory[2]),
-            seed=np.asarray([known.seed], np.uint32),
-            updates=np.asarray([known.updates], np.int32),
+    def restore(self, state: LearnerState) -> None:
+        """Go on from this state, in fresh environments."""
+        words = np.random.SeedSequence([state.seed, state.updates]).generate_state(1)
+        lane = self.begin_lane(state.network, int(words[0]))
+        optimiser = lane.optimiser._replace(
+            mu=state.first[None],
+            nu=state.second[None],
+            count=np.asarray([state.descents], np.int32),
         )
-        self.fetched: Any = None
+        self.state = lane._replace(
+            optimiser=optimiser,
+            seed=np.asarray([state.seed], np.uint32),
+            updates=np.asarray([state.updates], np.int32),
+        )
+        self.fetched: Network | None = None
 
     @property
-    def known(self) -> Knowledge:
-        """What it has learned so far."""
-        state = self.state
-        first, second = (np.array(x[0]) for x in (state.optimiser.mu, state.optimiser.nu))
-        return Knowledge(
-            self.network,
-            first,
-            second,
-            int(state.optimiser.count[0]),
-            int(state.updates[0]),
-            int(state.seed[0]),
+    def learner_state(self) -> LearnerState:
+        """Copies of what it has learned so far."""
+        optimiser = self.state.optimiser
+        return LearnerState(
+            network=self.network,
+            first=np.array(optimiser.mu[0]),
+            second=np.array(optimiser.nu[0]),
+            descents=int(optimiser.count[0]),
+            updates=int(self.state.updates[0]),
+            seed=int(self.state.seed[0]),
         )
 
     @property
-    def network(self) -> Any:
+    def network(self) -> Network:
         """The weights as NumPy has them, fetched once after each update."""
         if self.fetched is None:
             self.fetched = map_leaves(
@@ -205,67 +146,68 @@ class FusedEngine:
         """Environments of the same kind on the host, for scripts and callbacks that want to step
         some.
         """
-        if self.envs.market is None:
-            return ClosedFace(self.observation_space, self.action_space, self.n_envs, WHY_CLOSED)
-        return VectorFace(MarketVectorEnv(self.envs.market, self.n_envs))
+        if self.market is None:
+            return UnreachableEnvs(
+                self.observation_space, self.action_space, self.n_envs, WHY_UNREACHABLE
+            )
+        return VectorEnvAdapter(MarketVectorEnv(self.market, self.n_envs))
 
-    def begin(self, anew: bool) -> None:
-        """Fresh episodes, if asked for and if they are not fresh already."""
-        if anew and self.ran:
-            self.know(self.known)
+    def begin_training(self, reset: bool) -> None:
+        """Begin fresh episodes, if asked for and if they are not fresh already."""
+        if reset and self.is_under_way:
+            self.restore(self.learner_state)
 
     @property
-    def ran(self) -> bool:
+    def is_under_way(self) -> bool:
         """Whether any step was made since the episodes began."""
-        return bool(
-            np.any(np.asarray(self.state.episodes.length) + np.asarray(self.state.episodes.ended))
-        )
+        episodes = self.state.episodes
+        return bool(np.any(np.asarray(episodes.length) + np.asarray(episodes.ended)))
 
-    def reseed(self, seed: int) -> None:
-        """Other noise from now on."""
-        self.know(self.known._replace(seed=seed))
+    def set_seed(self, seed: int) -> None:
+        """Draw other noise from now on, in fresh environments."""
+        self.restore(self.learner_state._replace(seed=seed))
 
-    def update(self, model: Any, calls: Calls) -> tuple[dict[str, float] | None, bool]:
+    def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:
         """One rollout and what is learned from it, then the callbacks."""
-        calls.rollout_start()
+        callbacks.rollout_start()
         model.num_timesteps += self.program.rollout
-        model.note_progress()
-        rates = rates_of_model(model, self.envs.rules, scheduled_now(model))._replace(
+        update_progress(model)
+        rates = rates_of_model(model, self.envs.rules, evaluate_schedules(model))._replace(
             until=np.asarray(self.state.updates)[0] + np.int32(1)
         )
-        self.rates = self.lanes(rates)
-        self.state, row = runner(self.program)(self.envs.data, self.rates, self.state)
+        self.rates = add_lane_axis(rates)
+        self.state, row = compiled_update(self.program)(self.envs.data, self.rates, self.state)
         self.fetched = None
         metrics = dict(zip(metric_names(self.program), np.asarray(row)[0].tolist(), strict=True))
-        metrics = (
-            metrics
-            if self.program.sizes.deviations
-            else {k: v for k, v in metrics.items() if k != "std"}
-        )
-        dones, infos = self.ends()
+        if not self.program.sizes.deviations:
+            metrics.pop("std", None)
+        ended, infos = self.count_ended_episodes(), self.describe_ended_episodes()
         shown = {
             "env": self.venv,
             "n_rollout_steps": model.n_steps,
             "n_steps": model.n_steps,
             "rollout_buffer": None,
         }
-        going = calls.step({**shown, "dones": dones, "infos": infos})
-        model.note_episodes(infos, dones > 0)
-        calls.rollout_end()
-        return metrics, going
+        going = callbacks.step({**shown, "dones": ended, "infos": infos})
+        keep_episodes(model, infos, ended > 0)
+        callbacks.rollout_end()
+        return UpdateResult(metrics, going)
 
-    def end(self) -> None:
-        """Nothing runs between updates."""
+    def stop(self) -> None:
+        """Do nothing: nothing runs between updates."""
 
-    def ends(self) -> tuple[Any, list[dict[str, Any]]]:
-        """How many episodes of each environment ended in the rollout, and their mean return and
-        length.
-        """
+    def count_ended_episodes(self) -> NDArray[np.int64]:
+        """(env,) how many episodes ended in the rollout."""
+        return np.asarray(self.state.episodes.ended[0]).astype(np.int64)
+
+    def describe_ended_episodes(self) -> Infos:
+        """One info per environment, with mean return and length of the episodes that ended."""
+        episodes = self.state.episodes
         ended, earned, length = (
-            np.asarray(x[0]) for x in (self.state.episodes.ended, self.state.episodes.ended_earned,
-                                       self.state.episodes.ended_length)
-        )  # fmt: skip
-        infos: list[dict[str, Any]] = [{} for _ in range(self.n_envs)]
+            np.asarray(of_lanes[0])
+            for of_lanes in (episodes.ended, episodes.ended_earned, episodes.ended_length)
+        )
+        infos: Infos = [{} for _ in range(self.n_envs)]
         for k in np.flatnonzero(ended):
             infos[k] = {
                 "episode": {
@@ -274,4 +216,9 @@ class FusedEngine:
                     "t": 0.0,
                 }
             }
-        return ended.astype(np.int64), infos
+        return infos
+
+
+def add_lane_axis(rates: Rates) -> Rates:
+    """The rates of one lane with a first axis for the lane."""
+    return map_leaves(lambda leaf: np.asarray(leaf)[None], rates)

@@ -1,4 +1,4 @@
-"""What a training says: a table on the screen, and TensorBoard files under Stable-Baselines3's
+"""What a training reports: a table on the screen, and TensorBoard files under Stable-Baselines3's
 names.
 
 The logger has the methods that callbacks call on Stable-Baselines3's: `record`, `record_mean`,
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from flatout.errors import SettingsError
-from flatout.sb3.arguments import Scheduled
+from flatout.sb3.arguments import ScheduledValues
 from flatout.training.metrics_file import TAGS
 
-OVERLAP = ("lag_mean", "lag_max", "learner_idle", "too_old")  # of environments that wait
+# how waiting and learning overlapped, of environments that wait
+OVERLAP_METRICS = ("lag_mean", "lag_max", "learner_idle", "too_old")
 Excluded = str | tuple[str, ...] | None
 
 
@@ -30,18 +31,17 @@ class Logger:
         self.name_to_value: dict[str, Any] = {}
         self.name_to_count: dict[str, int] = {}
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
-        self.output_formats: list[
-            Any
-        ] = []  # Stable-Baselines3's loggers have such; this one writes by itself
+        # Stable-Baselines3's loggers have such; this one writes by itself
+        self.output_formats: list[Any] = []
         self.writer: Any = None
 
     def record(self, key: str, value: Any, exclude: Excluded = None) -> None:
-        """The last value counts."""
+        """Record a value; of several before the next dump the last counts."""
         self.name_to_value[key] = value
         self.name_to_excluded[key] = (exclude,) if isinstance(exclude, str) else exclude or ()
 
     def record_mean(self, key: str, value: float | None, exclude: Excluded = None) -> None:
-        """The mean of all values counts."""
+        """Record a value; of several before the next dump their mean counts."""
         if value is None:
             return
         count = self.name_to_count.get(key, 0)
@@ -53,16 +53,16 @@ class Logger:
         self.name_to_count[key] = count + 1
 
     def dump(self, step: int = 0) -> None:
-        """Write what was recorded, and forget it."""
+        """Write what was recorded as the point of this step, and forget it."""
         if self.printed:
-            print(table(self.shown("stdout")))
+            print(format_table(self.values_for("stdout")))
         if self.dir is not None:
-            self.write(self.shown("tensorboard"), step)
+            self.write(self.values_for("tensorboard"), step)
         for values in (self.name_to_value, self.name_to_count, self.name_to_excluded):
             values.clear()
 
-    def shown(self, output: str) -> dict[str, Any]:
-        """What this output may have."""
+    def values_for(self, output: str) -> dict[str, Any]:
+        """The recorded values that are not excluded from this output."""
         return {
             k: value
             for k, value in self.name_to_value.items()
@@ -70,7 +70,7 @@ class Logger:
         }
 
     def write(self, values: Mapping[str, Any], step: int) -> None:
-        """One point in each curve."""
+        """Add one point to each of TensorBoard's curves."""
         if self.writer is None:
             import tensorboardX  # loads PyTorch where it is installed: late, as that takes seconds
 
@@ -91,14 +91,14 @@ class Logger:
         self.writer.flush()
 
     def info(self, *texts: Any) -> None:
-        """Print, where a table is printed."""
+        """Print the texts, if tables are printed."""
         if self.printed:
             print(*texts)
 
     log = debug = warn = error = info
 
     def get_dir(self) -> str | None:
-        """Where the files are."""
+        """The folder of TensorBoard's files, or None."""
         return self.dir
 
     def close(self) -> None:
@@ -120,14 +120,14 @@ def new_logger(verbose: int, tensorboard_log: str | None, name: str, anew: bool)
     return Logger(folder, verbose >= 1)
 
 
-def record_update(logger: Any, metrics: Mapping[str, float], scheduled: Scheduled) -> None:
+def record_update(logger: Any, metrics: Mapping[str, float], scheduled: ScheduledValues) -> None:
     """Record what an update measured, under the names that Stable-Baselines3's users know."""
     points = {
         tag: metrics[name]
         for name, tag in TAGS.items()
         if name in metrics and tag.startswith("train/")
     }
-    points |= {f"overlap/{name}": metrics[name] for name in OVERLAP if name in metrics}
+    points |= {f"overlap/{name}": metrics[name] for name in OVERLAP_METRICS if name in metrics}
     points |= {"train/entropy_loss": -metrics["entropy"], "train/clip_range": scheduled.clip}
     if scheduled.value_clip is not None:
         points["train/clip_range_vf"] = scheduled.value_clip
@@ -151,8 +151,8 @@ def record_episodes(
             logger.record(tag, float(np.mean(values)))
 
 
-def table(values: Mapping[str, Any]) -> str:
-    """Names and values under the headings that their prefixes are."""
+def format_table(values: Mapping[str, Any]) -> str:
+    """Names and values as a table, under the headings that their prefixes are."""
     lines: list[tuple[str, str]] = []
     heading = ""
     for name, value in sorted(values.items(), key=lambda item: ("/" in item[0], item[0])):
@@ -160,12 +160,12 @@ def table(values: Mapping[str, Any]) -> str:
         if group != heading:
             heading = group
             lines.append((f"{group}/", ""))
-        lines.append((f"    {rest}" if group else rest, text(value)))
+        lines.append((f"    {rest}" if group else rest, format_value(value)))
     left, right = (max((len(line[k]) for line in lines), default=0) for k in (0, 1))
     rule = "-" * (left + right + 7)
     return "\n".join([rule, *(f"| {a:<{left}} | {b:<{right}} |" for a, b in lines), rule])
 
 
-def text(value: Any) -> str:
-    """A number in few characters."""
+def format_value(value: Any) -> str:
+    """A value for the table: a float in three digits, anything else as it reads."""
     return f"{value:.3g}" if isinstance(value, float | np.floating) else str(value)

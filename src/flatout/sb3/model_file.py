@@ -2,7 +2,7 @@
 and none is read.
 
 Members are stored as they are, never compressed: a small file cannot become a large one. What the
-numbers mean is `ppo_saving.py`'s business.
+numbers mean is `saving.py`'s business.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ Steps = Annotated[Natural, Field(lt=2**53)]
 
 
 class BoxFacts(Model):
-    """A box; its bounds are arrays, and apart."""
+    """A box; its bounds are arrays, which stand among the tensors."""
 
     kind: Literal["Box"]
     dtype: Literal[
@@ -63,21 +63,21 @@ class BoxFacts(Model):
 
 
 class DiscreteFacts(Model):
-    """One of several choices."""
+    """A space of n choices, counted from 0."""
 
     kind: Literal["Discrete"]
     n: Several
 
 
 class MultiBinaryFacts(Model):
-    """An array of zeros and ones."""
+    """A space of arrays of zeros and ones."""
 
     kind: Literal["MultiBinary"]
     n: list[Several]
 
 
 class MultiDiscreteFacts(Model):
-    """An array of choices."""
+    """A space of arrays of choices."""
 
     kind: Literal["MultiDiscrete"]
     nvec: list[Any]  # as deep as the array has axes
@@ -119,7 +119,7 @@ class NetworkFacts(Model):
 
 
 class ModelFacts(Model):
-    """What `model.json` says."""
+    """The content of `model.json`; keys are those on disk."""
 
     format: Literal["flatout.ppo"]
     version: Literal[1]
@@ -139,7 +139,7 @@ class ModelFacts(Model):
 
 
 class ModelFile(NamedTuple):
-    """What a file holds."""
+    """A model's file as it was read, checked but for its arrays."""
 
     name: str
     facts: ModelFacts
@@ -192,7 +192,9 @@ def read_model(path: Any) -> ModelFile:
     """What `write_model` wrote; refuses what is missing, damaged or something else."""
     name, content = content_of(path)
     inside = members_of(name, content)
-    facts = parse_json(inside[FACTS], ModelFacts, f"{name}: {FACTS}", BundleError, CURE)
+    facts = parse_json(
+        inside[FACTS], ModelFacts, where=f"{name}: {FACTS}", refuse=BundleError, cure=CURE
+    )
     if hashlib.sha256(inside[TENSORS]).hexdigest() != facts.tensors_sha256:
         raise BundleError(f"{name} is damaged: its tensors are not those that were saved; {CURE}")
     return ModelFile(

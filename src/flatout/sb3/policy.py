@@ -12,24 +12,25 @@ from flatout.errors import SettingsError
 from flatout.foreign import finite
 from flatout.policies.network import Layer, Network, Perceptron, actor, critic
 from flatout.sb3 import flat_spaces
+from flatout.sb3.model import LearningModel
 
 Named = dict[str, NDArray[np.float32]]
 
 
 class MlpPolicy:
-    """The policy of a model, as it is now."""
+    """The policy of a model, with its weights as they are now."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: LearningModel) -> None:
         self.model = model
 
     @property
     def observation_space(self) -> Any:
-        """What it reads."""
+        """The space of observations that it reads."""
         return self.model.observation_space
 
     @property
     def action_space(self) -> Any:
-        """What it does."""
+        """The space of actions that it takes."""
         return self.model.action_space
 
     @property
@@ -38,7 +39,7 @@ class MlpPolicy:
         return self.model.device
 
     def set_training_mode(self, mode: bool) -> None:
-        """Acting and learning do not differ here."""
+        """Do nothing: the policy acts alike while it learns and afterwards."""
 
     def predict(
         self,
@@ -50,21 +51,21 @@ class MlpPolicy:
         """Actions for one observation or several, in the environment's bounds; the state goes
         through.
         """
-        seen, several = self.read(observation)
+        seen, several = self.read_observation(observation)
         network, activation = self.model.network, self.model.architecture.activation
         with np.errstate(over="ignore", invalid="ignore"):
-            kind = flat_spaces.distribution(
+            kind = flat_spaces.action_distribution(
                 self.action_space, network, actor(network, seen, activation, np)
             )
             raw = kind.mode(np) if deterministic else kind.sample(self.noise(kind[0].shape), np)
-            actions = flat_spaces.bounded(self.action_space, raw)
+            actions = flat_spaces.clip_actions(self.action_space, raw)
         check_numbers(kind[0])
         check_numbers(actions)
         return (actions if several else actions.squeeze(axis=0)), state
 
     def predict_values(self, observation: Any) -> NDArray[np.float32]:
-        """What the critic expects: (n, 1)."""
-        seen, _ = self.read(observation)
+        """What the critic expects the observations to be worth: (n, 1)."""
+        seen, _ = self.read_observation(observation)
         with np.errstate(over="ignore", invalid="ignore"):
             values = critic(self.model.network, seen, self.model.architecture.activation, np)[
                 :, None
@@ -73,14 +74,14 @@ class MlpPolicy:
         return values
 
     def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Normal for boxes, uniform for choices."""
+        """Noise to sample actions with: normal for boxes, uniform for choices."""
         rng = self.model.prediction_noise
         return (
             rng.random if isinstance(self.action_space, spaces.Discrete) else rng.standard_normal
         )(shape, np.float32)
 
-    def read(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
-        """(n, feature), and whether several were given."""
+    def read_observation(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
+        """One observation or several as (n, feature), and whether several were given."""
         if (
             isinstance(observation, tuple)
             and len(observation) == 2
@@ -94,7 +95,7 @@ class MlpPolicy:
             raise SettingsError("predict was given a dict; this policy reads arrays")
         array = np.asarray(observation)
         several = flat_spaces.is_batch(self.observation_space, array)
-        return flat_spaces.features(
+        return flat_spaces.flatten_observations(
             self.observation_space, array if several else array[None]
         ), several
 
@@ -106,13 +107,22 @@ class MlpPolicy:
 
         return {
             name: torch.tensor(np.ascontiguousarray(array))
-            for name, array in named(self.model.network).items()
+            for name, array in name_weights(self.model.network).items()
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
-        """Take over weights of these names."""
+        """Take over weights under Stable-Baselines3's names; with `strict` all must be given."""
         given = {name: to_numpy(value) for name, value in state_dict.items()}
-        self.model.set_network(renamed(self.model.network, given, strict))
+        self.model.set_network(replace_weights(self.model.network, given, strict))
+
+    def set_parameters(self, parameters: Mapping[str, Any], exact_match: bool) -> None:
+        """Take over weights as `PPO.get_parameters` gives them: {"policy": weights by name}."""
+        if set(parameters) != {"policy"}:
+            raise SettingsError(
+                f"the parameters are {sorted(parameters)}; this model takes 'policy': "
+                f"the optimiser begins anew"
+            )
+        self.load_state_dict(parameters["policy"], exact_match)
 
 
 def check_numbers(values: NDArray[Any]) -> None:
@@ -124,7 +134,7 @@ def check_numbers(values: NDArray[Any]) -> None:
         )
 
 
-def named(network: Network) -> Named:
+def name_weights(network: Network) -> Named:
     """A network's arrays under Stable-Baselines3's names, whose hidden layers lie the other way
     round.
     """
@@ -141,9 +151,9 @@ def named(network: Network) -> Named:
     return arrays
 
 
-def renamed(network: Network, given: Mapping[str, NDArray[Any]], strict: bool) -> Network:
+def replace_weights(network: Network, given: Mapping[str, NDArray[Any]], strict: bool) -> Network:
     """The network with the arrays that are given under those names."""
-    own = named(network)
+    own = name_weights(network)
     missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own))
     if unknown or (strict and missing):
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""What of a model goes into its file, and how it comes back; also its policy as a Bundle.
+"""What of a model goes into its file, and how it comes back.
 
 Functions cannot be saved without pickle: a schedule must be given again when a model shall learn
 on.
@@ -13,16 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flatout.errors import BundleError, SettingsError
-from flatout.foreign import shortened
-from flatout.market.market import Market, build_market
-from flatout.policies.bundle import Bundle
+from flatout.foreign import shorten_repr
 from flatout.policies.bundle_files import flatten
 from flatout.policies.network import Network
 from flatout.runs import versions
 from flatout.sb3 import arguments, flat_spaces
-from flatout.sb3.knowledge import Knowledge, knowledge_arrays, knowledge_facts, knowledge_of, part
+from flatout.sb3.learner_state import (
+    LearnerState,
+    read_learner_state,
+    select_arrays,
+    state_arrays,
+    state_facts,
+)
+from flatout.sb3.model import LearningModel
 from flatout.sb3.model_file import CURE, ModelFacts, ModelFile, read_model, write_model
-from flatout.settings.tables import MarketSettings, Settings
 
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 NUMBERS = (
@@ -38,22 +42,22 @@ FIXED = {
 OTHER_NAMES = {"lr_schedule": "learning_rate"}  # how Stable-Baselines3's files call it
 
 
-class Saved(NamedTuple):
-    """A model from a file."""
+class SavedModel(NamedTuple):
+    """A model as its file describes it."""
 
     facts: ModelFacts
     observation_space: Any
     action_space: Any
-    known: Knowledge
+    state: LearnerState
 
 
-def write(model: Any, path: Any) -> None:
-    """Write the model's file."""
-    known = model.known
+def save_model(model: LearningModel, path: Any) -> None:
+    """Write arguments, counters, spaces and all that was learned into one file."""
+    state = model.learner_state
     facts = {
-        "arguments": {name: plain(getattr(model, name)) for name in NUMBERS}
+        "arguments": {name: as_json_value(getattr(model, name)) for name in NUMBERS}
         | {
-            name: plain(getattr(model, name))
+            name: as_json_value(getattr(model, name))
             for name in SCHEDULES
             if not callable(getattr(model, name))
         }
@@ -66,9 +70,9 @@ def write(model: Any, path: Any) -> None:
         "num_timesteps": model.num_timesteps,
         "n_updates": model._n_updates,
         "versions": versions(),
-        **knowledge_facts(known),
+        **state_facts(state),
     }
-    arrays = knowledge_arrays(known)
+    arrays = state_arrays(state)
     for name in ("observation_space", "action_space"):
         arrays |= {
             f"{name}.{k}": array
@@ -77,43 +81,48 @@ def write(model: Any, path: Any) -> None:
     write_model(path, facts, arrays)
 
 
-def plain(value: Any) -> Any:
-    """A number as JSON has it."""
+def as_json_value(value: Any) -> Any:
+    """An argument as JSON has it: NumPy's numbers become Python's."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def read(path: Any) -> Saved:
+def read_saved_model(path: Any) -> SavedModel:
     """The model in a file, all of whose arrays fit its spaces and its policy."""
     file = read_model(path)
-    observation, action = (space_in(file, name) for name in ("observation_space", "action_space"))
+    observation, action = (read_space(file, name) for name in ("observation_space", "action_space"))
     flat_spaces.check_spaces(observation, action)
-    known = knowledge_of(file, flat_spaces.sizes_of(observation, action, file.facts.policy.hidden))
+    state = read_learner_state(
+        file, flat_spaces.sizes_of(observation, action, file.facts.policy.hidden)
+    )
     parts = ("network.", "optimiser.", "observation_space.", "action_space.")
     if strange := [name for name in file.arrays if not name.startswith(parts)]:
         raise BundleError(
-            f"{file.name} holds {shortened(strange[0])}, which is no part of a model; {CURE}"
+            f"{file.name} holds {shorten_repr(strange[0])}, which is no part of a model; {CURE}"
         )
-    return Saved(file.facts, observation, action, known)
+    return SavedModel(file.facts, observation, action, state)
 
 
-def space_in(file: ModelFile, name: str) -> Any:
-    """One of the spaces in a file."""
+def read_space(file: ModelFile, name: str) -> Any:
+    """The observation space or the action space in a file."""
     try:
-        return flat_spaces.space_of(getattr(file.facts, name), part(file.arrays, name))
+        return flat_spaces.space_of(getattr(file.facts, name), select_arrays(file.arrays, name))
     except SettingsError as error:
         raise BundleError(f"{file.name}: {name}: {error}; {CURE}") from None
 
 
-def arguments_of(saved: Saved, device: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(saved: SavedModel, device: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The constructor's arguments of a saved model, some of them changed."""
-    policy = arguments.Policy(**saved.facts.policy.model_dump())
+    policy = arguments.PolicyArchitecture(**saved.facts.policy.model_dump())
     kwargs = {
         "net_arch": list(policy.hidden),
         "activation_fn": policy.activation,
         "log_std_init": policy.log_std,
     }
     changes = {OTHER_NAMES.get(name, name): value for name, value in changes.items()}
-    if "policy_kwargs" in changes and arguments.policy_of(changes.pop("policy_kwargs")) != policy:
+    if (
+        "policy_kwargs" in changes
+        and arguments.read_policy_kwargs(changes.pop("policy_kwargs")) != policy
+    ):
         raise SettingsError(
             f"policy_kwargs are not those of the file, which are {kwargs}: leave them out"
         )
@@ -123,7 +132,7 @@ def arguments_of(saved: Saved, device: Any, changes: Mapping[str, Any]) -> dict[
         "policy_kwargs": kwargs,
         "device": device,
     }
-    chosen |= {name: lost(name) for name in saved.facts.functions}
+    chosen |= {name: missing_schedule(name) for name in saved.facts.functions}
     unknown = [name for name in changes if name not in chosen]
     if unknown:
         raise SettingsError(
@@ -132,7 +141,7 @@ def arguments_of(saved: Saved, device: Any, changes: Mapping[str, Any]) -> dict[
     return chosen | changes
 
 
-def inner_folder(folder: str | None) -> str | None:
+def check_log_folder(folder: str | None) -> str | None:
     """The folder for TensorBoard's files that a model's file names, if it lies in the current one:
     a file from somebody else does not decide where in the system something is written.
     """
@@ -141,16 +150,16 @@ def inner_folder(folder: str | None) -> str | None:
     ):
         return folder
     warnings.warn(
-        f"the file's tensorboard_log is {shortened(folder)}, which is not in the current folder, "
-        f"so nothing is written "
+        f"the file's tensorboard_log is {shorten_repr(folder)}, which is not in the current "
+        "folder, so nothing is written "
         "there: give it again, PPO.load(path, env=env, tensorboard_log=...)",
         stacklevel=4,  # whoever calls `learn`
     )
     return None
 
 
-def lost(name: str) -> Any:
-    """Stands for a function that a file cannot hold."""
+def missing_schedule(name: str) -> Any:
+    """Stands for a schedule that a file cannot hold: whoever calls it learns what to do."""
 
     def missing(_: float) -> float:
         raise SettingsError(
@@ -161,13 +170,12 @@ def lost(name: str) -> Any:
     return missing
 
 
-def restore(model: Any, saved: Saved) -> None:
+def restore_model(model: LearningModel, saved: SavedModel) -> None:
     """Put back what is no argument: spaces, counters and all that was learned."""
     model.observation_space, model.action_space = saved.observation_space, saved.action_space
     model.n_envs, model.num_timesteps = saved.facts.n_envs, saved.facts.num_timesteps
-    model._n_updates = saved.facts.n_updates
-    model._loaded = saved.known
-    model._seed = model._loaded.seed if model.seed is None else model._seed
+    model._n_updates, model._loaded = saved.facts.n_updates, saved.state
+    model._seed = saved.state.seed if model.seed is None else model._seed
 
 
 def check_network(given: Network, own: Network) -> None:
@@ -177,45 +185,8 @@ def check_network(given: Network, own: Network) -> None:
         raise SettingsError(f"the file's network has shapes {shapes}, this model's has {wanted}")
 
 
-def bundle_of(model: Any, settings: Any) -> Bundle:
-    """The policy with all it needs to trade."""
-    market = model.market
-    if market is None:
-        raise BundleError(
-            "this model does not learn in a flatout market on the fused engine, so there is no "
-            "recipe of its "
-            "features: use `save`, or give PPO a flatout.Market"
-        )
-    chosen = settings.market if isinstance(settings, Settings) else settings or MarketSettings()
-    check_settings(market, chosen)
-    notes = {"seed": model.known.seed, "timesteps": model.num_timesteps, "learner": "flatout.PPO"}
-    return Bundle(
-        model.network, model.architecture.activation, "gaussian", market.fitted, chosen, None, notes
-    )
-
-
-def check_settings(market: Market, settings: MarketSettings) -> None:
-    """Refuse settings that are not those of the market: a bundle would trade by other rules than it
-    learned.
-    """
-    other = build_market(market.panel, Settings(market=settings), market.fitted)
-    for name, own, given in (
-        ("shape", market.shape, other.shape),
-        ("costs", market.rules.costs, other.rules.costs),
-        ("limits", market.rules.limits, other.rules.limits),
-        ("reward", market.rules.reward, other.rules.reward),
-        ("tape", market.tape, other.tape),
-    ):
-        if not all(same(*pair) for pair in zip(own, given, strict=True)):
-            raise BundleError(
-                f"the market's {name} is not what these settings make: call "
-                "save_bundle(path, settings) with the settings that the market was built with"
-            )
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two fields are equal, arrays or not."""
-    first, second = np.asarray(one), np.asarray(other)
-    return np.array_equal(
-        first, second, equal_nan=first.dtype.kind == "f" and second.dtype.kind == "f"
-    )
+def read_state_for(model: LearningModel, path: Any) -> LearnerState:
+    """All that a file has learned, if its network has the shapes of the model's."""
+    state = read_saved_model(path).state
+    check_network(state.network, model.network)
+    return state

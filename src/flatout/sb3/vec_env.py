@@ -3,9 +3,8 @@ without processes.
 
     model = PPO("MlpPolicy", AsyncioVecEnv([make_env] * 32))
 
-The environments may be async or plain (`flatout.slow_envs.plain`). How rewards, ends and infos are
-told is that of `ppo_envs.VectorFace`; this file adds what only Stable-Baselines3's own classes ask
-for.
+The environments may be async or plain (`flatout.slow_envs.plain`). Rewards, ends and infos are
+those of `VectorEnvAdapter`; this file adds what only Stable-Baselines3's own classes ask for.
 """
 
 from collections.abc import Iterable
@@ -15,12 +14,13 @@ from typing import Any
 import gymnasium as gym
 from stable_baselines3.common.vec_env import VecEnv
 
-from flatout.sb3.environments import Stepped, VectorFace, unpacked
+from flatout.sb3.environments import VecEnvStep
+from flatout.sb3.vector_adapter import VectorEnvAdapter, unpack_infos
 from flatout.slow_envs.process_env import Maker
 from flatout.slow_envs.vector_env import AsyncioVectorEnv, assigned, called
 
 
-class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
+class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
     """Environments of these makers as a VecEnv; episodes are counted as a Monitor does."""
 
     env: AsyncioVectorEnv
@@ -33,7 +33,7 @@ class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
         step_deadline_s: float | None = None,
         reset_deadline_s: float | None = None,
     ) -> None:
-        VectorFace.__init__(
+        VectorEnvAdapter.__init__(
             self,
             AsyncioVectorEnv(
                 makers,
@@ -50,13 +50,15 @@ class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
         observation, info = self.env.reset_each(
             self.env.seeds(self.next_seed), [one or None for one in self._options]
         )
-        self.reset_infos, self.next_seed = unpacked(info, self.num_envs), None
+        self.reset_infos, self.next_seed = unpack_infos(info, self.num_envs), None
         self._reset_options()
         self.earned[:], self.length[:], self.ended[:] = 0, 0, False
         return observation
 
-    def step_wait(self) -> Stepped:
-        """One step of all; the face puts observations that are dicts into an array without axes."""
+    def step_wait(self) -> VecEnvStep:
+        """Make one step of all environments. Observations that are dicts come out of the adapter in
+        an array without axes.
+        """
         seen, rewards, dones, infos = super().step_wait()
         if isinstance(self.observation_space, gym.spaces.Dict):
             seen = seen.item()
@@ -65,31 +67,33 @@ class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
     def get_attr(self, name: str, indices: Any = None) -> list[Any]:
         """An attribute of each environment, None for a drawing mode that it does not have."""
         if name == "render_mode":
-            return [self.render_mode for _ in self.chosen(indices)]
-        return list(self.env.apply(partial(attribute, name=name), self.chosen(indices)))
+            return [self.render_mode for _ in self.select_envs(indices)]
+        return list(self.env.apply(partial(read_attribute, name=name), self.select_envs(indices)))
 
     def set_attr(self, name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of each environment."""
-        self.env.apply(partial(assigned, name=name, value=value), self.chosen(indices))
+        self.env.apply(partial(assigned, name=name, value=value), self.select_envs(indices))
 
     def env_method(self, name: str, *inputs: Any, indices: Any = None, **named: Any) -> list[Any]:
         """Call a method of each environment."""
         return list(
             self.env.apply(
-                partial(called, name=name, args=inputs, kwargs=named), self.chosen(indices)
+                partial(called, name=name, args=inputs, kwargs=named), self.select_envs(indices)
             )
         )
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         """Whether each environment is wrapped so; what a Monitor does is done here."""
         if wrapper_class.__name__ == "Monitor":
-            return [True for _ in self.chosen(indices)]
+            return [True for _ in self.select_envs(indices)]
         return list(
-            self.env.apply(partial(wrapped_in, wrapper_class=wrapper_class), self.chosen(indices))
+            self.env.apply(
+                partial(is_wrapped_in, wrapper_class=wrapper_class), self.select_envs(indices)
+            )
         )
 
     def get_images(self) -> list[Any]:
-        """Pictures of all environments."""
+        """Pictures of all environments, one each."""
         return list(self.env.render())
 
     def render(self, mode: str | None = None) -> Any:
@@ -97,12 +101,12 @@ class AsyncioVecEnv(VectorFace, VecEnv):  # type: ignore[misc]
         return VecEnv.render(self, mode)
 
 
-def attribute(env: Any, name: str) -> Any:
+def read_attribute(env: Any, name: str) -> Any:
     """An attribute of an environment or of what it wraps."""
     return env.get_wrapper_attr(name) if hasattr(env, "get_wrapper_attr") else getattr(env, name)
 
 
-def wrapped_in(env: Any, wrapper_class: Any) -> bool:
+def is_wrapped_in(env: Any, wrapper_class: Any) -> bool:
     """Whether a wrapper of this class is among those around the environment."""
     while isinstance(env, gym.Wrapper):
         if isinstance(env, wrapper_class):

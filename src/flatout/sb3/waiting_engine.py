@@ -1,33 +1,39 @@
 """PPO over environments that wait: their waits overlap, and a process of its own learns meanwhile.
 
 Given `Overlap(serial=True)` the same environments are stepped together instead, and learned from as
-any others are.
+any others are: by `host_engine.py`.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from flatout.errors import SettingsError
 from flatout.learners.environment import actions_of
+from flatout.policies.network import Network
 from flatout.sb3 import flat_spaces
-from flatout.sb3.arguments import scheduled_now
-from flatout.sb3.callbacks import Calls
-from flatout.sb3.environments import ClosedFace, VectorFace
-from flatout.sb3.knowledge import Knowledge
+from flatout.sb3.arguments import evaluate_schedules
+from flatout.sb3.callbacks import Callbacks
+from flatout.sb3.engine import EngineSource, UpdateResult
+from flatout.sb3.environments import Infos, UnreachableEnvs
+from flatout.sb3.learner_state import LearnerState
+from flatout.sb3.logger import OVERLAP_METRICS
+from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.vector_adapter import VectorEnvAdapter
 from flatout.slow_envs.async_env import waits
 from flatout.slow_envs.clock import VirtualLoop
-from flatout.slow_envs.knowledge import Knowledge as Learned
+from flatout.slow_envs.knowledge import Knowledge
 from flatout.slow_envs.model import PerceptronModel, flat, unflat
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.plain import adapted
 from flatout.slow_envs.session import Session
 from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
-WHY_CLOSED = (
+WHY_UNREACHABLE = (
     "these environments live in an event loop and cannot be stepped from outside: make one more, "
     "and use `predict` on "
     "what it shows"
@@ -42,122 +48,142 @@ class WaitingEnvs(NamedTuple):
     observation_space: Any
     action_space: Any
 
-    @property
-    def num_envs(self) -> int:
-        return len(self.envs)
 
-
-def waiting_envs(env: Any, overlap: Overlap | None) -> Any:
-    """What a list of environments that wait becomes; None if it is something else."""
+def are_waiting(env: Any) -> bool:
+    """Whether it is a list of environments that wait, or of functions that make environments."""
     if not isinstance(env, Sequence) or isinstance(env, str) or not env:
-        return None
-    if not all(waits(one) or callable(one) for one in env):
-        return None
-    overlap = overlap or Overlap()
-    if overlap.serial:
-        makers = [(lambda one=one: one) if waits(one) else one for one in env]
-        care = overlap.care
-        return VectorFace(
-            AsyncioVectorEnv(
-                makers,
-                kind=overlap.plain,
-                step_deadline_s=care.step_deadline_s,
-                reset_deadline_s=care.reset_deadline_s,
-            )
+        return False
+    return all(waits(one) or callable(one) for one in env)
+
+
+def step_together(envs: Sequence[Any], overlap: Overlap) -> VectorEnvAdapter:
+    """The environments as one VecEnv, each of whose steps waits for the slowest."""
+    makers = [(lambda one=one: one) if waits(one) else one for one in envs]
+    return VectorEnvAdapter(
+        AsyncioVectorEnv(
+            makers,
+            kind=overlap.plain,
+            step_deadline_s=overlap.care.step_deadline_s,
+            reset_deadline_s=overlap.care.reset_deadline_s,
         )
-    if waits(env[0]):
-        return WaitingEnvs(tuple(env), overlap, env[0].observation_space, env[0].action_space)
-    first: Any = adapted(env[0], overlap.plain)
-    asyncio.run(first.close())
-    choice = getattr(first, "choice", None)
-    overlap = overlap if choice is None else replace(overlap, plain=choice.kind)
-    return WaitingEnvs(tuple(env), overlap, first.observation_space, first.action_space)
+    )
 
 
-class AsyncEngine:
+def waiting_source(envs: Sequence[Any], overlap: Overlap) -> EngineSource:
+    """Environments that wait, for this engine. Of functions that make environments the first is
+    called once: for the spaces, and to measure how such environments are best stepped.
+    """
+    first = envs[0]
+    if not waits(first):
+        first = adapted(first, overlap.plain)
+        asyncio.run(first.close())
+        choice = getattr(first, "choice", None)
+        overlap = overlap if choice is None else replace(overlap, plain=choice.kind)
+    source = WaitingEnvs(tuple(envs), overlap, first.observation_space, first.action_space)
+    return EngineSource(
+        observation_space=source.observation_space,
+        action_space=source.action_space,
+        n_envs=len(source.envs),
+        equal_minibatches=False,
+        build_engine=partial(WaitingEngine, source),
+    )
+
+
+class WaitingEngine:
     """Environments that live on their own and the learner behind them, driven one update at a
-    time.
+    time; it is a `LearningEngine`.
     """
 
     fused = False
+    market = None
+    device = "cpu"
 
-    def __init__(self, source: WaitingEnvs, model: Any, known: Knowledge) -> None:
-        self.source, self.n_envs, self.overlap = source, source.num_envs, source.overlap
+    def __init__(self, source: WaitingEnvs, model: LearningModel, state: LearnerState) -> None:
+        self.source, self.n_envs, self.overlap = source, len(source.envs), source.overlap
         self.observation_space, self.action_space = source.observation_space, source.action_space
         flat_spaces.check_spaces(self.observation_space, self.action_space)
         policy = model.architecture
         self.model = PerceptronModel(
-            flat_spaces.observation_size(self.observation_space), actions_of(self.action_space),
-            policy.hidden,
-            policy.activation, policy.log_std,
-        )  # fmt: skip
+            observation_size=flat_spaces.observation_size(self.observation_space),
+            actions=actions_of(self.action_space),
+            hidden=policy.hidden,
+            activation=policy.activation,
+            log_std=policy.log_std,
+        )
         if model.asked_device not in ("auto", "cpu"):
             raise SettingsError(
                 f"device is {model.asked_device!r}; environments that wait are learned from on "
                 f"the CPU: leave it 'auto'"
             )
-        self.device = "cpu"
         self.session: Session | None = None
         self.runner: asyncio.Runner | None = None
-        self.know(known)
-        self.venv = ClosedFace(self.observation_space, self.action_space, self.n_envs, WHY_CLOSED)
+        self.restore(state)
+        self.venv = UnreachableEnvs(
+            self.observation_space, self.action_space, self.n_envs, WHY_UNREACHABLE
+        )
 
     # --- what was learned
-    # --------------------------------------------------------------------------------
 
-    def know(self, known: Knowledge) -> None:
-        """Go on from there, in fresh environments."""
-        self.end()
-        self.network, self.seed = known.network, known.seed
-        self.learned = Learned(
-            flat(known.network), known.first, known.second, known.descents, known.updates
+    def restore(self, state: LearnerState) -> None:
+        """Go on from this state, in fresh environments."""
+        self.stop()
+        self.network, self.seed = state.network, state.seed
+        self.knowledge = Knowledge(
+            vector=flat(state.network),
+            first=state.first,
+            second=state.second,
+            steps=state.descents,
+            version=state.updates,
         )
 
     @property
-    def known(self) -> Knowledge:
-        """What it has learned so far."""
+    def learner_state(self) -> LearnerState:
+        """What it has learned so far; while a session runs, its learner is asked."""
         if self.session is not None and self.runner is not None:
             self.keep(self.runner.run(self.session.knowledge()))
-        learned = self.learned
-        return Knowledge(
-            self.network, learned.first, learned.second, learned.steps, learned.version, self.seed
+        return LearnerState(
+            network=self.network,
+            first=self.knowledge.first,
+            second=self.knowledge.second,
+            descents=self.knowledge.steps,
+            updates=self.knowledge.version,
+            seed=self.seed,
         )
 
-    def keep(self, learned: Learned) -> None:
-        """This is what is known now."""
-        self.learned, self.network = learned, unflat(learned.vector, self.network)
+    def keep(self, knowledge: Knowledge) -> None:
+        """Take over what the learner's process knows now."""
+        self.knowledge, self.network = knowledge, unflat(knowledge.vector, self.network)
 
-    def reseed(self, seed: int) -> None:
-        """Other noise and other episodes from the next beginning on."""
+    def set_seed(self, seed: int) -> None:
+        """Draw other noise and other episodes when the environments next begin."""
         self.seed = seed
 
     # --- a training
-    # --------------------------------------------------------------------------------------
 
-    def begin(self, anew: bool) -> None:
-        """Nothing yet: the environments begin with the first update."""
+    def begin_training(self, reset: bool) -> None:
+        """Do nothing yet: the environments begin with the first update."""
 
-    def start(self, model: Any) -> tuple[asyncio.Runner, Session]:
-        """Let the environments live, if they do not."""
+    def start_session(self, model: LearningModel) -> tuple[asyncio.Runner, Session]:
+        """The event loop and the session of environments in it, begun if they do not run."""
         if self.session is None or self.runner is None:
             simulated = self.overlap.learner == "inline"
             self.runner = asyncio.Runner(loop_factory=VirtualLoop if simulated else None)
             session = Session(
-                self.source.envs,
-                self.model,
-                self.rule(model),
-                self.overlap,
-                self.learned,
-                self.seed,
+                envs=self.source.envs,
+                model=self.model,
+                rule=self.rule_of(model),
+                overlap=self.overlap,
+                knowledge=self.knowledge,
+                seed=self.seed,
             )
             self.steps = self.episodes = 0
             self.runner.run(session.start())
             self.session = session
         return self.runner, self.session
 
-    def rule(self, model: Any) -> Rule:
-        """How the model says to learn, now."""
-        now = scheduled_now(model)
+    def rule_of(self, model: LearningModel) -> Rule:
+        """How to learn, from the model's attributes as they are now."""
+        now = evaluate_schedules(model)
         return Rule(
             batch_segments=max(1, round(model.n_steps * self.n_envs / self.overlap.segment)),
             minibatch=model.batch_size,
@@ -174,45 +200,38 @@ class AsyncEngine:
             normalise_advantage=bool(model.normalize_advantage),
         )
 
-    def update(self, model: Any, calls: Calls) -> tuple[dict[str, float] | None, bool]:
+    def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:
         """Wait for the next update; the environments never wait for it."""
-        calls.rollout_start()
-        runner, session = self.start(model)
-        session.change(self.rule(model))
+        callbacks.rollout_start()
+        runner, session = self.start_session(model)
+        session.change(self.rule_of(model))
         while not (update := runner.run(session.next_update())).figures:
-            pass  # all of a batch was too old: there is nothing to tell
+            pass  # all of a batch was too old: nothing was learned from it
         self.network = session.weights
         model.num_timesteps += session.pool.events["steps"] - self.steps
         self.steps = session.pool.events["steps"]
-        model.note_progress()
-        infos = self.ended(session)
+        update_progress(model)
+        infos = self.new_episode_infos(session)
         shown = {
             "env": self.venv,
             "n_rollout_steps": model.n_steps,
             "n_steps": model.n_steps,
             "rollout_buffer": None,
         }
-        going = calls.step({**shown, "dones": [True] * len(infos), "infos": infos})
-        model.note_episodes(infos, [True] * len(infos))
-        calls.rollout_end()
+        going = callbacks.step({**shown, "dones": [True] * len(infos), "infos": infos})
+        keep_episodes(model, infos, [True] * len(infos))
+        callbacks.rollout_end()
         spent = session.figures()
-        told = {
-            name: float(spent[name]) for name in ("lag_mean", "lag_max", "learner_idle", "too_old")
-        }
-        return {
+        metrics = {
             **update.figures,
-            **told,
-            **self.spread(),
-            "learning_rate": self.rule(model).learning_rate,
-        }, going
+            **{name: float(spent[name]) for name in OVERLAP_METRICS},
+            **mean_deviation(self.network),
+            "learning_rate": self.rule_of(model).learning_rate,
+        }
+        return UpdateResult(metrics, going)
 
-    def spread(self) -> dict[str, float]:
-        """The mean deviation of a Gaussian policy."""
-        deviations = self.network.log_std
-        return {"std": float(np.exp(deviations).mean())} if deviations.size else {}
-
-    def ended(self, session: Session) -> list[dict[str, Any]]:
-        """The infos of episodes that ended since it was last asked."""
+    def new_episode_infos(self, session: Session) -> Infos:
+        """The infos of episodes that ended since the last call."""
         new = session.pool.events["episodes"] - self.episodes
         self.episodes += new
         recent = list(session.pool.episodes)[-new:] if new else []
@@ -220,11 +239,17 @@ class AsyncEngine:
             {**one.info, "episode": {"r": one.earned, "l": one.length, "t": 0.0}} for one in recent
         ]
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End the environments' lives and the learner's process; keep what was learned."""
         if self.session is not None and self.runner is not None:
             try:
-                self.keep(self.runner.run(self.session.stop()) or self.learned)
+                self.keep(self.runner.run(self.session.stop()) or self.knowledge)
             finally:
                 self.runner.close()
                 self.session = self.runner = None
+
+
+def mean_deviation(network: Network) -> dict[str, float]:
+    """The metric `std`: the mean standard deviation of a Gaussian policy; nothing of choices."""
+    deviations = network.log_std
+    return {"std": float(np.exp(deviations).mean())} if deviations.size else {}

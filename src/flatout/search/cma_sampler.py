@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from flatout.foreign import shaped
+from flatout.foreign import validate_shape
 
 GENERATION = "flatout:cma-generation"  # a trial's attribute
 STARTUP = 10  # trials that are drawn at random before
@@ -87,7 +87,7 @@ def replayed(told: list[FrozenTrial], space: Space, seed: int) -> cmaes.CMA:
             and space.keys() <= trial.params.keys()
             and trial.value is not None
         ):
-            generation = shaped(
+            generation = validate_shape(
                 trial.user_attrs[GENERATION], int, f"trial {trial.number}: its {GENERATION}"
             )
             drawn.setdefault(generation, []).append((place_of(space, trial.params), -trial.value))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.errors import RunError
-from flatout.foreign import finite, read_tensors, shortened
+from flatout.foreign import finite, read_tensors, shorten_repr
 from flatout.learners.jobs import Chunk, Order
 from flatout.market.rewards import RewardTerms
 from flatout.policies.bundle import Bundle
@@ -153,7 +153,7 @@ def contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | Non
         "controls": (np.float32, (2 * search.final_seeds, *judged)),
     }
     if set(arrays) != set(wanted):
-        return f"holds {shortened(sorted(arrays))} instead of {', '.join(wanted)}"
+        return f"holds {shorten_repr(sorted(arrays))} instead of {', '.join(wanted)}"
     for name, (kind, shape) in wanted.items():
         if arrays[name].dtype != kind or arrays[name].shape != shape:
             return (
@@ -164,7 +164,7 @@ def contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | Non
     if not 1 <= len(finalists) <= search.finalists or not trials.issuperset(finalists.tolist()):
         return (
             f"finalists are 1 to {search.finalists} of this study's trials, given "
-            f"{shortened(finalists.tolist())}"
+            f"{shorten_repr(finalists.tolist())}"
         )
     return None if finite(arrays["finalist_terms"]) else "finalist_terms holds what is no number"
 

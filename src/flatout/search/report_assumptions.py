@@ -11,7 +11,7 @@ from flatout.pages.values import (
     decimal,
     facts,
     join,
-    listed,
+    list_at,
     look,
     mapping,
     number,
@@ -69,7 +69,7 @@ def assumptions(report: Report) -> Html:
         ),
         pairs("trials", mapping(found, "trials")),
     )
-    notes = join(say("<li>{note}</li>", note=note) for note in listed(found, "notes"))
+    notes = join(say("<li>{note}</li>", note=note) for note in list_at(found, "notes"))
     return join(
         [
             facts(*six(found)),
@@ -186,7 +186,7 @@ def badge(word: object, kind: str) -> Html:
 
 def gaps(folds: Report) -> Html:
     """Which bars each split drops."""
-    lines = join((write(line) for line in listed(folds, "gaps")), "\n")
+    lines = join((write(line) for line in list_at(folds, "gaps")), "\n")
     template = (
         '<div><h3>splits and their gaps</h3><div class="box gaps"><pre>{lines}</pre></div></div>'
     )

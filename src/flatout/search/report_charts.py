@@ -16,12 +16,12 @@ from flatout.pages.charts import BAD, LUCK, RULE, WINNER, Chart, style_figure, t
 from flatout.pages.values import (
     array,
     finite,
-    listed,
+    list_at,
     look,
     mapping,
     number,
     records,
-    worded,
+    words_of_key,
     write,
 )
 
@@ -93,16 +93,16 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def equity_curves(curves: object, lines: str, words: tuple[str, str]) -> Chart | None:
     """A fan of thin lines with their median, against the baselines, on a log axis."""
-    times = listed(curves, "time")
-    fan = [path for path in map(listed, listed(curves, lines)) if len(finite(path))]
+    times = list_at(curves, "time")
+    fan = [path for path in map(list_at, list_at(curves, lines)) if len(finite(path))]
     if not times or not fan:
         return None
     figure, key = go.Figure(), [("line thin", WINNER, words[0]), ("line", WINNER, words[1])]
     for position, (name, equity) in enumerate(mapping(curves, "baselines").items()):
-        if len(finite(listed(equity))):
+        if len(finite(list_at(equity))):
             shade = colour(name, position)
-            figure.add_trace(curve(times, listed(equity), worded(name), shade, 1.4))
-            key.append(("line", shade, worded(name)))
+            figure.add_trace(curve(times, list_at(equity), words_of_key(name), shade, 1.4))
+            key.append(("line", shade, words_of_key(name)))
     faint = {"opacity": 0.7 if len(fan) < 10 else 0.35, "hoverinfo": "skip", "hovertemplate": None}
     figure.add_traces([curve(times, path, words[0], WINNER, 0.9).update(faint) for path in fan])
     figure.add_trace(curve(times, middle(fan), words[1], WINNER, 2.4))
@@ -151,7 +151,7 @@ def sharpe_rows(report: Mapping[str, Any]) -> list[tuple[str, FloatArray, str]]:
     paths = finite(look(path, "sharpe") for path in records(report, "winner", "paths"))
     luck = finite([look(report, "deflated", "expected_best")])
     baselines = [
-        (worded(name), finite([look(figures, "sharpe")]), colour(name, position))
+        (words_of_key(name), finite([look(figures, "sharpe")]), colour(name, position))
         for position, (name, figures) in enumerate(mapping(report, "baselines").items())
     ]
     rows = [("winner's paths", paths, WINNER), *baselines, ("best by luck", luck, BAD)]
@@ -162,7 +162,7 @@ def sharpes(report: Mapping[str, Any]) -> Chart | None:
     """Traders without skill above; the paths, the baselines and the best of luck below, on the same
     axis.
     """
-    rows, null = sharpe_rows(report), finite(listed(report, "null", "sharpes"))
+    rows, null = sharpe_rows(report), finite(list_at(report, "null", "sharpes"))
     if not any(name == "winner's paths" for name, _, _ in rows):
         return None
     upper = 0.45 if len(null) else 0.01
@@ -196,8 +196,8 @@ def sharpes(report: Mapping[str, Any]) -> Chart | None:
 def degradation(overfitting: object) -> Chart | None:
     """Score of the chosen trial where it was chosen, and in the other half."""
     inside, outside = (
-        array(listed(overfitting, "in_sample")),
-        array(listed(overfitting, "out_of_sample")),
+        array(list_at(overfitting, "in_sample")),
+        array(list_at(overfitting, "out_of_sample")),
     )
     n = min(len(inside), len(outside))
     inside, outside = inside[:n], outside[:n]
@@ -229,7 +229,7 @@ def degradation(overfitting: object) -> Chart | None:
 
 def logits(overfitting: object) -> Chart | None:
     """Where the chosen trials rank among all in the other half; the red part is the PBO."""
-    values = finite(listed(overfitting, "logits"))
+    values = finite(list_at(overfitting, "logits"))
     if not len(values):
         return None
     edges = spread_edges(values)
@@ -302,7 +302,7 @@ def finalists(report: Mapping[str, Any]) -> Chart | None:
     """Values of the seeds of each finalist, with mean and standard deviation."""
     figure, names = go.Figure(), []
     for finalist in records(report, "finalists"):
-        seeds, mean = finite(listed(finalist, "seeds")), number(finalist, "mean")
+        seeds, mean = finite(list_at(finalist, "seeds")), number(finalist, "mean")
         if not len(seeds):
             continue
         names.append(f"trial {write(look(finalist, 'trial'))}")

@@ -10,8 +10,8 @@ from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import FloatArray, Panel
 from flatout.evaluation import metrics
 from flatout.evaluation.paths import finite, path_figures, path_returns
+from flatout.folds.gaps import gap_lines
 from flatout.folds.seal import openings
-from flatout.folds.splits import gap_lines
 from flatout.folds.stitch import judged_bars
 from flatout.market.rewards import RewardTerms
 from flatout.runs import installed

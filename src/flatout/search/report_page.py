@@ -20,7 +20,7 @@ from flatout.pages.values import (
     say,
     table,
     tick,
-    worded,
+    words_of_key,
 )
 from flatout.runs import write_bytes
 from flatout.search import report_sections as sections
@@ -119,7 +119,7 @@ def verdict(report: Report) -> Html:
     rows = [
         (
             tick(look(row, "passed")),
-            worded(look(row, "name")),
+            words_of_key(look(row, "name")),
             *(look(row, column) for column in columns),
         )
         for row in records(found, "gates")
@@ -142,9 +142,9 @@ def verdict(report: Report) -> Html:
 def files(report: Report) -> Html:
     """Where the numbers are; only plain names of files become links."""
     links = [
-        say('{key}: <a href="{file}">{file}</a>', key=worded(key), file=file)
+        say('{key}: <a href="{file}">{file}</a>', key=words_of_key(key), file=file)
         if re.fullmatch(r"\w[\w.-]*", str(file))
-        else say("{key}: {file}", key=worded(key), file=file)
+        else say("{key}: {file}", key=words_of_key(key), file=file)
         for key, file in mapping(report, "files").items()
     ]
     return say("<footer>{files}</footer>", files=paragraph(join(links, " · "), "quiet"))

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from flatout.pages.charts import POINTS, draw_chart
 from flatout.pages.values import (
     Html,
+    add_note,
     bars,
     change,
     decimal,
     facts,
     finite,
     join,
-    listed,
+    list_at,
     look,
     mapping,
-    noted,
     number,
     pairs,
     paragraph,
@@ -27,7 +27,7 @@ from flatout.pages.values import (
     say,
     table,
     tick,
-    worded,
+    words_of_key,
 )
 from flatout.search import report_charts as charts
 from flatout.search.report_assumptions import Report
@@ -38,7 +38,7 @@ DAYS = 60  # shown; the file has all
 def winner(report: Report) -> Html:
     """The fan of paths, and the figures behind it."""
     curves, words = look(report, "curves"), ("winner, one path each", "winner, median of paths")
-    chart = noted(
+    chart = add_note(
         draw_chart(
             charts.equity_curves(curves, "paths", words),
             "Equity of the winner's paths and of the baselines",
@@ -87,7 +87,7 @@ def hold_out(report: Report) -> Html:
         look(report, "curves", "hold_out"),
         ("winner, one seed each", "winner, median of seeds"),
     )
-    return noted(
+    return add_note(
         draw_chart(charts.equity_curves(curves, "seeds", words), "Equity on the hold-out"),
         (
             "The end of the history, kept from the search. It can be asked once: every further "
@@ -99,7 +99,7 @@ def hold_out(report: Report) -> Html:
 
 def sharpes(report: Report) -> Html:
     """Path Sharpes beside luck and the baselines."""
-    chart = noted(
+    chart = add_note(
         draw_chart(charts.sharpes(report), "Sharpe ratios of paths, baselines and random traders"),
         "Above: traders that decide at random and trade as much as the winner. Below, on the same "
         "scale: the paths,"
@@ -130,12 +130,12 @@ def sharpes(report: Report) -> Html:
 def degradation(report: Report) -> Html:
     """In sample against out of sample."""
     found = mapping(report, "overfitting")
-    chart = noted(
+    chart = add_note(
         draw_chart(charts.degradation(found), "Sharpe ratio in sample and out of sample"),
         "Each point: one half of the history chooses its best trial, the other half judges it.",
         "points below zero, or a line that falls: the better the choice looked, the worse it did.",
     )
-    n = len(listed(found, "in_sample"))
+    n = len(list_at(found, "in_sample"))
     words = say(
         "In {loss} of {n} splits the chosen trial lost money in the other half. The degradation "
         "line has a slope of"
@@ -152,7 +152,7 @@ def degradation(report: Report) -> Html:
 def overfitted(report: Report) -> Html:
     """The probability of backtest overfitting."""
     found = mapping(report, "overfitting")
-    chart = noted(
+    chart = add_note(
         draw_chart(charts.logits(found), "Logits of the chosen trials' ranks out of sample"),
         (
             "Where the trial chosen in one half of the history ranks among all trials in the other "
@@ -166,7 +166,7 @@ def overfitted(report: Report) -> Html:
         " be halved in {n} ways.",
         pbo=percent(look(found, "pbo")),
         blocks=look(found, "blocks"),
-        n=len(listed(found, "logits")),
+        n=len(list_at(found, "logits")),
     )
     return join([paragraph(words), chart]) if chart else chart
 
@@ -217,7 +217,7 @@ def deflated(report: Report) -> Html:
         "attempts without skill."
     )
     bad = "a DSR below 95 %, or fewer years of data than the last two lines ask for."
-    return join([paragraph(words), noted(table(("", ""), rows, kind="wide"), how, bad)])
+    return join([paragraph(words), add_note(table(("", ""), rows, kind="wide"), how, bad)])
 
 
 def track_length(found: Report) -> Html:
@@ -237,7 +237,7 @@ def track_length(found: Report) -> Html:
 
 def trials(report: Report) -> Html:
     """What the search tried."""
-    return noted(
+    return add_note(
         draw_chart(charts.trials(report), "Values of the trials"),
         (
             "Each trial in the order it was started, and the best value so far. What has no value "
@@ -255,7 +255,7 @@ def importance(report: Report) -> Html:
     ordered = sorted(
         mapping(report, "importance").items(), key=lambda item: -(number(item[1]) or 0.0)
     )
-    return noted(
+    return add_note(
         bars(("setting", "share"), ((key, share, [percent(share)]) for key, share in ordered)),
         "Share of the variation of trial values that each setting explains.",
         "a penalty or a limit leads: the search then learned to trade less, not to trade well.",
@@ -272,7 +272,7 @@ def stress(report: Report) -> Html:
             (say(unit, n=look(row, key)), look(row, "sharpe"), figures(row)[:3:2]) for row in every
         ]
         sides.append(bars((heading, "Sharpe", "return"), rows))
-    return noted(
+    return add_note(
         say('<div class="columns">{sides}</div>', sides=join(sides)) if any(sides) else Html(""),
         "The median path again with other costs, and with orders that come later than they were "
         "decided. Bars are"
@@ -286,7 +286,7 @@ def stress(report: Report) -> Html:
 
 def finalists(report: Report) -> Html:
     """How much of a trial's value is its seed."""
-    return noted(
+    return add_note(
         draw_chart(charts.finalists(report), "Values of the finalists' seeds"),
         "The best trials, trained again from other random seeds.",
         "the seeds of one trial lie further apart than the trials do: their order is then chance.",
@@ -298,14 +298,14 @@ def controls(report: Report) -> Html:
     rows = [
         (
             tick(look(found, "passed")),
-            worded(key),
+            words_of_key(key),
             decimal(look(found, "sharpe")),
             look(found, "sentence"),
         )
         for key, found in mapping(report, "controls").items()
         if isinstance(found, Mapping) and found
     ]
-    return noted(
+    return add_note(
         table(("", "control", "Sharpe", ""), rows, words=(0, 1, 3), kind="wide signs"),
         (
             "The same study on bars whose answer is known: noise holds nothing to learn, an oracle "
@@ -318,10 +318,10 @@ def controls(report: Report) -> Html:
 def reward_terms(report: Report) -> Html:
     """What the reward was made of."""
     terms = mapping(report, "reward_terms").items()
-    return noted(
+    return add_note(
         bars(
             ("term", "mean a bar"),
-            ((worded(key), value, [decimal(value, 4)]) for key, value in terms),
+            ((words_of_key(key), value, [decimal(value, 4)]) for key, value in terms),
         ),
         "What each weighted term paid or took per bar, as the learner saw it.",
         "a penalty larger than the return: the policy then learned to avoid it, and little else.",
@@ -356,7 +356,7 @@ def days(report: Report) -> Html:
         for day in reversed(every[-DAYS:])
     ]
     file = look(report, "files", "days") or "days.csv"
-    return noted(
+    return add_note(
         table(("date", "return", "equity", "turnover", "costs", "trades"), rows, kind="days"),
         f"The last {len(rows)} of {len(every):,} days, newest first; {file} has all of them.",
         "a few days made the whole result, or trades come where the bars have gaps.",

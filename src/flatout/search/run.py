@@ -19,7 +19,7 @@ import polars as pl
 from flatout.bars.panel import Panel
 from flatout.bars.source import BUILT_IN
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.learners.engines import engine_of
 from flatout.runs import LOCK, alone, runs_folder, sweep, versions, write_bytes, write_json
 from flatout.search.about_study import ABOUT, CURE, SETTINGS, is_begun, study_path
@@ -204,8 +204,8 @@ def check_empty(folder: Path) -> None:
     )
     if others:
         raise RunError(
-            f"{folder} is no study that could go on, and not empty: it holds {shortened(others)}; "
-            f"give another --name "
+            f"{folder} is no study that could go on, and not empty: it holds "
+            f"{shorten_repr(others)}; give another --name "
             f"or --out, or restore its {SETTINGS}"
         )
 

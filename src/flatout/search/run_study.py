@@ -8,7 +8,7 @@ from typing import Any
 
 from flatout.bars.source import Bars, BarsSource, find_source
 from flatout.errors import SettingsError
-from flatout.evaluation.saved_policy import Learned, load_policy
+from flatout.evaluation.saved_policy import SavedPolicy, load_policy
 from flatout.search.about_study import study_path
 from flatout.search.finalists import policy_folder
 from flatout.search.progress import StudyProgress
@@ -57,7 +57,7 @@ class StudyResult:
         """The report as a page that opens offline."""
         return self.folder / "report.html"
 
-    def load_policy(self, seed: int = 0) -> Learned:
+    def load_policy(self, seed: int = 0) -> SavedPolicy:
         """The winner, trained on all bars before the hold-out, with one of its seeds; whether it
         should be traded is the verdict's to say.
         """

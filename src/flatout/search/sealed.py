@@ -12,7 +12,7 @@ from flatout.evaluation import metrics
 from flatout.evaluation.backtest import SideBySide, backtest
 from flatout.evaluation.baselines import BASELINES
 from flatout.evaluation.held_out import BESIDE
-from flatout.evaluation.saved_policy import Learned
+from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.evaluation.trades import write_ledger
 from flatout.folds.seal import open_hold_out
 from flatout.policies.bundle import Bundle
@@ -64,7 +64,7 @@ def judge_sealed(
     open_hold_out(folder, f"winner, trial {closing.finalists[0]}", panel.fingerprint)
     bundles = [Bundle.load(path) for path in closing.policies]
     market = bundles[0].market(panel)
-    crowd = (*(Learned(bundle) for bundle in bundles), *(BASELINES[name] for name in BESIDE))
+    crowd = (*(SavedPolicy(bundle) for bundle in bundles), *(BASELINES[name] for name in BESIDE))
     side_by_side = SideBySide(crowd, (1,) * len(crowd))
     first = study.folds.cut - 1
     history = backtest(

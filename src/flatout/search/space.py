@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.settings.loading import known_keys
 from flatout.settings.study import Knob
 from flatout.settings.tables import MarketSettings, Settings, TrainSettings
@@ -113,7 +113,7 @@ def chosen(name: str, knob: Knob, param: Any) -> Any:
         if text(choice) == param:
             return choice
     raise RunError(
-        f"a trial's {name} is {shortened(param)}, which is none of the study's choices; "
+        f"a trial's {name} is {shorten_repr(param)}, which is none of the study's choices; "
         f"restore it from a copy"
     )
 

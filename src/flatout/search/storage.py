@@ -22,7 +22,7 @@ from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from flatout.errors import RunError
-from flatout.foreign import check_file, shaped, shortened
+from flatout.foreign import check_file, shorten, shorten_repr, validate_shape
 from flatout.runs import open_lock
 from flatout.search.about_study import CURE
 from flatout.search.cma_sampler import ReplayedCma
@@ -110,8 +110,7 @@ def place_of(folder: Path, url: str | None) -> str:
 
 def shown(error: Exception) -> str:
     """What an error of a library says, in one line that is not too long."""
-    text = " ".join(str(error)[:LONGEST].split())
-    return f"{text}…" if len(str(error)) > LONGEST else text
+    return " ".join(shorten(error, LONGEST).split())
 
 
 def check_journal(path: Path) -> None:
@@ -170,7 +169,7 @@ def mend(path: Path) -> None:
 
 def open_study(storage: optuna.storages.BaseStorage, name: str, pruner: PrunerName) -> optuna.Study:
     """The study of this name, made if it is new; the sampler is set for each trial."""
-    with understood(f"the study {shortened(name)}"):
+    with understood(f"the study {shorten_repr(name)}"):
         return optuna.create_study(
             storage=storage,
             study_name=name,
@@ -223,12 +222,14 @@ def make_sampler(
 def lease_in(attributes: Mapping[str, Any], where: str) -> Lease | None:
     """Who runs a study, as its storage says."""
     lease = attributes.get(LEASE)
-    return None if lease is None else shaped(lease, Lease, f"{where}: {LEASE}", RunError, CURE)
+    return (
+        None if lease is None else validate_shape(lease, Lease, f"{where}: {LEASE}", RunError, CURE)
+    )
 
 
 def lease_of(study: optuna.Study) -> Lease | None:
     """Who runs a study."""
-    return lease_in(study.user_attrs, f"the study {shortened(study.study_name)}")
+    return lease_in(study.user_attrs, f"the study {shorten_repr(study.study_name)}")
 
 
 def take_lease(study: optuna.Study, folder: Path) -> None:

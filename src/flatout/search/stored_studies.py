@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from flatout.errors import RunError
-from flatout.foreign import shaped
+from flatout.foreign import validate_shape
 from flatout.search.about_study import ABOUT, CURE, made_by_search, read_run, study_path
 from flatout.search.storage import (
     JOURNAL,
@@ -148,7 +148,7 @@ def as_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage") -> Tri
         "reports": trial.intermediate_values,
         "scores": trial.user_attrs.get(SCORES, []),
     }
-    known = shaped(given, Known, f"{where}: trial {trial.number}", RunError, CURE)
+    known = validate_shape(given, Known, f"{where}: trial {trial.number}", RunError, CURE)
     scores = [score for split in known["scores"] for score in split]
     numbers = [score for score in scores if score is not None]
     value = sum(numbers) / len(numbers) if numbers and len(numbers) == len(scores) else None

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from flatout.errors import RunError
 from flatout.folds.splits import Folds
-from flatout.foreign import finite, parse_json, read_tensors, shortened
+from flatout.foreign import finite, parse_json, read_tensors, shorten_repr
 from flatout.runs import write_bytes
 from flatout.search.about_study import CURE
 from flatout.search.study_state import Scores, Whole
@@ -84,7 +84,7 @@ def contradiction(number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[A
     if facts["number"] != number:
         return f"is of trial {facts['number']}"
     if set(arrays) != set(TRACES):
-        return f"holds {shortened(sorted(arrays))} instead of {' and '.join(TRACES)}"
+        return f"holds {shorten_repr(sorted(arrays))} instead of {' and '.join(TRACES)}"
     shape = arrays[TRACES[0]].shape
     for name, array in arrays.items():
         if array.dtype != np.float32 or array.ndim != 4 or array.shape != shape:

@@ -15,13 +15,13 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from flatout.errors import SettingsError
-from flatout.foreign import parse_toml, read_toml, shortened
+from flatout.foreign import parse_toml, read_toml, shorten, shorten_repr
 from flatout.settings.fields import Model
 from flatout.settings.tables import LOT_STEP_KINDS, Settings
 
 ENVIRONMENT_PREFIX = "FLATOUT__"
 MOST_TOLD = 10  # problems
-LONGEST = 300  # characters of a name or a source that are told
+LONGEST = 300  # characters of a name or a source in a message
 DEEPEST = 50  # parts of a dotted name
 GIVEN = "the caller"  # origins that are no files
 OWN = "the policy"
@@ -69,7 +69,7 @@ def load_settings(
         key, equals, value = text.partition("=")
         if not equals:
             raise SettingsError(
-                f"--set {shortened(text)} has no '=': write --set market.capital=5000"
+                f"--set {shorten_repr(text)} has no '=': write --set market.capital=5000"
             )
         source = f"--set {text}"
         merge(
@@ -118,7 +118,7 @@ def resolve_settings(
 def parse_value(text: str) -> Any:
     """A TOML value, or the text itself where it is not one (so that names need no quotes)."""
     try:
-        found = parse_toml(f"value = {text}", shortened(text), SettingsError)
+        found = parse_toml(f"value = {text}", shorten_repr(text), SettingsError)
     except SettingsError:
         return text
     return found["value"] if len(found) == 1 else text  # a text of several lines is no value
@@ -128,7 +128,8 @@ def nested(keys: list[str], value: Any, source: str) -> dict[str, Any]:
     """{"a": {"b": value}} from ["a", "b"]."""
     if len(keys) > DEEPEST:
         raise SettingsError(
-            f"{cut(source)}: a name of {len(keys):,} parts; no setting has more than four"
+            f"{shorten(source, LONGEST)}: a name of {len(keys):,} parts; "
+            f"no setting has more than four"
         )
     for key in reversed(keys):
         value = {key: value}
@@ -184,7 +185,7 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
         for name, source in origin.items()
         if name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
     ]
-    where = f" (from {cut(sources[0])})" if sources else ""
+    where = f" (from {shorten(sources[0], LONGEST)})" if sources else ""
     if problem["type"] == "extra_forbidden":
         plain = re.sub(r"\.\d+\b", "", key)
         near = (
@@ -192,20 +193,15 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
             if len(key) <= LONGEST
             else []
         )
-        return f"{cut(key)}{where}: there is no such setting" + (
+        return f"{shorten(key, LONGEST)}{where}: there is no such setting" + (
             f"; did you mean {near[0]}?" if near else ""
         )
-    given = shortened(problem["input"])
+    given = shorten_repr(problem["input"])
     if problem["type"] == "model_type":
-        return f"{cut(key)}{where}: a table of settings is wanted; given {given}"
+        return f"{shorten(key, LONGEST)}{where}: a table of settings is wanted; given {given}"
     if problem["type"] == "value_error":  # raised here, and complete
-        return f"{cut(key)}{where}: {problem['msg'].removeprefix('Value error, ')}"
-    return f"{cut(key)}{where}: {problem['msg']}; given {given}"
-
-
-def cut(text: str) -> str:
-    """A name or a source for a message: its beginning, if it is long."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+        return f"{shorten(key, LONGEST)}{where}: {problem['msg'].removeprefix('Value error, ')}"
+    return f"{shorten(key, LONGEST)}{where}: {problem['msg']}; given {given}"
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 
 from flatout.errors import RunError
 from flatout.file_names import file_name
-from flatout.foreign import JSON_BYTES, parse_json, read_file, shaped
+from flatout.foreign import JSON_BYTES, parse_json, read_file, validate_shape
 from flatout.learners.checkpoint import read_checkpoint
 from flatout.learners.jobs import Chunk, Job
 from flatout.learners.rates import Program, metric_names
@@ -151,7 +151,7 @@ class Journal:
 def progress_in(path: Path) -> dict[str, int]:
     """The updates of each lane that a checkpoint holds."""
     arrays, facts = read_checkpoint(path)
-    lanes = shaped(facts.get("lanes"), list[str], f"{path}: lanes", RunError, CURE)
+    lanes = validate_shape(facts.get("lanes"), list[str], f"{path}: lanes", RunError, CURE)
     updates = arrays.get("lanes/updates")
     if updates is None or updates.shape != (len(lanes),) or updates.dtype.kind not in "iu":
         raise RunError(f"{path}: lanes/updates is no array of {len(lanes)} whole numbers; {CURE}")

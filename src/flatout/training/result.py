@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from flatout.evaluation.saved_policy import Learned, load_policy
+from flatout.evaluation.saved_policy import SavedPolicy, load_policy
 
 Figures = Mapping[str, float | None]  # by name, as `evaluation/metrics.py` has them
 
@@ -37,7 +37,7 @@ class TrainingResult:
 
     def load_policy(
         self, lane: str | None = None, which: Literal["best", "last"] = "best"
-    ) -> Learned:
+    ) -> SavedPolicy:
         """The saved policy of a lane, by default of the first."""
         name = lane if lane is not None else next(iter(self.bundles))
         if name not in self.bundles:

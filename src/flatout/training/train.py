@@ -10,7 +10,7 @@ from typing import Any
 from flatout.bars.source import Bars, find_source
 from flatout.errors import BundleError, RulesError, RunError
 from flatout.evaluation.assumptions import describe_market
-from flatout.evaluation.held_out import judge
+from flatout.evaluation.held_out import judge_policies
 from flatout.file_names import file_name
 from flatout.policies.bundle import Bundle
 from flatout.runs import is_held, versions, write_json
@@ -187,7 +187,7 @@ def judge_agent(agent: Agent, prepared: PreparedTraining, run: Path, quiet: bool
         task = bar.add_task(
             f"judging {agent.name}", total=agent.market.panel.n_bars - agent.cut - 1
         )
-        found = judge(agent.market, policies, agent.cut, lambda _: bar.advance(task))
+        found = judge_policies(agent.market, policies, agent.cut, lambda _: bar.advance(task))
     return AgentResult(
         name=agent.name,
         symbols=tuple(found["symbols"]),

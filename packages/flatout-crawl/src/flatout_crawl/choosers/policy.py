@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import BundleError
-from flatout.foreign import finite, parse_json, read_tensors, shortened
+from flatout.foreign import finite, parse_json, read_tensors, shorten_repr
 from flatout.runs import write_bytes
 from flatout.slow_envs.model import flat, unflat
 from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flattened
@@ -91,8 +91,8 @@ class CrawlPolicy:
         )
         if (told.format, told.version) != (FORMAT, VERSION):
             raise BundleError(
-                f"{path} holds {shortened(told.format)}, version {shortened(told.version)}; this "
-                f"crawler reads "
+                f"{path} holds {shorten_repr(told.format)}, version "
+                f"{shorten_repr(told.version)}; this crawler reads "
                 f"{FORMAT!r}, version {VERSION}: {TRAIN}"
             )
         facts = parse_json(notes["facts"], PolicyFacts, f"{path}: facts", BundleError, TRAIN)
@@ -113,7 +113,7 @@ def check_columns(path: Path, facts: PolicyFacts) -> None:
     ):
         if given != tuple(own):
             other = [*sorted(set(given) - set(own)), *sorted(set(own) - set(given))]
-            told = ", ".join(map(shortened, other[:SHOWN_COLUMNS])) + (
+            told = ", ".join(map(shorten_repr, other[:SHOWN_COLUMNS])) + (
                 "…" if len(other) > SHOWN_COLUMNS else ""
             )
             raise BundleError(

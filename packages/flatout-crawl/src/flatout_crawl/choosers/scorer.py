@@ -15,7 +15,7 @@ import numpy as np
 from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
 from flatout.learners.environment import Discrete
-from flatout.policies.actions import Categorical, masked
+from flatout.policies.actions import Categorical, mask_choices
 from flatout.policies.network import ACTOR_GAIN, CRITIC_GAIN, HIDDEN_GAIN, Layer, orthogonal, relu
 
 
@@ -117,7 +117,7 @@ class LinkScorer:
         query = actor.own + context @ actor.query.weight + actor.query.bias
         logits = (codes @ query[..., None])[..., 0]
         stop = context @ actor.stop.weight + actor.stop.bias
-        return masked(xp.concat([logits, stop], axis=-1), parts.allowed > 0.5, xp)
+        return mask_choices(xp.concat([logits, stop], axis=-1), parts.allowed > 0.5, xp)
 
     def value(self, weights: ScorerWeights, observation: Array, xp: Namespace) -> Array:
         """What the rewards to come are worth: (...)."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from flatout.errors import FlatoutError, SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout_crawl.choosers.frontier import Frontier, Trail
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.scope import canonical
@@ -64,7 +64,7 @@ class CrawlTask:
         seed = canonical(self.seed_url)
         if seed is None:
             raise SettingsError(
-                f"{shortened(self.seed_url)} is no URL to begin at; give one such as "
+                f"{shorten_repr(self.seed_url)} is no URL to begin at; give one such as "
                 f"https://docs.example.org/"
             )
         if self.budget is not None and self.budget < 2:

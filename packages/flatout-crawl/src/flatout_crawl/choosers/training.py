@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import finite, parse_json, read_json_if_there, read_tensors, shortened
+from flatout.foreign import finite, parse_json, read_json_if_there, read_tensors, shorten_repr
 from flatout.runs import alone, write_bytes, write_json
 from flatout.sb3.logger import Logger
 from flatout.slow_envs.batcher import Batching
@@ -280,7 +280,7 @@ def check_same(folder: Path, settings: CrawlTraining) -> None:
     ]
     if other:
         raise RunError(
-            f"{folder} was begun with {other[0]}={shortened(begun.get(other[0]))}, and "
+            f"{folder} was begun with {other[0]}={shorten_repr(begun.get(other[0]))}, and "
             f"{given[other[0]]!r} is given "
             "now: give the same, or another folder"
         )

@@ -15,7 +15,7 @@ from rich.progress import Progress as Bar
 
 from flatout.cli.options import plain, print_json
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import read_json, shortened
+from flatout.foreign import read_json, shorten_repr
 from flatout.runs import installed, runs_folder, write_json
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.choosers.site_task import Judge, site_task
@@ -52,7 +52,7 @@ class Places:
     def __post_init__(self) -> None:
         if self.judge not in JUDGES:
             raise SettingsError(
-                f"there is no judge {shortened(self.judge)}: take one of {', '.join(JUDGES)}"
+                f"there is no judge {shorten_repr(self.judge)}: take one of {', '.join(JUDGES)}"
             )
         if not self.sites and not self.archives:
             raise SettingsError("no sites were given: give --sites NUMBER or --archive FILE")
@@ -143,7 +143,7 @@ def budget_of(text: str) -> tuple[int, int]:
     plain_digits = re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?", text)
     if not plain_digits or not 2 <= int(low) <= int(high or low):
         raise SettingsError(
-            f"a budget of {shortened(text)}: write a number of requests, 2 or more, or a range "
+            f"a budget of {shorten_repr(text)}: write a number of requests, 2 or more, or a range "
             f"such as 60-1200"
         )
     return int(low), int(high or low)
@@ -206,8 +206,8 @@ def kept_school(folder: Path, school: School) -> School:
         other = [name for name in given if name != "steps" and before.get(name) != given[name]]
         if other:
             raise RunError(
-                f"{folder} was begun with {other[0]}={shortened(before.get(other[0]))}, and "
-                f"{shortened(given[other[0]])} is given now: give the same, or another --out"
+                f"{folder} was begun with {other[0]}={shorten_repr(before.get(other[0]))}, and "
+                f"{shorten_repr(given[other[0]])} is given now: give the same, or another --out"
             )
     else:
         write_json(folder / SCHOOL, {**written_down(school), "flatout": installed("flatout")})

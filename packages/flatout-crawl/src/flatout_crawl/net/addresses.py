@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 from flatout.errors import FlatoutError, SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout_crawl.net.scope import is_canonical_ipv4, plain_host
 
 NAT64 = IPv6Network("64:ff9b::/96")
@@ -135,8 +135,8 @@ def door_of(entry: str) -> tuple[str, int]:
     is_port = re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) < 65536
     if address is None or not address.is_loopback or not is_port:
         raise SettingsError(
-            f"{shortened(entry)} cannot be a laboratory: only a loopback address with a port can, "
-            f"such as "
+            f"{shorten_repr(entry)} cannot be a laboratory: only a loopback address with a port "
+            f"can, such as "
             "127.0.0.1:8123; public hosts belong on the allow-list"
         )
     return str(address), int(port)

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from flatout.errors import SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout_crawl.net.addresses import NO_LAB, Guard, Lab
 from flatout_crawl.net.connecting import GuardedConnector
 from flatout_crawl.net.exchange import PAGE, PEEK, ROBOTS, Caps, Errand, Exchange, Reply
@@ -53,11 +53,11 @@ def checked_agent(user_agent: str, public: bool) -> str:
     agent_token(user_agent)
     if not user_agent.isascii() or not user_agent.isprintable():
         raise SettingsError(
-            f"user agent {shortened(user_agent)}: only printable ASCII characters can be sent"
+            f"user agent {shorten_repr(user_agent)}: only printable ASCII characters can be sent"
         )
     if public and not has_contact(user_agent):
         raise SettingsError(
-            f"user agent {shortened(user_agent)} names nobody to turn to; whoever crawls public "
+            f"user agent {shorten_repr(user_agent)} names nobody to turn to; whoever crawls public "
             f"sites says who they "
             "are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from protego import Protego
 
 from flatout.errors import SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.scope import Origin
 
@@ -84,7 +84,7 @@ def agent_token(user_agent: str) -> str:
     found = product_token(user_agent)
     if found is None:
         raise SettingsError(
-            f"user agent {shortened(user_agent)} does not begin with a product name; write one "
+            f"user agent {shorten_repr(user_agent)} does not begin with a product name; write one "
             f"such as "
             "'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )

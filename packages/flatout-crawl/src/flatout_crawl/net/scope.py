@@ -13,7 +13,7 @@ from urllib.parse import unquote, urljoin
 from yarl import URL
 
 from flatout.errors import SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 LONGEST_URL = 2000
 WEB_PORTS = frozenset({80, 443})
@@ -227,6 +227,6 @@ def check_wide(entry: str, host: str) -> None:
 
 def bad_entry(entry: str, why: str) -> SettingsError:
     return SettingsError(
-        f"{shortened(entry)} cannot stand on the allow-list: {why}; write entries such as "
+        f"{shorten_repr(entry)} cannot stand on the allow-list: {why}; write entries such as "
         '"docs.example.org", "docs.example.org/reference/", "*.example.org" or "127.0.0.1:8080"'
     )

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from flatout.errors import SettingsError
-from flatout.foreign import read_file, shortened
+from flatout.foreign import read_file, shorten_repr
 from flatout_crawl.reading.charsets import decoded
 from flatout_crawl.reading.page import Page
 from flatout_crawl.reading.searching import MOST_BYTES, SEARCHER, compiled
@@ -60,7 +60,7 @@ class Keywords:
         if not self.phrases or not all(phrase.strip() for phrase in self.phrases):
             raise SettingsError(
                 f"keywords must be one or more words or phrases, not "
-                f"{shortened(list(self.phrases))}"
+                f"{shorten_repr(list(self.phrases))}"
             )
 
     @property
@@ -174,7 +174,7 @@ def check_pattern(pattern: str) -> None:
     """Refuse a pattern that is longer than anybody writes."""
     if len(pattern) > LONGEST_PATTERN:
         raise SettingsError(
-            f"a pattern of {len(pattern):,} letters, {shortened(pattern)}: at most "
+            f"a pattern of {len(pattern):,} letters, {shorten_repr(pattern)}: at most "
             f"{LONGEST_PATTERN:,} are taken"
         )
 
@@ -194,7 +194,7 @@ class Matches:
             compiled(self.pattern)
         except (re.error, OverflowError, RecursionError) as reason:
             raise SettingsError(
-                f"{shortened(self.pattern)} is no regular expression: {reason}"
+                f"{shorten_repr(self.pattern)} is no regular expression: {reason}"
             ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
@@ -223,7 +223,7 @@ class Selects:
             LexborHTMLParser("<p></p>").css_first(self.selector)
         except (SelectolaxError, UnicodeError):
             raise SettingsError(
-                f"{shortened(self.selector)} is no CSS selector; one is 'table.data'"
+                f"{shorten_repr(self.selector)} is no CSS selector; one is 'table.data'"
             ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
@@ -312,7 +312,7 @@ def parse_relevance(
 def _from_words(spec: str) -> Relevance:
     kind, colon, rest = spec.partition(":")
     if not colon or kind.strip() not in KINDS or not rest.strip():
-        raise _refusal(shortened(spec))
+        raise _refusal(shorten_repr(spec))
     kind, rest = kind.strip(), rest.strip()
     return _from_mapping({kind: _listed(rest) if kind in ("keywords", "examples") else rest})
 
@@ -321,7 +321,7 @@ def _from_mapping(spec: Mapping[str, Any]) -> Relevance:
     kinds = [kind for kind in KINDS if kind in spec]
     unknown = set(spec) - {*KINDS, "topic", "background"}
     if unknown or not kinds:
-        raise _refusal(f"a mapping with {shortened(sorted(spec)) if spec else 'nothing'}")
+        raise _refusal(f"a mapping with {shorten_repr(sorted(spec)) if spec else 'nothing'}")
     topic = str(spec.get("topic", ""))
     made: dict[str, Callable[[Any], Relevance]] = {
         "keywords": lambda given: Keywords(several(given)),
@@ -340,7 +340,9 @@ def several(given: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(given, str):
         return _listed(given)
     if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
-        raise SettingsError(f"a relevance takes texts, or a list of texts, not {shortened(given)}")
+        raise SettingsError(
+            f"a relevance takes texts, or a list of texts, not {shorten_repr(given)}"
+        )
     return tuple(given)
 
 

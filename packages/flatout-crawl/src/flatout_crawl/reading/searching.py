@@ -17,12 +17,11 @@ import subprocess
 import sys
 import threading
 from functools import lru_cache
-from pathlib import Path
 from typing import IO, Literal, cast
 
 from selectolax.lexbor import LexborHTMLParser
 
-from flatout.children import own_program
+from flatout.children import limit_memory, own_program
 from flatout.errors import RunError
 
 Kind = Literal["css", "regex"]
@@ -104,7 +103,7 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
     """What the process does: search until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other one decides
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limit_memory()
+    limit_memory(MORE_MEMORY)  # a page that needs more ends the process
     tell(given, READY)
     while head := taken.read(HEAD.size):
         kind, words, length = HEAD.unpack(head)
@@ -117,18 +116,6 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         tell(given, FOUND if found else NOTHING)
-
-
-def limit_memory() -> None:
-    """A page that needs more ends the process; where the system does not say how much it has, there
-    is no limit.
-    """
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except OSError:
-        return
-    limit = pages * resource.getpagesize() + MORE_MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def tell(given: IO[bytes], word: bytes) -> None:

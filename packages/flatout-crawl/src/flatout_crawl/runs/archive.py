@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from flatout.errors import RunError
-from flatout.foreign import shaped, shortened
+from flatout.foreign import shorten_repr, validate_shape
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.ledger import printable
 from flatout_crawl.net.scope import canonical, origin_of
@@ -178,10 +178,10 @@ class Archive:
         known = canonical(url) or url
         for found in self.read(GET, known):
             named = dict(zip(Row._fields, found, strict=True))
-            row = shaped(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
+            row = validate_shape(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
             if canonical(row.page) is None:
                 raise RunError(
-                    f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}"
+                    f"{self.path}: damaged: {shorten_repr(row.page)} is no page's URL; {ANEW}"
                 )
             body = self.unpacked(row.body, row.size)
             return Answer(
@@ -218,7 +218,7 @@ class Archive:
     def urls(self) -> tuple[str, ...]:
         """All URLs that were asked for, in order of their names."""
         rows = self.read("SELECT url FROM asked ORDER BY url")
-        return tuple(row[0] for row in shaped(rows, list[tuple[str]], str(self.path), cure=ANEW))
+        return tuple(row[0] for row in validate_shape(rows, list[tuple[str]], str(self.path), cure=ANEW))
 
     @property
     def count(self) -> int:
@@ -228,7 +228,7 @@ class Archive:
     def sites(self) -> tuple[SiteFacts, ...]:
         """What is recorded of each host."""
         query = "SELECT host, count(*), min(recorded_at), max(recorded_at) FROM asked GROUP BY host ORDER BY host"
-        return tuple(shaped(self.read(query), list[SiteFacts], str(self.path), cure=ANEW))
+        return tuple(validate_shape(self.read(query), list[SiteFacts], str(self.path), cure=ANEW))
 
     def close(self) -> None:
         """Close the file."""

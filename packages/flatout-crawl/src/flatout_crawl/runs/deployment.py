@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from flatout.errors import SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout.runs import write_json
 from flatout_crawl.choosers.baselines import Chooser, MakeChooser, standard
 from flatout_crawl.choosers.evaluate import learned
@@ -90,7 +90,7 @@ def maker_of(order: CrawlOrder) -> MakeChooser:
     known = standard()
     if order.chooser not in known:
         raise SettingsError(
-            f"there is no chooser {shortened(order.chooser)}: take one of {', '.join(known)}, or give a policy"
+            f"there is no chooser {shorten_repr(order.chooser)}: take one of {', '.join(known)}, or give a policy"
         )
     return known[order.chooser]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flatout.errors import FlatoutError, RunError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 from flatout_crawl.choosers.session import same_site
 from flatout_crawl.net.addresses import ForbiddenAddressError, Guard, GuardedResolver
 from flatout_crawl.net.exchange import Caps
@@ -150,7 +150,7 @@ def manners(order: CrawlOrder) -> Finding:
         settings = politeness_of(order) or (UNHURRIED if is_public(order) else UNLIMITED)
     except FlatoutError as error:
         return Finding("manners", False, f"{error}: give --user-agent")
-    told = f"{shortened(agent)}, known to robots.txt as {shortened(agent_token(agent))}"
+    told = f"{shorten_repr(agent)}, known to robots.txt as {shorten_repr(agent_token(agent))}"
     told += f"; at least {settings.delay_seconds:g} s apart"
     return Finding("manners", True, told)
 

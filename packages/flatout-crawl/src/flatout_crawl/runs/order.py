@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import read_file, read_json, shortened
+from flatout.foreign import read_file, read_json, shorten_repr
 from flatout.runs import check_links, installed, runs_folder, write_bytes, write_json
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.net.addresses import Lab
@@ -61,7 +61,7 @@ class CrawlOrder:
     def __post_init__(self) -> None:
         if canonical(self.seed_url) is None:
             raise SettingsError(
-                f"{shortened(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
+                f"{shorten_repr(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
             )
         if self.requests < 2:
             raise SettingsError(
@@ -173,7 +173,7 @@ def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> Non
     for name, value in given.items():
         if name not in (*MAY_CHANGE, "policy") and begun[name] != value:
             raise RunError(
-                f"{folder} holds a crawl with {name}={shortened(begun[name])}, and {shortened(value)} is given now: "
+                f"{folder} holds a crawl with {name}={shorten_repr(begun[name])}, and {shorten_repr(value)} is given now: "
                 "give the same to go on with it, or another --out"
             )
     if sorted(before.files.values()) != sorted(files.values()):

@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from flatout.pages.charts import LUCK, WINNER, Chart, style_figure, thin_values
-from flatout.pages.values import array, listed, mapping, write
+from flatout.pages.values import array, list_at, mapping, write
 
 COLOURS = {
     "best-first": "#c08a28",
@@ -46,7 +46,7 @@ def add(
 ) -> None:
     """A mean with its band."""
     x = thin_values(requests)
-    mean, low, high = (array(thin_values(listed(curve, part))) for part in ("mean", "low", "high"))
+    mean, low, high = (array(thin_values(list_at(curve, part))) for part in ("mean", "low", "high"))
     if len(low) == len(high) == len(x) and (high > low).any():
         edge: dict[str, Any] = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         figure.add_trace(go.Scatter(x=x, y=high, **edge))
@@ -74,7 +74,7 @@ def framed(figure: go.Figure, title: str) -> go.Figure:
 def recall(report: Mapping[str, Any]) -> Chart | None:
     """Mean recall of an evaluation's choosers."""
     curves = mapping(report, "curves")
-    requests, choosers = listed(curves, "requests"), mapping(curves, "choosers")
+    requests, choosers = list_at(curves, "requests"), mapping(curves, "choosers")
     if not requests or "learned" not in choosers:
         return None
     figure, key = go.Figure(), []
@@ -88,13 +88,13 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
 
 def found(report: Mapping[str, Any]) -> Chart | None:
     """Targets found in one crawl, beside baselines where there are some."""
-    curve = listed(report, "outcome", "curve")
+    curve = list_at(report, "outcome", "curve")
     if not curve:
         return None
     figure, key = go.Figure(), []
     for name, band in mapping(report, "outcome", "beside").items():
         colour = COLOURS.get(name, OTHER)
-        add(figure, name, range(1, len(listed(band, "mean")) + 1), band, colour, "%{y:.1f}")
+        add(figure, name, range(1, len(list_at(band, "mean")) + 1), band, colour, "%{y:.1f}")
         key.append(("line", colour, name))
     add(figure, "this crawl", range(1, len(curve) + 1), {"mean": curve}, WINNER, "%{y}")
     key.append(("line", WINNER, "this crawl"))

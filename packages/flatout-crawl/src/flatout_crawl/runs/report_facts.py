@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flatout.errors import RunError
-from flatout.foreign import check_file, parse_json, read_json, shortened
+from flatout.foreign import check_file, parse_json, read_json, shorten_repr
 from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
 from flatout_crawl.net.scope import canonical, origin_of
 from flatout_crawl.runs.order import RUN, RUN_BYTES
@@ -106,7 +106,7 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, int) and abs(value) >= LARGEST:
-        return shortened(value)
+        return shorten_repr(value)
     if isinstance(value, Mapping):
         return {printable(str(key)): clean(part) for key, part in value.items()}
     return [clean(part) for part in value] if isinstance(value, list | tuple) else value

@@ -6,14 +6,14 @@ from typing import Any
 from flatout.pages.charts import draw_chart
 from flatout.pages.values import (
     Html,
+    add_note,
     bars,
     decimal,
     facts,
     join,
-    listed,
+    list_at,
     look,
     mapping,
-    noted,
     pairs,
     paragraph,
     percent,
@@ -50,7 +50,7 @@ def interval(found: object, digits: int = 0) -> Html:
 def found_curve(report: Report) -> Html:
     """Targets against requests."""
     beside = mapping(report, "outcome", "beside")
-    chart = noted(
+    chart = add_note(
         draw_chart(charts.found(report), "Targets found against requests"),
         "Each request moves one step to the right; each target found one step up. Shaded: the least and the most of "
         "several seeds.",
@@ -88,7 +88,7 @@ def targets(report: Report) -> Html:
 
 def way(row: object) -> Html:
     """The links from the seed page to a target, folded away."""
-    steps = listed(row, "path")
+    steps = list_at(row, "path")
     if len(steps) < 2:
         return Html("")
     lines = join(say("<br>{step}", step=str(step)) for step in steps)
@@ -200,7 +200,7 @@ def summary(report: Report) -> Html:
 
 def recall_curve(report: Report) -> Html:
     """Recall against requests."""
-    return noted(
+    return add_note(
         draw_chart(charts.recall(report), "Share of the targets found against requests"),
         "Mean over sites; shaded: where the mean lies in 95 of 100 draws of other sites. The oracle knows every link "
         "beforehand: nobody can beat it by much.",
@@ -231,7 +231,7 @@ def choosers(report: Report) -> Html:
         "recall at the end",
         "wasted MB",
     )
-    return noted(
+    return add_note(
         table(headings, rows),
         "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts with its whole budget, "
         "which flatters it.",
@@ -276,5 +276,5 @@ def sites(report: Report) -> Html:
 
 def grounds(report: Report) -> Html:
     """What an evaluation rests on."""
-    told = bullets([str(one) for one in listed(report, "assumptions")])
+    told = bullets([str(one) for one in list_at(report, "assumptions")])
     return join([told, pairs("settings", mapping(report, "settings"), exact=True)])

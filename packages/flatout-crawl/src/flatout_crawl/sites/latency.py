@@ -9,7 +9,7 @@ from math import log1p
 from typing import Literal, NamedTuple, Protocol
 
 from flatout.errors import SettingsError
-from flatout.foreign import shortened
+from flatout.foreign import shorten_repr
 
 Fault = Literal["", "hang", "close", "error", "busy"]
 SPELLINGS = "none, constant:SECONDS, exponential:MEAN or stragglers:SECONDS,SHARE,SLOW_SECONDS"
@@ -119,7 +119,7 @@ def parse_latency(text: str) -> Latency:
     try:
         numbers = [float(number) for number in rest.split(",")] if rest else []
     except ValueError as error:
-        raise SettingsError(f"latency {shortened(text)}: {error}; write {SPELLINGS}") from error
+        raise SettingsError(f"latency {shorten_repr(text)}: {error}; write {SPELLINGS}") from error
     match kind, numbers:
         case "none", []:
             return NO_LATENCY
@@ -129,4 +129,4 @@ def parse_latency(text: str) -> Latency:
             return exponential(mean)
         case "stragglers", [seconds, share, slow_seconds]:
             return stragglers(seconds, share, slow_seconds)
-    raise SettingsError(f"latency {shortened(text)} is not known: write {SPELLINGS}")
+    raise SettingsError(f"latency {shorten_repr(text)} is not known: write {SPELLINGS}")

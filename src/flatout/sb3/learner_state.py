@@ -16,7 +16,7 @@ from flatout.sb3.model_file import CURE, ModelFile
 Arrays = dict[str, NDArray[Any]]
 
 
-class Knowledge(NamedTuple):
+class LearnerState(NamedTuple):
     """All that a learner needs to go on in fresh environments."""
 
     network: Network  # NumPy arrays
@@ -27,33 +27,43 @@ class Knowledge(NamedTuple):
     seed: int
 
 
-def new_knowledge(network: Network, seed: int) -> Knowledge:
-    """Nothing learned yet."""
+def new_learner_state(network: Network, seed: int) -> LearnerState:
+    """The state of a learner that has this network and has learned nothing yet."""
     size = sum(np.size(array) for array in flatten(network).values())
-    return Knowledge(network, np.zeros(size, np.float32), np.zeros(size, np.float32), 0, 0, seed)
+    return LearnerState(
+        network=network,
+        first=np.zeros(size, np.float32),
+        second=np.zeros(size, np.float32),
+        descents=0,
+        updates=0,
+        seed=seed,
+    )
 
 
-def knowledge_arrays(known: Knowledge) -> Arrays:
-    """Its arrays by name."""
-    named = {f"network.{name}": array for name, array in flatten(known.network).items()}
-    return named | {"optimiser.first": known.first, "optimiser.second": known.second}
+def state_arrays(state: LearnerState) -> Arrays:
+    """The arrays of a state under their names in a file."""
+    named = {f"network.{name}": array for name, array in flatten(state.network).items()}
+    return named | {"optimiser.first": state.first, "optimiser.second": state.second}
 
 
-def knowledge_facts(known: Knowledge) -> dict[str, int]:
-    """Its numbers by name."""
-    return {"descents": known.descents, "updates": known.updates, "learner_seed": known.seed}
+def state_facts(state: LearnerState) -> dict[str, int]:
+    """The numbers of a state under their names in a file."""
+    return {"descents": state.descents, "updates": state.updates, "learner_seed": state.seed}
 
 
-def knowledge_of(file: ModelFile, sizes: Sizes) -> Knowledge:
-    """What a file knows; its arrays must be those of a network of these sizes."""
-    network, optimiser = part(file.arrays, "network"), part(file.arrays, "optimiser")
+def read_learner_state(file: ModelFile, sizes: Sizes) -> LearnerState:
+    """The state in a file, whose arrays must be those of a network of these sizes."""
+    network, optimiser = (
+        select_arrays(file.arrays, "network"),
+        select_arrays(file.arrays, "optimiser"),
+    )
     check_tensors(network, array_shapes(sizes), file.name)
     weights = sum(array.size for array in network.values())
     check_tensors(optimiser, {"first": (weights,), "second": (weights,)}, f"{file.name}: optimiser")
     if (optimiser["second"] < 0).any():
         raise BundleError(f"{file.name}: optimiser.second holds squares below 0; {CURE}")
     facts = file.facts
-    return Knowledge(
+    return LearnerState(
         assemble(network),
         **optimiser,
         descents=facts.descents,
@@ -62,8 +72,8 @@ def knowledge_of(file: ModelFile, sizes: Sizes) -> Knowledge:
     )
 
 
-def part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
-    """The arrays whose names begin so, without it."""
+def select_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
+    """The arrays whose names begin with the prefix and a point, without them."""
     start = f"{prefix}."
     return {
         name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
