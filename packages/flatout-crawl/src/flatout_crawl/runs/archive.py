@@ -1,7 +1,9 @@
-"""Pages kept on disk, so that each is fetched once ever: recorded live, learned from as often as one likes.
+"""Pages kept on disk, so that each is fetched once ever: recorded live, learned from as often as
+one likes.
 
-One SQLite file. Writes are transactions: a process killed in the middle of one leaves the file as it was before. It may
-come from others: it must have exactly the tables that are made here, and every row is checked when it is read.
+One SQLite file. Writes are transactions: a process killed in the middle of one leaves the file as
+it was before. It may come from others: it must have exactly the tables that are made here, and
+every row is checked when it is read.
 """
 
 import asyncio
@@ -18,12 +20,12 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field
 
+from flatout.errors import RunError
+from flatout.foreign import shaped, shortened
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.ledger import printable
 from flatout_crawl.net.scope import canonical, origin_of
 from flatout_crawl.runs.sqlite_files import check_neighbours, tables, tables_of
-from flatout.errors import RunError
-from flatout.foreign import shaped, shortened
 
 VERSION = 1
 APPLICATION = 0x666C6174  # "flat", so that another program's database is not taken for an archive
@@ -31,7 +33,8 @@ MOST_BYTES = 64 << 20  # of one body; more is damage or malice
 MOST_REQUESTS = 1_000  # for one page, its redirects included
 ANEW = "record it anew"
 BROKEN = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite quotes what it cannot read
-# May be otherwise the next time, so not kept. The rest is a property of the page: too large, no page, redirected away.
+# May be otherwise the next time, so not kept. The rest is a property of the page: too large, no
+# page, redirected away.
 PASSING = ("timeout", "connection", "down", "budget", "address", "robots")
 
 SCHEMA = """
@@ -80,7 +83,9 @@ class Row(NamedTuple):
 
 
 class Archive:
-    """Recorded answers by the URL that was asked for. May be used by several threads, and read by other processes."""
+    """Recorded answers by the URL that was asked for. May be used by several threads, and read by
+    other processes.
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.lock = Path(path), threading.Lock()
@@ -88,13 +93,17 @@ class Archive:
             raise RunError(f"{path}: there is no archive; record one first")
         check_neighbours(self.path)
         try:
-            self.base = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=30.0)
+            self.base = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, timeout=30.0
+            )
             with contextlib.ExitStack() as stack:
                 stack.callback(self.base.close)
                 self.prepare(read_only)
                 stack.pop_all()  # it stays open unless it was refused
         except BROKEN as error:
-            raise RunError(f"{path}: cannot be used as an archive: {error}; give another file") from error
+            raise RunError(
+                f"{path}: cannot be used as an archive: {error}; give another file"
+            ) from error
 
     def prepare(self, read_only: bool) -> None:
         """Make the tables in a new file; refuse any other than an archive of this version."""
@@ -105,11 +114,14 @@ class Archive:
             self.create()
         elif (version, application) != (VERSION, APPLICATION):
             raise RunError(
-                f"{self.path}: not an archive of version {VERSION} (version {version}, application {application:#x}); "
+                f"{self.path}: not an archive of version {VERSION} (version {version}, "
+                f"application {application:#x}); "
                 "record it anew into another file"
             )
         elif tables(self.base) != OWN_TABLES:  # a view in the place of a table may compute for ever
-            raise RunError(f"{self.path}: its tables are not those of an archive; {ANEW} into another file")
+            raise RunError(
+                f"{self.path}: its tables are not those of an archive; {ANEW} into another file"
+            )
         self.base.execute(
             "PRAGMA synchronous = NORMAL"
         )  # with WAL: a power cut may cost the last pages, never the file
@@ -124,7 +136,9 @@ class Archive:
             if self.pragma("user_version") == VERSION:
                 return  # another one was first
             if self.base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                raise RunError(f"{self.path}: another program's database; give another file for the archive")
+                raise RunError(
+                    f"{self.path}: another program's database; give another file for the archive"
+                )
             for statement in SCHEMA.split(";"):
                 self.base.execute(statement)
             self.base.execute(f"PRAGMA user_version = {VERSION}")
@@ -135,11 +149,29 @@ class Archive:
         return int(self.base.execute(f"PRAGMA {name}").fetchone()[0])
 
     def put(self, answer: Answer, asked_url: str) -> None:
-        """Keep an answer under the URL that was asked for and, after redirects, under where it ended."""
+        """Keep an answer under the URL that was asked for and, after redirects, under where it
+        ended.
+        """
         asked_url = canonical(asked_url) or asked_url
         now, body = time.time(), zlib.compress(answer.body, 6)
-        page = (answer.url, answer.status, answer.content_type, answer.failure, len(answer.body), body)
-        rows = [(asked_url, answer.url, host_of(asked_url), answer.seconds, max(1, answer.requests), now)]
+        page = (
+            answer.url,
+            answer.status,
+            answer.content_type,
+            answer.failure,
+            len(answer.body),
+            body,
+        )
+        rows = [
+            (
+                asked_url,
+                answer.url,
+                host_of(asked_url),
+                answer.seconds,
+                max(1, answer.requests),
+                now,
+            )
+        ]
         if asked_url != answer.url and not answer.failure:
             rows.append((answer.url, answer.url, host_of(answer.url), answer.seconds, 1, now))
         with self.told(), self.lock, self.base:
@@ -150,15 +182,21 @@ class Archive:
                 self.base.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?, ?, ?)", rows[1])
 
     def get(self, url: str) -> Answer | None:
-        """The answer recorded for this URL, or None. `requests` is what it took when it was recorded."""
+        """The answer recorded for this URL, or None. `requests` is what it took when it was
+        recorded.
+        """
         known = canonical(url) or url
         for found in self.read(GET, known):
             named = dict(zip(Row._fields, found, strict=True))
             row = shaped(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
             if canonical(row.page) is None:
-                raise RunError(f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}")
+                raise RunError(
+                    f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}"
+                )
             body = self.unpacked(row.body, row.size)
-            return Answer(row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure)
+            return Answer(
+                row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+            )
         return None
 
     def read(self, query: str, *values: str) -> list[Any]:
@@ -172,7 +210,9 @@ class Archive:
         try:
             yield
         except BROKEN as error:
-            raise RunError(f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}") from None
+            raise RunError(
+                f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}"
+            ) from None
 
     def unpacked(self, body: bytes, size: int) -> bytes:
         """A stored body; archives may come from others, so it may not be larger than it says."""
@@ -197,7 +237,10 @@ class Archive:
 
     def sites(self) -> tuple[SiteFacts, ...]:
         """What is recorded of each host."""
-        query = "SELECT host, count(*), min(recorded_at), max(recorded_at) FROM asked GROUP BY host ORDER BY host"
+        query = (
+            "SELECT host, count(*), min(recorded_at), max(recorded_at) FROM asked GROUP BY "
+            "host ORDER BY host"
+        )
         return tuple(shaped(self.read(query), list[SiteFacts], str(self.path), cure=ANEW))
 
     def close(self) -> None:
@@ -219,7 +262,9 @@ def host_of(url: str) -> str:
 
 
 class ArchiveFetcher:
-    """A recorded site as if it were there. What is not recorded is not found, and counts like any request."""
+    """A recorded site as if it were there. What is not recorded is not found, and counts like any
+    request.
+    """
 
     def __init__(self, archive: Archive, latency: Latency | None = None, seed: int = 0) -> None:
         self.archive, self.latency = archive, latency
@@ -238,7 +283,9 @@ class ArchiveFetcher:
 
 
 class RecordingFetcher:
-    """Another fetcher, each page asked for once ever: what is in the archive comes from there, with 0 requests."""
+    """Another fetcher, each page asked for once ever: what is in the archive comes from there, with
+    0 requests.
+    """
 
     def __init__(self, inner: Fetcher, archive: Archive) -> None:
         self.inner, self.archive = inner, archive
@@ -275,4 +322,9 @@ class RecordingFetcher:
 
 def is_lasting(answer: Answer) -> bool:
     """Whether the same answer is to be expected the next time."""
-    return answer.requests > 0 and answer.failure not in PASSING and answer.status < 500 and answer.status != 429
+    return (
+        answer.requests > 0
+        and answer.failure not in PASSING
+        and answer.status < 500
+        and answer.status != 429
+    )

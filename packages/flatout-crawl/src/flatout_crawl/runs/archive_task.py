@@ -1,7 +1,8 @@
-"""Tasks from recordings: every recorded page was read, so targets and links are known as far as the recording goes.
+"""Tasks from recordings: every recorded page was read, so targets and links are known as far as the
+recording goes.
 
-Pages that were never recorded do not exist here. What a chooser finds in a recording says little about a site of which
-only a part was recorded.
+Pages that were never recorded do not exist here. What a chooser finds in a recording says little
+about a site of which only a part was recorded.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from flatout_crawl.runs.order import ARCHIVE
 from flatout_crawl.sites.site import Site, oracle_order
 
 FEWEST_PAGES = 5
-BESIDE = {"random": 5, "breadth-first": 1, "best-first": 1}  # baselines shown beside a crawl of a recording: seeds
+# baselines shown beside a crawl of a recording: seeds
+BESIDE = {"random": 5, "breadth-first": 1, "best-first": 1}
 
 
 class Known(NamedTuple):
@@ -61,7 +63,9 @@ def read_archive(
     """Read all recorded pages that links lead to from the seed page."""
     seed = canonical(seed_url)
     if seed is None:
-        raise SettingsError(f"{seed_url!r} is no URL to begin at; give one such as https://docs.example.org/")
+        raise SettingsError(
+            f"{seed_url!r} is no URL to begin at; give one such as https://docs.example.org/"
+        )
     inside, resolve = allows or same_site(seed), Resolver(canonical)
     graph: dict[str, tuple[str, ...]] = {}
     targets: dict[str, str] = {}
@@ -93,18 +97,22 @@ def read_archive(
     return Recorded(seed, graph, targets, task)
 
 
-def check(archive: Archive, seed: str, graph: Mapping[str, tuple[str, ...]], targets: Mapping[str, str]) -> None:
+def check(
+    archive: Archive, seed: str, graph: Mapping[str, tuple[str, ...]], targets: Mapping[str, str]
+) -> None:
     """Refuse a recording that nothing can be learned from."""
     if len(graph) < FEWEST_PAGES:
         held = ", ".join(f"{site.host} ({site.pages})" for site in archive.sites()[:5]) or "nothing"
         raise RunError(
-            f"{archive.path}: {len(graph)} recorded pages can be reached from {seed}, and {FEWEST_PAGES} are the "
+            f"{archive.path}: {len(graph)} recorded pages can be reached from {seed}, and "
+            f"{FEWEST_PAGES} are the "
             f"least; it holds {held}: check --seed-url and --allow, or record more"
         )
     if not targets:
         raise RunError(
-            f"{archive.path}: none of the {len(graph)} pages that can be reached from {seed} is relevant: check what "
-            "is looked for (--keywords, --examples, --css, --regex, --threshold)"
+            f"{archive.path}: none of the {len(graph)} pages that can be reached from {seed} is "
+            "relevant: check what is looked for (--keywords, --examples, --css, --regex, "
+            "--threshold)"
         )
 
 
@@ -126,10 +134,16 @@ class Band(NamedTuple):
     high: list[float]
 
 
-def beside(task: CrawlTask, budget: int, threshold: float, seeds: Mapping[str, int] = BESIDE) -> dict[str, Band]:
+def beside(
+    task: CrawlTask, budget: int, threshold: float, seeds: Mapping[str, int] = BESIDE
+) -> dict[str, Band]:
     """What baselines find in the same recording with as many requests."""
     made = standard()
-    return asyncio.run(crawled({name: (made[name], count) for name, count in seeds.items()}, task, budget, threshold))
+    return asyncio.run(
+        crawled(
+            {name: (made[name], count) for name, count in seeds.items()}, task, budget, threshold
+        )
+    )
 
 
 async def crawled(
@@ -138,7 +152,10 @@ async def crawled(
     """Crawl with every maker and seed."""
     bands = {}
     for name, (make, count) in makers.items():
-        sessions = [await crawl(task, make(seed), budget, Prices(threshold=threshold)) for seed in range(count)]
+        sessions = [
+            await crawl(task, make(seed), budget, Prices(threshold=threshold))
+            for seed in range(count)
+        ]
         bands[name] = band([session.curve for session in sessions], budget)
     return bands
 
@@ -146,5 +163,7 @@ async def crawled(
 def band(curves: Sequence[Sequence[int]], budget: int) -> Band:
     """Curves over a budget, as far as any of them goes; each stays as it is after its end."""
     budget = min(budget, max(map(len, curves)))
-    held = np.array([[*curve[:budget], *[curve[-1]] * (budget - len(curve))] for curve in curves], np.float64)
+    held = np.array(
+        [[*curve[:budget], *[curve[-1]] * (budget - len(curve))] for curve in curves], np.float64
+    )
     return Band(held.mean(0).tolist(), held.min(0).tolist(), held.max(0).tolist())

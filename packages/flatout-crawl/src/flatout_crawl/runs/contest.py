@@ -1,7 +1,9 @@
-"""Does a learned policy beat what needs no learning? Crawls of many sites, and a verdict in plain words.
+"""Does a learned policy beat what needs no learning? Crawls of many sites, and a verdict in plain
+words.
 
-The verdict is about requests until 90 % of the targets are found. It is yes only if every rival needs more of them
-beyond chance (the 95 % interval of the paired difference lies below 0) and none reaches the 90 % more often.
+The verdict is about requests until 90 % of the targets are found. It is yes only if every rival
+needs more of them beyond chance (the 95 % interval of the paired difference lies below 0) and none
+reaches the 90 % more often.
 """
 
 import asyncio
@@ -22,9 +24,9 @@ from flatout_crawl.choosers.evaluate import (
     evaluate,
 )
 from flatout_crawl.choosers.session import CrawlTask
+from flatout_crawl.choosers.site_task import Judge, oracle, site_task
 from flatout_crawl.runs.archive_task import Recorded, archive_oracle
 from flatout_crawl.sites.site import Site
-from flatout_crawl.choosers.site_task import Judge, oracle, site_task
 
 RIVALS = ("best-first", "tag-path-bandit", "kind-bandit")
 OWN, ORACLE = "learned", "oracle"
@@ -71,12 +73,18 @@ def contest(
     budget: int | None = None,
     told: Callable[[str, str], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Every chooser on every field; plain values, ready for JSON, the verdict first. Fields are taken one by one."""
+    """Every chooser on every field; plain values, ready for JSON, the verdict first. Fields are
+    taken one by one.
+    """
     runs: list[CrawlRun] = []
     sites = []
     for field in fields:
         sites.append({"name": field.task.name, "pages": field.task.pages, "targets": field.targets})
-        choosers: dict[str, MakeChooser | ForTask] = {OWN: policy, **standard(), ORACLE: field.oracle}
+        choosers: dict[str, MakeChooser | ForTask] = {
+            OWN: policy,
+            **standard(),
+            ORACLE: field.oracle,
+        }
         for name, make in choosers.items():
             told(field.task.name, name)
             runs += asyncio.run(evaluate({name: make}, [field.task], seeds, Plan(budget))).runs
@@ -106,8 +114,12 @@ def by_chooser(runs: Sequence[CrawlRun]) -> dict[str, list[CrawlRun]]:
 
 def duel(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
     """One rival."""
-    mean, other_mean = (float(np.mean([run.value(METRIC) for run in some])) for some in (own, other))
-    reached, other_reached = (float(np.mean([run.requests_to_90 is not None for run in some])) for some in (own, other))
+    mean, other_mean = (
+        float(np.mean([run.value(METRIC) for run in some])) for some in (own, other)
+    )
+    reached, other_reached = (
+        float(np.mean([run.requests_to_90 is not None for run in some])) for some in (own, other)
+    )
     difference = compared(own, other, METRIC).difference
     won = difference.high < 0 and reached >= other_reached
     return Duel(other[0].chooser, mean, other_mean, difference, reached, other_reached, won)
@@ -120,13 +132,16 @@ def sentence(duels: Sequence[Duel], tasks: int, seeds: int) -> str:
     if not lost:
         others = listed([f"{each.against} {each.other:.0f}" for each in duels])
         told = (
-            f"The learned policy beats {listed([each.against for each in duels])}: it needs {duels[0].own:.0f} "
-            f"requests to find 90 % of the targets, {others} ({where}; each difference is beyond chance at 95 %)."
+            f"The learned policy beats {listed([each.against for each in duels])}: it needs "
+            f"{duels[0].own:.0f} "
+            f"requests to find 90 % of the targets, {others} ({where}; each difference is beyond "
+            f"chance at 95 %)."
         )
     else:
         told = (
-            f"The learned policy does NOT beat {listed([each.against for each in lost], 'or')} on requests to 90 % of "
-            f"the targets: it needs {duels[0].own:.0f}, {listed([worded(each) for each in lost])} ({where})."
+            f"The learned policy does NOT beat {listed([each.against for each in lost], 'or')} on "
+            f"requests to 90 % of the targets: it needs {duels[0].own:.0f}, "
+            f"{listed([worded(each) for each in lost])} ({where})."
         )
     few = " With so few sites this says little about others." if tasks < FEW_TASKS else ""
     return told + few
@@ -136,12 +151,16 @@ def worded(lost: Duel) -> str:
     """A duel that was not won."""
     gap = lost.difference
     told = (
-        f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval {gap.low:+.0f} to {gap.high:+.0f}"
+        f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval "
+        f"{gap.low:+.0f} to {gap.high:+.0f}"
     )
     if not lost.own_reached:
         told += "; the learned policy never reached 90 %"
     elif lost.own_reached < lost.other_reached:
-        told += f"; 90 % was reached in {lost.own_reached:.0%} of the crawls, by the other in {lost.other_reached:.0%}"
+        told += (
+            f"; 90 % was reached in {lost.own_reached:.0%} of the crawls, by the other in "
+            f"{lost.other_reached:.0%}"
+        )
     return told + ")"
 
 
@@ -152,7 +171,9 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 def figures(runs: Sequence[CrawlRun]) -> dict[str, Any]:
     """Summaries, curves and single crawls."""
-    single = [{name: value for name, value in asdict(run).items() if name != "curve"} for run in runs]
+    single = [
+        {name: value for name, value in asdict(run).items() if name != "curve"} for run in runs
+    ]
     summaries = [asdict(summary) for summary in concluded(runs).summaries]
     for summary in summaries:
         summary["metrics"] = dict(summary["metrics"])
@@ -179,4 +200,7 @@ def mean_curve(runs: Sequence[CrawlRun], grid: Any) -> Mapping[str, list[float]]
     values = np.array([np.mean(some, axis=0) for some in rows.values()])  # (site, point)
     drawn = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
     low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975], axis=0)
-    return {name: np.round(each, 4).tolist() for name, each in (("mean", values.mean(0)), ("low", low), ("high", high))}
+    return {
+        name: np.round(each, 4).tolist()
+        for name, each in (("mean", values.mean(0)), ("low", low), ("high", high))
+    }

@@ -1,8 +1,9 @@
-"""A crawl to its end, live or of a recording: a chooser leads, everything it brings is kept, and a kill loses nothing.
+"""A crawl to its end, live or of a recording: a chooser leads, everything it brings is kept, and a
+kill loses nothing.
 
-Started again on its folder it first retraces what it did, without a request, and then goes on. The folder holds
-`targets.jsonl` (appended as they are found), `archive.sqlite`, `audit.jsonl`, `graph.gexf`, `outcome.json` and
-`report.html`.
+Started again on its folder it first retraces what it did, without a request, and then goes on. The
+folder holds `targets.jsonl` (appended as they are found), `archive.sqlite`, `audit.jsonl`,
+`graph.gexf`, `outcome.json` and `report.html`.
 """
 
 from collections import Counter
@@ -15,26 +16,26 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from flatout_crawl.runs.archive import Archive, ArchiveFetcher
-from flatout_crawl.choosers.baselines import Chooser, MakeChooser, standard
-from flatout_crawl.choosers.evaluate import learned
-from flatout_crawl.net.fetching import Answer
-from flatout_crawl.runs.graph_export import FILE as GRAPH
-from flatout_crawl.runs.graph_export import CrawlGraph
-from flatout_crawl.net.ledger import STOP_FILE, printable
-from flatout_crawl.runs.live import Source, live_source
-from flatout_crawl.runs.order import MOST_REQUESTS, CrawlOrder
-from flatout_crawl.reading.page import Page
-from flatout_crawl.choosers.policy import CrawlPolicy
-from flatout_crawl.reading.parsing import Resolver, read_page
-from flatout_crawl.runs.report import write_report
-from flatout_crawl.net.scope import canonical, origin_of
-from flatout_crawl.reading.searching import SEARCHER
-from flatout_crawl.choosers.session import CrawlSession, Prices, SiteUnreachable, Visit
-from flatout_crawl.runs.visits import VISITS, JsonLines, Retracing, Url, VisitRow
 from flatout.errors import SettingsError
 from flatout.foreign import shortened
 from flatout.runs import write_json
+from flatout_crawl.choosers.baselines import Chooser, MakeChooser, standard
+from flatout_crawl.choosers.evaluate import learned
+from flatout_crawl.choosers.policy import CrawlPolicy
+from flatout_crawl.choosers.session import CrawlSession, Prices, SiteUnreachable, Visit
+from flatout_crawl.net.fetching import Answer
+from flatout_crawl.net.ledger import STOP_FILE, printable
+from flatout_crawl.net.scope import canonical, origin_of
+from flatout_crawl.reading.page import Page
+from flatout_crawl.reading.parsing import Resolver, read_page
+from flatout_crawl.reading.searching import SEARCHER
+from flatout_crawl.runs.archive import Archive, ArchiveFetcher
+from flatout_crawl.runs.graph_export import FILE as GRAPH
+from flatout_crawl.runs.graph_export import CrawlGraph
+from flatout_crawl.runs.live import Source, live_source
+from flatout_crawl.runs.order import MOST_REQUESTS, CrawlOrder
+from flatout_crawl.runs.report import write_report
+from flatout_crawl.runs.visits import VISITS, JsonLines, Retracing, Url, VisitRow
 
 TARGETS, OUTCOME = "targets.jsonl", "outcome.json"
 INTERRUPTED = "it was interrupted"
@@ -48,7 +49,8 @@ class TargetRow:
     score: Annotated[float, Field(ge=0, le=1)]
     title: str
     path: tuple[str, ...]  # the links that lead to it, from the seed page on
-    request: Annotated[int, Field(ge=0, le=2 * MOST_REQUESTS)]  # the number of the one that found it
+    # the number of the one that found it
+    request: Annotated[int, Field(ge=0, le=2 * MOST_REQUESTS)]
 
 
 class Status(NamedTuple):
@@ -88,7 +90,8 @@ def maker_of(order: CrawlOrder) -> MakeChooser:
     known = standard()
     if order.chooser not in known:
         raise SettingsError(
-            f"there is no chooser {shortened(order.chooser)}: take one of {', '.join(known)}, or give a policy"
+            f"there is no chooser {shortened(order.chooser)}: take one of {', '.join(known)}, or "
+            f"give a policy"
         )
     return known[order.chooser]
 
@@ -105,10 +108,16 @@ def source_of(order: CrawlOrder, folder: Path) -> Iterator[Source]:
 
 
 class Deployment:
-    """One start of a crawl. After `run`, or whatever interrupted it, `finish` writes what there is."""
+    """One start of a crawl. After `run`, or whatever interrupted it, `finish` writes what
+    there is.
+    """
 
     def __init__(
-        self, order: CrawlOrder, folder: Path, source: Source, told: Callable[[Status], None] = lambda _: None
+        self,
+        order: CrawlOrder,
+        folder: Path,
+        source: Source,
+        told: Callable[[Status], None] = lambda _: None,
     ) -> None:
         self.order, self.folder, self.source, self.told = order, folder, source, told
         self.chooser = chooser_of(order)
@@ -173,12 +182,23 @@ class Deployment:
             self.targets.add(target, sync=True)
             self.written.add(target.url)
         total = session.budget
-        self.told(Status(session.requests, total, len(session.found), session.frontier.opened, retraced, target))
+        self.told(
+            Status(
+                session.requests,
+                total,
+                len(session.found),
+                session.frontier.opened,
+                retraced,
+                target,
+            )
+        )
 
     def target(self, visit: Visit, title: str) -> TargetRow:
         """A line of targets.jsonl."""
         way = (self.session.task.seed_url, *self.session.frontier.path_to(visit.link))
-        return TargetRow(visit.answer.url, round(visit.relevance, 4), title, way, self.session.requests)
+        return TargetRow(
+            visit.answer.url, round(visit.relevance, 4), title, way, self.session.requests
+        )
 
     def why(self, visit: Visit) -> str:
         """What made it impossible to go on."""

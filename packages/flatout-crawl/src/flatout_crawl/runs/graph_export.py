@@ -1,4 +1,5 @@
-"""What a crawl saw, as a graph for Gephi and others (GEXF): pages, links, what they answered, and which were targets.
+"""What a crawl saw, as a graph for Gephi and others (GEXF): pages, links, what they answered, and
+which were targets.
 
 Page text is foreign: labels are stripped of control characters, which XML could not hold either.
 """
@@ -10,9 +11,9 @@ from typing import Any
 
 import networkx as nx
 
-from flatout_crawl.net.ledger import printable
-from flatout_crawl.choosers.session import Visit
 from flatout.runs import write_bytes
+from flatout_crawl.choosers.session import Visit
+from flatout_crawl.net.ledger import printable
 
 FILE = "graph.gexf"
 MOST_EDGES = 300_000  # above it, links to pages that were never asked for are left out
@@ -39,7 +40,10 @@ class CrawlGraph:
             "asked": True,
         }
         if visit.asked != ended:
-            self.pages[visit.asked] = self.pages[ended] | {"label": printable(visit.asked), "target": False}
+            self.pages[visit.asked] = self.pages[ended] | {
+                "label": printable(visit.asked),
+                "target": False,
+            }
             self.links[visit.asked, ended] = "redirect"
         for url in links:
             self.links.setdefault((ended, url), "link")

@@ -1,6 +1,8 @@
-"""Would a crawl be refused? The checks of `flatout crawl doctor`; those without requests are made before every run.
+"""Would a crawl be refused? The checks of `flatout crawl doctor`; those without requests are made
+before every run.
 
-A check that fails says what was given, what is allowed and what to do. It does not ask whether pages are worth having.
+A check that fails says what was given, what is allowed and what to do. It does not ask whether
+pages are worth having.
 """
 
 import asyncio
@@ -12,31 +14,38 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
+from flatout.errors import FlatoutError, RunError
+from flatout.foreign import shortened
+from flatout_crawl.choosers.session import same_site
 from flatout_crawl.net.addresses import ForbiddenAddressError, Guard, GuardedResolver
-from flatout_crawl.runs.archive import Archive
 from flatout_crawl.net.exchange import Caps
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.http import LiveFetcher, checked_agent
 from flatout_crawl.net.ledger import BUDGET_FILE, STOP_FILE, AuditLog, RequestBudget, requests_sent
-from flatout_crawl.runs.live import agent_of, is_public, live_fetcher, politeness_of
-from flatout_crawl.runs.order import CrawlOrder
 from flatout_crawl.net.politeness import UNHURRIED, UNLIMITED
-from flatout_crawl.reading.parsing import Resolver, read_page
 from flatout_crawl.net.robots import agent_token
 from flatout_crawl.net.scope import Origin, canonical, origin_of
-from flatout_crawl.choosers.session import same_site
-from flatout.errors import FlatoutError, RunError
-from flatout.foreign import shortened
+from flatout_crawl.reading.parsing import Resolver, read_page
+from flatout_crawl.runs.archive import Archive
+from flatout_crawl.runs.live import agent_of, is_public, live_fetcher, politeness_of
+from flatout_crawl.runs.order import CrawlOrder
 
-QUICK = Caps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)  # a dead server is told within 5 s
+# a dead server is told within 5 s
+QUICK = Caps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)
 BYTES_PER_REQUEST = 50_000  # of a page, compressed: a guess that is rather large
 LEAST_FREE_BYTES = 50_000_000
 LOOKS = 3  # requests that the checks may send: robots.txt, the seed page, one redirect
 
 WHY = {
-    "scope": "it is not on the allow-list, or redirects off it: add the host to --allow if you may crawl it",
+    "scope": (
+        "it is not on the allow-list, or redirects off it: add the host to --allow if you "
+        "may crawl it"
+    ),
     "robots": "robots.txt forbids it, or could not be had: respect that, or ask the site's owner",
-    "address": "its name leads to an address that must not be dialled: only public hosts, and loopback by --lab",
+    "address": (
+        "its name leads to an address that must not be dialled: only public hosts, and "
+        "loopback by --lab"
+    ),
     "budget": "no request may be sent",
     "timeout": "the server did not answer in time: check the address, or try later",
     "connection": "no connection came about: is the server running, and the port right?",
@@ -89,7 +98,9 @@ def scope(order: CrawlOrder) -> Finding:
     told = ", ".join(order.allow)
     if not allowed.allows(order.seed_url):
         return Finding(
-            "scope", False, f"{order.seed_url} is not on the allow-list ({told[:500]}): add its host to --allow"
+            "scope",
+            False,
+            f"{order.seed_url} is not on the allow-list ({told[:500]}): add its host to --allow",
         )
     return Finding("scope", True, f"{told}; everything else is refused")
 
@@ -101,7 +112,10 @@ def rule(order: CrawlOrder) -> Finding:
         return Finding("relevance", True, "nothing is looked for: pages are recorded only")
     topic = order.topic or made.topic
     if not topic and order.chooser != "breadth-first":
-        told = "no words to compare links with: best-first and learned policies do better with --topic WORDS"
+        told = (
+            "no words to compare links with: best-first and learned policies do better with "
+            "--topic WORDS"
+        )
         return Finding("relevance", True, told)
     return Finding("relevance", True, f"links are compared with: {topic}")
 
@@ -109,22 +123,34 @@ def rule(order: CrawlOrder) -> Finding:
 def disk(order: CrawlOrder, folder: Path | None) -> Finding:
     """Is there room for the pages?"""
     place = next(
-        path for path in ((folder or Path()).absolute(), *(folder or Path()).absolute().parents) if path.exists()
+        path
+        for path in ((folder or Path()).absolute(), *(folder or Path()).absolute().parents)
+        if path.exists()
     )
     free = shutil.disk_usage(place).free
     needed = max(LEAST_FREE_BYTES, order.requests * BYTES_PER_REQUEST if order.is_live else 0)
     told = f"{free / 1e9:.1f} GB are free at {place}, {needed / 1e9:.2f} GB are wanted"
-    return Finding("disk", free >= needed, told if free >= needed else f"{told}: free some space or give another --out")
+    return Finding(
+        "disk",
+        free >= needed,
+        told if free >= needed else f"{told}: free some space or give another --out",
+    )
 
 
 def books(order: CrawlOrder, folder: Path) -> Finding:
     """Are requests left, and is nobody asking to stop?"""
     if (folder / STOP_FILE).exists():
-        return Finding("budget", False, f"{folder / STOP_FILE} is there, which stops every crawl here: remove it")
+        return Finding(
+            "budget",
+            False,
+            f"{folder / STOP_FILE} is there, which stops every crawl here: remove it",
+        )
     if not order.is_live:
         return Finding("budget", True, f"{order.requests} requests to a recording")
     left = max(0, order.requests - requests_sent(folder / BUDGET_FILE).total())
-    return Finding("budget", True, f"{left} of {order.requests} requests are left, robots.txt included")
+    return Finding(
+        "budget", True, f"{left} of {order.requests} requests are left, robots.txt included"
+    )
 
 
 def manners(order: CrawlOrder) -> Finding:
@@ -139,8 +165,12 @@ def manners(order: CrawlOrder) -> Finding:
     return Finding("manners", True, told)
 
 
-async def examine(order: CrawlOrder, folder: Path | None, told: Told = lambda _: None) -> list[Finding]:
-    """All checks, each told as soon as it is made; those that need the site stop at the first that fails."""
+async def examine(
+    order: CrawlOrder, folder: Path | None, told: Told = lambda _: None
+) -> list[Finding]:
+    """All checks, each told as soon as it is made; those that need the site stop at the first that
+    fails.
+    """
     findings: list[Finding] = []
 
     def note(found: Finding) -> bool:
@@ -186,11 +216,21 @@ async def resolved_address(order: CrawlOrder) -> Finding:
     except ForbiddenAddressError as error:
         return forbidden(error)
     except (OSError, TimeoutError) as error:
-        told = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        return Finding("address", False, f"{origin.host} cannot be resolved: {told}; check the name and the network")
+        told = (
+            "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        )
+        return Finding(
+            "address",
+            False,
+            f"{origin.host} cannot be resolved: {told}; check the name and the network",
+        )
     finally:
         await resolver.close()
-    return Finding("address", True, f"{origin.host} is {', '.join(sorted({entry['host'] for entry in found}))}")
+    return Finding(
+        "address",
+        True,
+        f"{origin.host} is {', '.join(sorted({entry['host'] for entry in found}))}",
+    )
 
 
 def forbidden(error: ForbiddenAddressError) -> Finding:
@@ -226,24 +266,48 @@ async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[Finding]:
     seed = canonical(order.seed_url) or order.seed_url
     rules = await fetcher.robots.rules(origin_of(seed))
     if rules.lost:
-        why = WHY.get(rules.lost, f"it gave {rules.lost}; until it can be had, nothing may be asked for")
-        return [Finding("robots.txt", False, f"robots.txt of {origin_of(seed).host} could not be had: {why}")]
+        why = WHY.get(
+            rules.lost, f"it gave {rules.lost}; until it can be had, nothing may be asked for"
+        )
+        return [
+            Finding(
+                "robots.txt",
+                False,
+                f"robots.txt of {origin_of(seed).host} could not be had: {why}",
+            )
+        ]
     if not rules.allows(seed):
-        return [Finding("robots.txt", False, f"it forbids {seed}: respect that, or ask the site's owner")]
-    wait = f"; it asks for {rules.delay_seconds:g} s between requests" if rules.delay_seconds else ""
-    return [Finding("robots.txt", True, f"allows the seed page{wait}"), seed_page(order, await fetcher.fetch(seed))]
+        return [
+            Finding(
+                "robots.txt", False, f"it forbids {seed}: respect that, or ask the site's owner"
+            )
+        ]
+    wait = (
+        f"; it asks for {rules.delay_seconds:g} s between requests" if rules.delay_seconds else ""
+    )
+    return [
+        Finding("robots.txt", True, f"allows the seed page{wait}"),
+        seed_page(order, await fetcher.fetch(seed)),
+    ]
 
 
 def seed_page(order: CrawlOrder, answer: Answer) -> Finding:
     """Is there a page with links in scope, and what is it worth?"""
     if not answer.is_page:
-        told = WHY.get(answer.failure, f"it gave status {answer.status}: begin at a page that is there")
+        told = WHY.get(
+            answer.failure, f"it gave status {answer.status}: begin at a page that is there"
+        )
         return Finding("seed page", False, f"{order.seed_url}: {told}")
     page, allowed = read_page(answer, Resolver(canonical)), order.scope()
     inside = allowed.allows if allowed else same_site(order.seed_url)
     links = [link for link in page.links if inside(link.url)]
     worth = order.rule()(page, answer.body)
-    told = f"{len(links)} of its {len(page.links)} links are in scope; its own relevance is {worth:.2f}"
+    told = (
+        f"{len(links)} of its {len(page.links)} links are in scope; its own relevance is "
+        f"{worth:.2f}"
+    )
     if not links:
-        return Finding("seed page", False, f"{told}: begin at a page that leads on, or widen --allow")
+        return Finding(
+            "seed page", False, f"{told}: begin at a page that leads on, or widen --allow"
+        )
     return Finding("seed page", True, f"{told} (a target has {order.threshold:g} or more)")

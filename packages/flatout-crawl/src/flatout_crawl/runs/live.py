@@ -1,6 +1,8 @@
-"""The live side of a crawl's folder: its request budget, its audit log, its archive, and a polite fetcher over them.
+"""The live side of a crawl's folder: its request budget, its audit log, its archive, and a polite
+fetcher over them.
 
-What a site's robots.txt said is kept for an hour, so that a crawl that is begun again does not ask for it anew.
+What a site's robots.txt said is kept for an hour, so that a crawl that is begun again does not ask
+for it anew.
 """
 
 import time
@@ -12,17 +14,17 @@ from typing import NamedTuple
 
 from aiohttp.abc import AbstractResolver
 
-from flatout_crawl.runs.archive import Archive, RecordingFetcher, Seconds
+from flatout.errors import SettingsError
+from flatout.runs import installed
 from flatout_crawl.net.exchange import Caps
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.http import LiveFetcher
 from flatout_crawl.net.ledger import AuditLog, RequestBudget
-from flatout_crawl.runs.order import ARCHIVE, CrawlOrder
 from flatout_crawl.net.politeness import UNHURRIED, UNLIMITED, Politeness
 from flatout_crawl.net.robots import Robots
+from flatout_crawl.runs.archive import Archive, RecordingFetcher, Seconds
+from flatout_crawl.runs.order import ARCHIVE, CrawlOrder
 from flatout_crawl.runs.visits import HttpStatus, JsonLines, Url
-from flatout.errors import SettingsError
-from flatout.runs import installed
 
 ROBOTS = "robots.jsonl"
 ROBOTS_KEPT_SECONDS = 3600.0
@@ -53,7 +55,9 @@ class RobotsRow:
 class KeptRobots:
     """A robots.txt's fetch that remembers, over restarts, what sites said a short while ago."""
 
-    def __init__(self, fetch: Callable[[str], Awaitable[Answer]], lines: JsonLines[RobotsRow]) -> None:
+    def __init__(
+        self, fetch: Callable[[str], Awaitable[Answer]], lines: JsonLines[RobotsRow]
+    ) -> None:
         self.fetch, self.lines = fetch, lines
 
     async def __call__(self, url: str) -> Answer:
@@ -65,14 +69,18 @@ class KeptRobots:
         answer = await self.fetch(url)
         if not answer.failure and answer.status < 500 and answer.status != 429:
             body = answer.body.decode("latin-1")
-            self.lines.add(RobotsRow(url, time.time(), answer.url, answer.status, answer.content_type, body))
+            self.lines.add(
+                RobotsRow(url, time.time(), answer.url, answer.status, answer.content_type, body)
+            )
         return answer
 
 
 def is_public(order: CrawlOrder) -> bool:
     """Whether hosts other than the laboratory may be asked."""
     scope, lab = order.scope(), order.doors()
-    return scope is not None and not all(lab.holds(place.host, port) for place in scope.places for port in place.ports)
+    return scope is not None and not all(
+        lab.holds(place.host, port) for place in scope.places for port in place.ports
+    )
 
 
 def politeness_of(order: CrawlOrder) -> Politeness | None:
@@ -82,7 +90,8 @@ def politeness_of(order: CrawlOrder) -> Politeness | None:
     if is_public(order):
         if order.delay_seconds < SHORTEST_DELAY:
             raise SettingsError(
-                f"a delay of {order.delay_seconds:g} s is too short for public hosts: give {SHORTEST_DELAY:g} or more"
+                f"a delay of {order.delay_seconds:g} s is too short for public hosts: give "
+                f"{SHORTEST_DELAY:g} or more"
             )
         first = max(order.delay_seconds, UNHURRIED.first_delay_seconds)
         return replace(UNHURRIED, delay_seconds=order.delay_seconds, first_delay_seconds=first)
@@ -104,7 +113,9 @@ def live_fetcher(
     """A fetcher under this order's rules."""
     scope = order.scope()
     if scope is None:
-        raise SettingsError("a recording is crawled without requests: there is nothing to fetch live")
+        raise SettingsError(
+            "a recording is crawled without requests: there is nothing to fetch live"
+        )
     return LiveFetcher(
         scope,
         budget=budget,
@@ -119,7 +130,9 @@ def live_fetcher(
 
 @contextmanager
 def live_source(order: CrawlOrder, folder: Path) -> Iterator[Source]:
-    """Pages from the network into the folder's archive; whoever uses it closes the fetcher in its event loop."""
+    """Pages from the network into the folder's archive; whoever uses it closes the fetcher in its
+    event loop.
+    """
     with (
         RequestBudget(folder, order.requests) as budget,
         AuditLog(folder) as audit,

@@ -1,4 +1,5 @@
-"""What a crawl is asked to do, and the folder it is done in: written down once, so that a crawl can be gone on with.
+"""What a crawl is asked to do, and the folder it is done in: written down once, so that a crawl can
+be gone on with.
 
 It knows neither how pages are had (`live.py`, `archive.py`) nor how links are chosen.
 """
@@ -15,15 +16,15 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
-from flatout_crawl.net.addresses import Lab
-from flatout_crawl.net.fetching import Answer, Fetcher
-from flatout_crawl.reading.page import Page
-from flatout_crawl.reading.relevance import Judged, Relevance, parse_relevance, several
-from flatout_crawl.net.scope import Scope, canonical
-from flatout_crawl.choosers.session import CrawlTask
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import read_file, read_json, shortened
 from flatout.runs import check_links, installed, runs_folder, write_bytes, write_json
+from flatout_crawl.choosers.session import CrawlTask
+from flatout_crawl.net.addresses import Lab
+from flatout_crawl.net.fetching import Answer, Fetcher
+from flatout_crawl.net.scope import Scope, canonical
+from flatout_crawl.reading.page import Page
+from flatout_crawl.reading.relevance import Judged, Relevance, parse_relevance, several
 
 RUN, ARCHIVE, POLICY = "run.json", "archive.sqlite", "policy.safetensors"
 RUN_BYTES = 1 << 20  # of RUN
@@ -38,7 +39,8 @@ MAY_CHANGE = ("requests",)  # between two starts of one crawl
 class CrawlOrder:
     """One crawl: where, for what, how, and with how many requests."""
 
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")  # a key that is not known here may change what is done
+    # a key that is not known here may change what is done
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     seed_url: str
     relevance: Mapping[str, Any] = field(
@@ -59,12 +61,17 @@ class CrawlOrder:
     def __post_init__(self) -> None:
         if canonical(self.seed_url) is None:
             raise SettingsError(
-                f"{shortened(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
+                f"{shortened(self.seed_url)} is no URL to begin at; give one such as "
+                f"https://docs.example.org/"
             )
         if self.requests < 2:
-            raise SettingsError(f"{self.requests} requests leave none after the seed page; give 2 or more")
+            raise SettingsError(
+                f"{self.requests} requests leave none after the seed page; give 2 or more"
+            )
         if self.requests > MOST_REQUESTS:
-            raise SettingsError(f"{self.requests} requests are too many for one crawl; give {MOST_REQUESTS} at most")
+            raise SettingsError(
+                f"{self.requests} requests are too many for one crawl; give {MOST_REQUESTS} at most"
+            )
         if not 0 <= self.seed < 1 << 63:
             raise SettingsError(f"a seed of {self.seed}: give one from 0 to {(1 << 63) - 1}")
         if not 0 < self.threshold <= 1:
@@ -122,7 +129,9 @@ class BegunRun:
 
 
 def begin(folder: Path, order: CrawlOrder) -> bool:
-    """Write the order into its folder; whether the folder held it already, so that the crawl goes on."""
+    """Write the order into its folder; whether the folder held it already, so that the crawl goes
+    on.
+    """
     runs_folder(folder)
     check_links(folder)
     files = fingerprints(order)
@@ -130,7 +139,10 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
         check_same(folder, order, files)
         return True
     if order.policy:
-        write_bytes(folder / POLICY, read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"))
+        write_bytes(
+            folder / POLICY,
+            read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"),
+        )
     started = datetime.now(UTC).isoformat(timespec="seconds")
     begun = BegunRun(order, files, started, installed("flatout"), platform.python_version())
     write_json(folder / RUN, asdict(begun))
@@ -140,14 +152,20 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
 def read_run(folder: Path) -> BegunRun:
     """What was written down when a crawl began."""
     if not os.path.lexists(folder / RUN):
-        raise RunError(f"{folder} holds no crawl: {RUN} is not there; give the folder of `flatout crawl run`")
+        raise RunError(
+            f"{folder} holds no crawl: {RUN} is not there; give the folder of `flatout crawl run`"
+        )
     return read_json(folder / RUN, BegunRun, cure=ELSEWHERE, limit=RUN_BYTES)
 
 
 def read_order(folder: Path, **changed: Any) -> CrawlOrder:
     """The order of a crawl that was begun, with these changes; None is none."""
-    order = replace(read_run(folder).order, **{name: value for name, value in changed.items() if value is not None})
-    return replace(order, policy=str(folder / POLICY)) if order.policy else order  # the original may have gone
+    order = replace(
+        read_run(folder).order,
+        **{name: value for name, value in changed.items() if value is not None},
+    )
+    # the original may have gone
+    return replace(order, policy=str(folder / POLICY)) if order.policy else order
 
 
 def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> None:
@@ -157,11 +175,15 @@ def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> Non
     for name, value in given.items():
         if name not in (*MAY_CHANGE, "policy") and begun[name] != value:
             raise RunError(
-                f"{folder} holds a crawl with {name}={shortened(begun[name])}, and {shortened(value)} is given now: "
+                f"{folder} holds a crawl with {name}={shortened(begun[name])}, and "
+                f"{shortened(value)} is given now: "
                 "give the same to go on with it, or another --out"
             )
     if sorted(before.files.values()) != sorted(files.values()):
-        raise RunError(f"{folder} holds a crawl with other files (policy or examples): give the same, or another --out")
+        raise RunError(
+            f"{folder} holds a crawl with other files (policy or examples): give the "
+            f"same, or another --out"
+        )
 
 
 def plain(order: CrawlOrder) -> dict[str, Any]:
@@ -171,8 +193,14 @@ def plain(order: CrawlOrder) -> dict[str, Any]:
 
 def fingerprints(order: CrawlOrder) -> dict[str, str]:
     """Digests of the files that decide what the crawl does."""
-    examples = [path for kind in ("examples", "background") for path in several(order.relevance.get(kind, ()))]
+    examples = [
+        path
+        for kind in ("examples", "background")
+        for path in several(order.relevance.get(kind, ()))
+    ]
     return {
-        path: hashlib.sha256(read_file(Path(path), POLICY_BYTES, SettingsError, "check the path")).hexdigest()
+        path: hashlib.sha256(
+            read_file(Path(path), POLICY_BYTES, SettingsError, "check the path")
+        ).hexdigest()
         for path in [*examples, *([order.policy] if order.policy else [])]
     }

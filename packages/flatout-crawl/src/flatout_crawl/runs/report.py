@@ -1,16 +1,18 @@
-"""The report of a crawl or of an evaluation of policies: one page that opens offline, what was found in its first line.
+"""The report of a crawl or of an evaluation of policies: one page that opens offline, what was
+found in its first line.
 
-It is made from the folder's files alone. All text from pages and servers is stripped of control characters and escaped.
+It is made from the folder's files alone. All text from pages and servers is stripped of control
+characters and escaped.
 """
 
 from pathlib import Path
 
-from flatout_crawl.runs import report_sections as sections
-from flatout_crawl.runs.report_facts import gather
-from flatout_crawl.runs.report_sections import Report
 from flatout.pages.frame import Section, link_sections, render_page, render_section
 from flatout.pages.values import Html, join, look, paragraph, say
 from flatout.runs import write_bytes
+from flatout_crawl.runs import report_sections as sections
+from flatout_crawl.runs.report_facts import gather
+from flatout_crawl.runs.report_sections import Report
 
 FILE = "report.html"
 MORE_STYLE = """
@@ -21,10 +23,17 @@ details summary { cursor: pointer; }
 
 RUN_SECTIONS = (
     Section("summary", "In numbers", sections.summary, "the crawl has not ended yet"),
-    Section("curve", "Targets against requests", sections.found_curve, "the crawl has not ended yet"),
+    Section(
+        "curve", "Targets against requests", sections.found_curve, "the crawl has not ended yet"
+    ),
     Section("targets", "What was found", sections.targets, "nothing was found"),
     Section("failures", "What could not be had", sections.failures, "the crawl has not ended yet"),
-    Section("hosts", "Requests and manners", sections.hosts, "no request was sent: a recording was crawled"),
+    Section(
+        "hosts",
+        "Requests and manners",
+        sections.hosts,
+        "no request was sent: a recording was crawled",
+    ),
     Section("order", "What the numbers rest on", sections.asked, "the order is not known"),
 )
 EVALUATION_SECTIONS = (
@@ -33,7 +42,10 @@ EVALUATION_SECTIONS = (
     Section("choosers", "All choosers", sections.choosers, "nobody crawled"),
     Section("sites", "Where it was tried", sections.sites, "nowhere"),
     Section(
-        "grounds", "What the numbers rest on", sections.grounds, "the report names no assumptions; believe nothing"
+        "grounds",
+        "What the numbers rest on",
+        sections.grounds,
+        "the report names no assumptions; believe nothing",
     ),
 )
 
@@ -49,16 +61,32 @@ def headline(report: Report) -> tuple[str, str, str]:
     if look(report, "kind") == "evaluation":
         beats = look(report, "verdict", "beats") is True
         words = "BEATS ITS RIVALS" if beats else "DOES NOT BEAT ITS RIVALS"
-        return "good" if beats else "bad", words, str(look(report, "verdict", "sentence") or "There is no verdict.")
+        return (
+            "good" if beats else "bad",
+            words,
+            str(look(report, "verdict", "sentence") or "There is no verdict."),
+        )
     outcome = look(report, "outcome") or {}
     found, requests = look(outcome, "found"), look(outcome, "requests")
     if found is None:
-        return "none", "NOT ENDED", "This crawl has not ended yet: go on with `flatout crawl run --resume`."
+        return (
+            "none",
+            "NOT ENDED",
+            "This crawl has not ended yet: go on with `flatout crawl run --resume`.",
+        )
     if not look(report, "run", "order", "relevance"):
         pages = look(outcome, "pages") or 0
-        return "good", f"{pages:,} PAGES RECORDED", f"{requests:,} requests; it ended because {look(outcome, 'ended')}."
+        return (
+            "good",
+            f"{pages:,} PAGES RECORDED",
+            f"{requests:,} requests; it ended because {look(outcome, 'ended')}.",
+        )
     words = f"{found:,} TARGET{'S' * (found != 1)} FOUND"
-    return "good" if found else "bad", words, f"{requests:,} requests; it ended because {look(outcome, 'ended')}."
+    return (
+        "good" if found else "bad",
+        words,
+        f"{requests:,} requests; it ended because {look(outcome, 'ended')}.",
+    )
 
 
 def page(report: Report) -> str:
@@ -66,9 +94,18 @@ def page(report: Report) -> str:
     kind, words, sentence = headline(report)
     evaluated = look(report, "kind") == "evaluation"
     chosen = EVALUATION_SECTIONS if evaluated else RUN_SECTIONS
-    title = "Choosing links" if evaluated else str(look(report, "run", "order", "seed_url") or "A crawl")
-    version, started = look(report, "flatout") or look(report, "run", "flatout"), look(report, "run", "started")
-    made = say("flatout {version} {time}", version=version, time=started or look(report, "created") or "")
+    title = (
+        "Choosing links"
+        if evaluated
+        else str(look(report, "run", "order", "seed_url") or "A crawl")
+    )
+    version, started = (
+        look(report, "flatout") or look(report, "run", "flatout"),
+        look(report, "run", "started"),
+    )
+    made = say(
+        "flatout {version} {time}", version=version, time=started or look(report, "created") or ""
+    )
     box = '<div class="verdict {kind}"><b>{words}</b>{sentence}</div>'
     body = [
         say(box, kind=kind, words=words, sentence=paragraph(sentence)),
@@ -83,5 +120,7 @@ def page(report: Report) -> str:
 
 def files(report: Report) -> Html:
     """Where the numbers are."""
-    names = [say('<a href="{file}">{file}</a>', file=str(name)) for name in look(report, "files") or ()]
+    names = [
+        say(('<a href="{file}">{file}</a>'), file=str(name)) for name in look(report, "files") or ()
+    ]
     return say("<footer>{files}</footer>", files=paragraph(join(names, " · "), "quiet"))

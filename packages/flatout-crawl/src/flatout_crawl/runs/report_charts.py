@@ -1,4 +1,6 @@
-"""The charts of a crawl's report: targets or recall against requests, with bands, beside the baselines."""
+"""The charts of a crawl's report: targets or recall against requests, with bands, beside the
+baselines.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +21,8 @@ COLOURS = {
     "kind-bandit": "#c4553f",
     "oracle": "#5aa469",
 }
-SHOWN = ("oracle", "best-first", "tag-path-bandit", "kind-bandit", "breadth-first", "random")  # more would be a tangle
+# more would be a tangle
+SHOWN = ("oracle", "best-first", "tag-path-bandit", "kind-bandit", "breadth-first", "random")
 OTHER = "#77746d"
 
 
@@ -30,7 +33,12 @@ def shade(colour: str) -> str:
 
 
 def add(
-    figure: go.Figure, name: str, requests: Sequence[Any], curve: Mapping[str, Any], colour: str, form: str
+    figure: go.Figure,
+    name: str,
+    requests: Sequence[Any],
+    curve: Mapping[str, Any],
+    colour: str,
+    form: str,
 ) -> None:
     """A mean with its band."""
     x = thin_values(requests)
@@ -42,7 +50,12 @@ def add(
     width = 2.6 if colour == WINNER else 1.5
     figure.add_trace(
         go.Scatter(
-            x=x, y=mean, name=write(name), mode="lines", line={"color": colour, "width": width}, hovertemplate=form
+            x=x,
+            y=mean,
+            name=write(name),
+            mode="lines",
+            line={"color": colour, "width": width},
+            hovertemplate=form,
         )
     )
 

@@ -1,7 +1,8 @@
 """What a crawl's report is made of: the files of its folder, read as one mapping of plain values.
 
-All text in them came from pages and servers, and files may come from others: each has a shape that it must have, and
-control characters are stripped here again. What the values mean is not known here, nor how they are shown.
+All text in them came from pages and servers, and files may come from others: each has a shape that
+it must have, and control characters are stripped here again. What the values mean is not known
+here, nor how they are shown.
 """
 
 import os
@@ -13,19 +14,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
-from flatout_crawl.runs.order import RUN, RUN_BYTES
-from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
-from flatout_crawl.net.scope import canonical, origin_of
 from flatout.errors import RunError
 from flatout.foreign import check_file, parse_json, read_json, shortened
+from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
+from flatout_crawl.net.scope import canonical, origin_of
+from flatout_crawl.runs.order import RUN, RUN_BYTES
+from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
 
 EVALUATION = "evaluation.json"
 RESULT_BYTES = 128 << 20  # of an evaluation or an outcome
 MOST_LINE_FILE = 1 << 40  # bytes of a file that is read line by line
 MOST_TARGETS = 2_000  # listed on the page; all are in the file
 LARGEST = 1 << 63  # numbers beyond are shown as text
-FILES = ("targets.jsonl", "archive.sqlite", "graph.gexf", "audit.jsonl", "outcome.json", "run.json", "visits.jsonl")
+FILES = (
+    "targets.jsonl",
+    "archive.sqlite",
+    "graph.gexf",
+    "audit.jsonl",
+    "outcome.json",
+    "run.json",
+    "visits.jsonl",
+)
 ELSEWHERE = "run the crawl again in another folder"
 T = TypeVar("T")
 
@@ -35,17 +44,23 @@ def gather(folder: Path) -> dict[str, Any]:
     if os.path.lexists(folder / EVALUATION):
         return {
             "kind": "evaluation",
-            **clean(asdict(read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES))),
+            **clean(
+                asdict(
+                    read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES)
+                )
+            ),
         }
     if not os.path.lexists(folder / RUN):
         raise RunError(
-            f"{folder} holds neither a crawl ({RUN}) nor an evaluation ({EVALUATION}): give the --out folder of "
-            "`flatout crawl run`, `record` or `eval`"
+            f"{folder} holds neither a crawl ({RUN}) nor an evaluation ({EVALUATION}): give the "
+            "--out folder of `flatout crawl run`, `record` or `eval`"
         )
     targets, count = first_targets(folder / "targets.jsonl")
     outcome: dict[str, Any] = {}
     if os.path.lexists(folder / "outcome.json"):
-        outcome = asdict(read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES))
+        outcome = asdict(
+            read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES)
+        )
     facts = {
         "kind": "run",
         "run": read_json(folder / RUN, dict[str, Any], cure=ELSEWHERE, limit=RUN_BYTES),
@@ -60,7 +75,9 @@ def gather(folder: Path) -> dict[str, Any]:
 
 
 def rows(path: Path, shape: type[T]) -> Iterator[T]:
-    """The rows in a file of JSON lines; the half line that a kill left is passed over, as are lines cut by one."""
+    """The rows in a file of JSON lines; the half line that a kill left is passed over, as are lines
+    cut by one.
+    """
     if not os.path.lexists(path):
         return
     try:
@@ -71,7 +88,9 @@ def rows(path: Path, shape: type[T]) -> Iterator[T]:
         check_file(path, os.fstat(file.fileno()), MOST_LINE_FILE, cure=ELSEWHERE)
         for number, line in enumerate(bounded_lines(file), 1):
             if len(line) == LONGEST_LINE:
-                raise RunError(f"{path}: line {number} has {LONGEST_LINE:,} bytes or more; {ELSEWHERE}")
+                raise RunError(
+                    f"{path}: line {number} has {LONGEST_LINE:,} bytes or more; {ELSEWHERE}"
+                )
             if line.startswith(b"{") and line.endswith(b"}\n"):
                 yield parse_json(line, shape, f"{path}: line {number}", cure=ELSEWHERE)
 
@@ -86,7 +105,9 @@ def first_targets(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def clean(value: Any) -> Any:
-    """The same without control characters in any text, and without numbers that cannot be computed with."""
+    """The same without control characters in any text, and without numbers that cannot be computed
+    with.
+    """
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, int) and abs(value) >= LARGEST:
@@ -101,7 +122,9 @@ def audit(folder: Path) -> dict[str, Any]:
     hosts: dict[str, list[AuditRow]] = defaultdict(list)
     for row in rows(folder / AUDIT_FILE, AuditRow):
         known = canonical(row.url)
-        hosts[f"{origin_of(known).host}:{origin_of(known).port}" if known else "unknown"].append(row)
+        hosts[f"{origin_of(known).host}:{origin_of(known).port}" if known else "unknown"].append(
+            row
+        )
     return {"hosts": {host: host_facts(some) for host, some in hosts.items()}}
 
 

@@ -1,10 +1,10 @@
-"""The parts of a crawl's report as HTML. Everything that is not `Html` is escaped when it is written."""
+"""The parts of a crawl's report as HTML. Everything that is not `Html` is escaped when it is
+written.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatout_crawl.runs import report_charts as charts
-from flatout_crawl.net.scope import canonical
 from flatout.pages.charts import draw_chart
 from flatout.pages.values import (
     Html,
@@ -24,6 +24,8 @@ from flatout.pages.values import (
     table,
     write,
 )
+from flatout_crawl.net.scope import canonical
+from flatout_crawl.runs import report_charts as charts
 
 Report = Mapping[str, Any]
 
@@ -39,7 +41,12 @@ def link(url: object) -> Html:
 def interval(found: object, digits: int = 0) -> Html:
     """A mean with its interval."""
     low, high = decimal(look(found, "low"), digits), decimal(look(found, "high"), digits)
-    return say("{mean} <small>[{low}, {high}]</small>", mean=decimal(look(found, "mean"), digits), low=low, high=high)
+    return say(
+        "{mean} <small>[{low}, {high}]</small>",
+        mean=decimal(look(found, "mean"), digits),
+        low=low,
+        high=high,
+    )
 
 
 def found_curve(report: Report) -> Html:
@@ -47,15 +54,15 @@ def found_curve(report: Report) -> Html:
     beside = mapping(report, "outcome", "beside")
     chart = noted(
         draw_chart(charts.found(report), "Targets found against requests"),
-        "Each request moves one step to the right; each target found one step up. Shaded: the least and the most of "
-        "several seeds.",
+        "Each request moves one step to the right; each target found one step up. Shaded: the "
+        "least and the most of several seeds.",
         "the line lies on or below that of a baseline, or has long been flat.",
     )
     if beside or not chart:
         return chart
     without = (
-        "No baseline is drawn: on a live site each would cost as many requests again. Record the site, and `flatout "
-        "crawl eval --archive` compares them without any."
+        "No baseline is drawn: on a live site each would cost as many requests again. Record the "
+        "site, and `flatout crawl eval --archive` compares them without any."
     )
     return join([chart, paragraph(without, "quiet")])
 
@@ -67,7 +74,12 @@ def targets(report: Report) -> Html:
         (
             look(row, "request"),
             decimal(look(row, "score"), 2),
-            say("{title}<br>{url}{path}", title=look(row, "title") or "", url=link(look(row, "url")), path=way(row)),
+            say(
+                "{title}<br>{url}{path}",
+                title=look(row, "title") or "",
+                url=link(look(row, "url")),
+                path=way(row),
+            ),
         )
         for row in every
     ]
@@ -82,18 +94,27 @@ def way(row: object) -> Html:
     if len(steps) < 2:
         return Html("")
     lines = join(say("<br>{step}", step=str(step)) for step in steps)
-    template = "<details><summary><small>{count} from the seed page</small></summary><small>{lines}</small></details>"
+    template = (
+        "<details><summary><small>{count} from the seed "
+        "page</small></summary><small>{lines}</small></details>"
+    )
     return say(template, count=f"{len(steps) - 1} link{'s' * (len(steps) > 2)}", lines=lines)
 
 
 def failures(report: Report) -> Html:
     """Requests that brought no page."""
     kinds, late = mapping(report, "outcome", "failures"), look(report, "outcome", "not_searched")
-    told = f"In {late:,} pages the search for the pattern took too long; they count as not relevant." if late else ""
+    told = (
+        f"In {late:,} pages the search for the pattern took too long; they count as not relevant."
+        if late
+        else ""
+    )
     if not kinds:
         had = "Every page that was asked for was had." if look(report, "outcome", "pages") else ""
         return paragraph(f"{had} {told}".strip())
-    every = bars(("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()])
+    every = bars(
+        ("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()]
+    )
     return join([every, paragraph(told)])
 
 
@@ -112,7 +133,16 @@ def hosts(report: Report) -> Html:
         )
         for host, told in mapping(report, "audit", "hosts").items()
     ]
-    headings = ("host", "requests", "robots.txt", "shortest gap", "median gap", "median answer", "MB", "how they ended")
+    headings = (
+        "host",
+        "requests",
+        "robots.txt",
+        "shortest gap",
+        "median gap",
+        "median answer",
+        "MB",
+        "how they ended",
+    )
     said = [
         say(
             "{url}: status {status}, {bytes} bytes",
@@ -134,10 +164,16 @@ def asked(report: Report) -> Html:
     shown = {name: value for name, value in order.items() if value not in ("", None, [], {})}
     live = look(report, "outcome", "is_live")
     told = [
-        "A page is a target if its relevance reaches the threshold; the rule was written by hand and can be wrong.",
+        (
+            "A page is a target if its relevance reaches the threshold; the rule was written by "
+            "hand and can be wrong."
+        ),
         "Pages with equal title and text count once.",
         "No scripts were run and no forms sent: what only they show was not seen.",
-        "Every request, robots.txt and redirects included, counts against the budget, over all starts of this crawl."
+        (
+            "Every request, robots.txt and redirects included, counts against the budget, over all "
+            "starts of this crawl."
+        )
         if live
         else "Pages that are not in the recording do not exist in this crawl.",
     ]
@@ -177,8 +213,8 @@ def recall_curve(report: Report) -> Html:
     """Recall against requests."""
     return noted(
         draw_chart(charts.recall(report), "Share of the targets found against requests"),
-        "Mean over sites; shaded: where the mean lies in 95 of 100 draws of other sites. The oracle knows every link "
-        "beforehand: nobody can beat it by much.",
+        "Mean over sites; shaded: where the mean lies in 95 of 100 draws of other sites. The "
+        "oracle knows every link beforehand: nobody can beat it by much.",
         "the learned policy's line lies in or below the band of best-first or a bandit.",
     )
 
@@ -197,11 +233,19 @@ def choosers(report: Report) -> Html:
         )
         for row in records(report, "choosers")
     ]
-    headings = ("", "requests to 90 %", "reached", "requests to 50 %", "mean recall", "recall at the end", "wasted MB")
+    headings = (
+        "",
+        "requests to 90 %",
+        "reached",
+        "requests to 50 %",
+        "mean recall",
+        "recall at the end",
+        "wasted MB",
+    )
     return noted(
         table(headings, rows),
-        "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts with its whole budget, "
-        "which flatters it.",
+        "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts "
+        "with its whole budget, which flatters it.",
         "a chooser is first only because it seldom reached 90 %.",
     )
 
@@ -220,13 +264,24 @@ def duels(report: Report) -> Html:
         )
         for row in records(report, "verdict", "duels")
     ]
-    headings = ("against", "learned", "other", "difference", "learned reached", "other reached", "beaten")
+    headings = (
+        "against",
+        "learned",
+        "other",
+        "difference",
+        "learned reached",
+        "other reached",
+        "beaten",
+    )
     return table(headings, rows)
 
 
 def sites(report: Report) -> Html:
     """Where it was tried."""
-    rows = [(look(row, "name"), look(row, "pages"), look(row, "targets")) for row in records(report, "sites")]
+    rows = [
+        (look(row, "name"), look(row, "pages"), look(row, "targets"))
+        for row in records(report, "sites")
+    ]
     return table(("site", "pages", "targets"), rows)
 
 

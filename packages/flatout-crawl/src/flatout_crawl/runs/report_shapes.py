@@ -1,4 +1,6 @@
-"""The shapes of the files that a crawl's report is made from. What does not have them is refused, with the place."""
+"""The shapes of the files that a crawl's report is made from. What does not have them is refused,
+with the place.
+"""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any

@@ -1,7 +1,9 @@
-"""The memory of a crawl that may be killed: every answer is noted, and retraced when the crawl is begun again.
+"""The memory of a crawl that may be killed: every answer is noted, and retraced when the crawl is
+begun again.
 
-Retraced answers are those of the first time to the last digit, failures and seconds too, so a chooser comes to the same
-state and goes on as if nothing had happened. Nothing is asked for twice. Bodies are in the archive, not here.
+Retraced answers are those of the first time to the last digit, failures and seconds too, so a
+chooser comes to the same state and goes on as if nothing had happened. Nothing is asked for twice.
+Bodies are in the archive, not here.
 """
 
 import json
@@ -14,13 +16,13 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from flatout_crawl.runs.archive import Archive, Count, Seconds
+from flatout.errors import RunError
+from flatout.foreign import JSON_BYTES, parse_json, read_file
+from flatout_crawl.choosers.session import TECHNICAL
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.ledger import LONGEST_LINE, append, held, printable
 from flatout_crawl.net.scope import canonical
-from flatout_crawl.choosers.session import TECHNICAL
-from flatout.errors import RunError
-from flatout.foreign import JSON_BYTES, parse_json, read_file
+from flatout_crawl.runs.archive import Archive, Count, Seconds
 
 VISITS = "visits.jsonl"
 ELSEWHERE = "begin in another folder"
@@ -53,8 +55,8 @@ class VisitRow:
 
 
 class JsonLines(Generic[R]):
-    """A file of JSON lines of one shape that only grows, held by one process; half a line that a kill left is cut
-    off.
+    """A file of JSON lines of one shape that only grows, held by one process; half a line that a
+    kill left is cut off.
     """
 
     def __init__(self, path: Path, shape: type[R]) -> None:
@@ -73,7 +75,10 @@ class JsonLines(Generic[R]):
         """One row."""
         where = f"{self.path}: line {number}"
         if len(line) > LONGEST_LINE:
-            raise RunError(f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are read; {ELSEWHERE}")
+            raise RunError(
+                f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are "
+                f"read; {ELSEWHERE}"
+            )
         return parse_json(line, self.shape, where, cure=ELSEWHERE)
 
     def add(self, row: R, sync: bool = False) -> None:
@@ -104,7 +109,9 @@ class JsonLines(Generic[R]):
 
 
 class Retracing:
-    """A fetcher that answers from its notes as long as they last, then asks another one and notes what came."""
+    """A fetcher that answers from its notes as long as they last, then asks another one and notes
+    what came.
+    """
 
     def __init__(self, inner: Fetcher, archive: Archive, lines: JsonLines[VisitRow]) -> None:
         self.inner, self.archive, self.lines = inner, archive, lines
@@ -124,17 +131,25 @@ class Retracing:
                 self.retraced = True
                 return answer
         self.retraced = False
-        # What the archive holds was paid for, by this crawl just before it was killed or by another one.
+        # What the archive holds was paid for, by this crawl just before it was killed or by another
+        # one.
         answer = self.archive.get(url) or await self.inner.fetch(url)
-        answer = answer if answer.is_page else answer._replace(body=b"")  # an error's text is not kept for long
-        if answer.failure not in TECHNICAL:  # those say nothing about the page: asked again the next time
+        # an error's text is not kept for long
+        answer = answer if answer.is_page else answer._replace(body=b"")
+        # those say nothing about the page: asked again the next time
+        if answer.failure not in TECHNICAL:
             self.lines.add(row_of(url, answer))
         return answer
 
     def noted(self, url: str, row: VisitRow) -> Answer | None:
-        """A noted answer with its body; None, and the notes end here, if the archive lost it in a power cut."""
+        """A noted answer with its body; None, and the notes end here, if the archive lost it in a
+        power cut.
+        """
         if row.asked != url:
-            raise RunError(f"{self.lines.path}: begins with {printable(row.asked)}, not with {url}; {ELSEWHERE}")
+            raise RunError(
+                f"{self.lines.path}: begins with {printable(row.asked)}, not with "
+                f"{url}; {ELSEWHERE}"
+            )
         body = b""
         if row.has_body:
             kept = self.archive.get(url)
@@ -143,7 +158,9 @@ class Retracing:
                 self.past.clear()
                 return None
             body = kept.body
-        return Answer(row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure)
+        return Answer(
+            row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+        )
 
     async def close(self) -> None:
         """Close the other fetcher; archive and notes stay open."""
