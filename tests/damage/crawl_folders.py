@@ -23,8 +23,8 @@ from damage.mutations import damage_folder, replace_file
 from damage.one_case import SilentlyWrong
 from flatout.runs import write_json
 from flatout.slow_envs.clock import run_virtually
-from flatout.slow_envs.knowledge import Knowledge
-from flatout.slow_envs.model import flat
+from flatout.slow_envs.learner_state import LearnerState
+from flatout.slow_envs.model import flatten_weights
 from flatout_crawl.choosers.baselines import BestFirst
 from flatout_crawl.choosers.evaluate import crawl, learned
 from flatout_crawl.choosers.policy import CrawlPolicy
@@ -160,8 +160,8 @@ def teach(folder: Path) -> None:
     folder.mkdir()
     school = kept_school(folder, SCHOOLING)
     training = Training([site_task(site())], school.training(), folder, lambda _: None)
-    weights = flat(training.model.new_weights(WEIGHTS_SEED))
-    training.save(Knowledge(weights, np.zeros_like(weights), np.ones_like(weights), 4, 2))
+    weights = flatten_weights(training.model.new_weights(WEIGHTS_SEED))
+    training.save(LearnerState(weights, np.zeros_like(weights), np.ones_like(weights), 4, 2))
     (folder / "metrics.jsonl").write_text('{"steps": 100}\n')
 
 
@@ -270,7 +270,7 @@ def go_on_learning(folder: Path) -> str:
     honest = LinkScorer(
         policy.model.globals, policy.model.columns, width=policy.model.width
     ).new_weights(WEIGHTS_SEED)
-    if not np.array_equal(flat(policy.weights), flat(honest)):
+    if not np.array_equal(flatten_weights(policy.weights), flatten_weights(honest)):
         raise SilentlyWrong("the policy's weights are not those that were saved")
     return "read" if session.requests else "nothing crawled"
 

@@ -83,13 +83,13 @@ def return_of_training(latency: Latency, update_s: float, seed: int) -> tuple[fl
 
     async def main() -> None:
         await session.start()
-        while session.pool.events["steps"] < settings.steps:
+        while session.steps < settings.steps:
             await session.next_update()
-            session.change(settings.rule(session.pool.events["steps"] / settings.steps))
+            session.change_rule(settings.rule(session.steps / settings.steps))
         await session.stop()
 
     run_virtually(main())
-    earned = [one.earned for one in session.pool.episodes]
+    earned = [one.earned for one in session.episodes]
     half, tenth = len(earned) // 2, len(earned) // 10
     return float(np.mean(earned[half:])), float(np.mean(earned[-tenth:])), max(session.lags)
 

@@ -18,7 +18,7 @@ from simulated_clock_of_crawl import run_skipping, skip
 
 from flatout.errors import RunError
 from flatout.slow_envs.overlap import Care, Overlap, Rule
-from flatout.slow_envs.plain import adapted
+from flatout.slow_envs.plain import adapt_env
 from flatout.slow_envs.session import Session
 from flatout_crawl.choosers.environment import FocusedCrawl, SiteUnreachable
 from flatout_crawl.choosers.scorer import LinkScorer
@@ -118,8 +118,8 @@ def test_steps_are_requests_and_learning_goes_on(tmp_path: Path) -> None:
 async def until(session: Session, happened: Callable[[], bool]) -> None:
     """Wait for this, however long it takes; raises what ended the run."""
     while not happened():
-        if session.life.done():
-            session.life.result()
+        if session.running.done():
+            session.running.result()
         await asyncio.sleep(0.001)
 
 
@@ -224,7 +224,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
 
         def maker(k: int) -> Any:
             def make() -> Any:
-                env: Any = adapted(InItsProcess(tmp_path, site.port, k), "process")
+                env: Any = adapt_env(InItsProcess(tmp_path, site.port, k), "process")
                 pids.append(env.pid)
                 return env
 

@@ -20,10 +20,10 @@ from flatout.sb3.environments import ClosedFace, VectorFace
 from flatout.sb3.knowledge import Knowledge
 from flatout.slow_envs.async_env import waits
 from flatout.slow_envs.clock import VirtualLoop
-from flatout.slow_envs.knowledge import Knowledge as Learned
-from flatout.slow_envs.model import PerceptronModel, flat, unflat
+from flatout.slow_envs.learner_state import LearnerState
+from flatout.slow_envs.model import PerceptronModel, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.plain import adapted
+from flatout.slow_envs.plain import adapt_env
 from flatout.slow_envs.session import Session
 from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
@@ -67,7 +67,7 @@ def waiting_envs(env: Any, overlap: Overlap | None) -> Any:
         )
     if waits(env[0]):
         return WaitingEnvs(tuple(env), overlap, env[0].observation_space, env[0].action_space)
-    first: Any = adapted(env[0], overlap.plain)
+    first: Any = adapt_env(env[0], overlap.plain)
     asyncio.run(first.close())
     choice = getattr(first, "choice", None)
     overlap = overlap if choice is None else replace(overlap, plain=choice.kind)
@@ -109,23 +109,23 @@ class AsyncEngine:
         """Go on from there, in fresh environments."""
         self.end()
         self.network, self.seed = known.network, known.seed
-        self.learned = Learned(
-            flat(known.network), known.first, known.second, known.descents, known.updates
+        self.learned = LearnerState(
+            flatten_weights(known.network), known.first, known.second, known.descents, known.updates
         )
 
     @property
     def known(self) -> Knowledge:
         """What it has learned so far."""
         if self.session is not None and self.runner is not None:
-            self.keep(self.runner.run(self.session.knowledge()))
+            self.keep(self.runner.run(self.session.state()))
         learned = self.learned
         return Knowledge(
             self.network, learned.first, learned.second, learned.steps, learned.version, self.seed
         )
 
-    def keep(self, learned: Learned) -> None:
+    def keep(self, learned: LearnerState) -> None:
         """This is what is known now."""
-        self.learned, self.network = learned, unflat(learned.vector, self.network)
+        self.learned, self.network = learned, unflatten_weights(learned.vector, self.network)
 
     def reseed(self, seed: int) -> None:
         """Other noise and other episodes from the next beginning on."""
@@ -178,7 +178,7 @@ class AsyncEngine:
         """Wait for the next update; the environments never wait for it."""
         calls.rollout_start()
         runner, session = self.start(model)
-        session.change(self.rule(model))
+        session.change_rule(self.rule(model))
         while not (update := runner.run(session.next_update())).figures:
             pass  # all of a batch was too old: there is nothing to tell
         self.network = session.weights

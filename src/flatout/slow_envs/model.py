@@ -19,7 +19,7 @@ from flatout.policies.network import Network, Sizes, actor, critic, new_network
 from flatout.settings.tables import Activation
 
 
-class Model(Protocol):
+class PolicyModel(Protocol):
     """A policy and its critic without their weights. It travels to the learner's process: keep it
     plain data.
     """
@@ -70,12 +70,12 @@ class PerceptronModel:
         return critic(weights, observation, self.activation, xp)
 
 
-def flat(weights: Any) -> NDArray[np.float32]:
+def flatten_weights(weights: Any) -> NDArray[np.float32]:
     """All weights in one vector."""
     return np.concatenate([np.asarray(leaf, np.float32).reshape(-1) for leaf in leaves_of(weights)])
 
 
-def unflat(vector: NDArray[np.float32], like: Any) -> Any:
+def unflatten_weights(vector: NDArray[np.float32], like: Any) -> Any:
     """Views of a vector in the shapes of these weights."""
     places = np.cumsum([0, *(leaf.size for leaf in leaves_of(like))])
     if places[-1] != vector.size:

@@ -17,7 +17,7 @@ from pydantic import Field
 from flatout.errors import BundleError
 from flatout.foreign import finite, parse_json, read_tensors, shortened
 from flatout.runs import write_bytes
-from flatout.slow_envs.model import flat, unflat
+from flatout.slow_envs.model import flatten_weights, unflatten_weights
 from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flattened
 from flatout_crawl.choosers.scorer import LinkScorer, ScorerWeights
 
@@ -62,7 +62,7 @@ class CrawlPolicy:
 
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
-        vector = flat(self.weights)
+        vector = flatten_weights(self.weights)
         facts = {
             "format": FORMAT,
             "version": VERSION,
@@ -100,7 +100,7 @@ class CrawlPolicy:
         model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
         return cls(
             model,
-            unflat(checked_weights(path, facts, arrays, model), model.new_weights(0)),
+            unflatten_weights(checked_weights(path, facts, arrays, model), model.new_weights(0)),
             facts.notes,
         )
 

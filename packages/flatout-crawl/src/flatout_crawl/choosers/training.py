@@ -24,11 +24,11 @@ from flatout.foreign import finite, parse_json, read_json_if_there, read_tensors
 from flatout.runs import alone, write_bytes, write_json
 from flatout.sb3.logger import Logger
 from flatout.slow_envs.batcher import Batching
-from flatout.slow_envs.knowledge import Knowledge
+from flatout.slow_envs.learner_state import LearnerState
 from flatout.slow_envs.learning import Update
-from flatout.slow_envs.model import unflat
+from flatout.slow_envs.model import unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.pool import Episode
+from flatout.slow_envs.pool import FinishedEpisode
 from flatout.slow_envs.session import Session
 from flatout_crawl.choosers.environment import FocusedCrawl
 from flatout_crawl.choosers.policy import CrawlPolicy
@@ -175,7 +175,7 @@ class Training:
     @property
     def steps(self) -> int:
         """Steps done, earlier starts included."""
-        return self.steps_before + self.session.pool.events["steps"]
+        return self.steps_before + self.session.steps
 
     async def run(self) -> CrawlPolicy:
         """Updates until the steps are done; what was learned is kept whatever ends it."""
@@ -187,18 +187,18 @@ class Training:
         try:
             while self.steps < self.settings.steps:
                 update = await self.session.next_update()
-                self.session.change(self.settings.rule(self.steps / self.settings.steps))
+                self.session.change_rule(self.settings.rule(self.steps / self.settings.steps))
                 self.note(update, journal)
                 if self.steps - saved >= self.settings.checkpoint_steps:
                     saved = self.steps
-                    self.save(await self.session.knowledge())
+                    self.save(await self.session.state())
         finally:
             journal.close()
-            known = await self.session.stop()
-            if known is not None:
-                self.save(known)
-        assert known is not None
-        return self.policy(known)
+            state = await self.session.stop()
+            if state is not None:
+                self.save(state)
+        assert state is not None
+        return self.policy(state)
 
     def note(self, update: Update, journal: Logger) -> None:
         """Tell of an update, on the screen and in files."""
@@ -224,10 +224,10 @@ class Training:
 
     def progress(self) -> Progress:
         """How far it is."""
-        recent = list(self.session.pool.episodes)[-RECENT:]
+        recent = self.session.episodes[-RECENT:]
         figures = self.session.figures()
 
-        def mean(value: Callable[[Episode], float]) -> float:
+        def mean(value: Callable[[FinishedEpisode], float]) -> float:
             return float(np.mean([value(one) for one in recent])) if recent else 0.0
 
         return Progress(
@@ -241,23 +241,23 @@ class Training:
             figures["learner_idle"],
         )
 
-    def save(self, known: Knowledge) -> None:
-        """Keep all that was learned."""
-        tensors = dict(zip(VECTORS, (known.vector, known.first, known.second), strict=True))
-        facts = {"steps": self.steps, "descents": known.steps, "version": known.version}
+    def save(self, state: LearnerState) -> None:
+        """Write the checkpoint, and the policy that acts by what was learned so far."""
+        tensors = dict(zip(VECTORS, (state.vector, state.first, state.second), strict=True))
+        facts = {"steps": self.steps, "descents": state.steps, "version": state.version}
         write_bytes(
             self.folder / CHECKPOINT,
             safetensors.numpy.save(tensors, {name: str(k) for name, k in facts.items()}),
         )
-        self.policy(known).save(self.folder / POLICY)
+        self.policy(state).save(self.folder / POLICY)
 
-    def policy(self, known: Knowledge) -> CrawlPolicy:
-        """What acts by it."""
-        weights = unflat(known.vector, self.model.new_weights(0))
+    def policy(self, state: LearnerState) -> CrawlPolicy:
+        """The policy that acts by this state's weights."""
+        weights = unflatten_weights(state.vector, self.model.new_weights(0))
         return CrawlPolicy(
             self.model,
             weights,
-            {"steps": self.steps, "updates": known.version, **plain(self.settings)},
+            {"steps": self.steps, "updates": state.version, **plain(self.settings)},
         )
 
 
@@ -286,7 +286,7 @@ def check_same(folder: Path, settings: CrawlTraining) -> None:
         )
 
 
-def read_checkpoint(path: Path) -> tuple[Knowledge | None, int]:
+def read_checkpoint(path: Path) -> tuple[LearnerState | None, int]:
     """What an earlier start knew, and its steps; None and 0 if there was none."""
     if not path.exists():
         return None, 0
@@ -300,7 +300,7 @@ def read_checkpoint(path: Path) -> tuple[Knowledge | None, int]:
             f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}"
         )
     weights, first, second = vectors
-    return Knowledge(weights, first, second, int(counts.descents), int(counts.version)), int(
+    return LearnerState(weights, first, second, int(counts.descents), int(counts.version)), int(
         counts.steps
     )
 
