@@ -3,6 +3,8 @@
 import os
 import sys
 
+__all__ = ["own_program"]
+
 
 def own_program(module: str, *words: str) -> list[str]:
     """The command that runs a module of flatout. -P keeps the current folder off the import path: a

@@ -29,6 +29,23 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from flatout.errors import FlatoutError, RunError
 
+__all__ = [
+    "Refuse",
+    "Sha256",
+    "Tensors",
+    "check_file",
+    "parse_json",
+    "parse_tensors",
+    "parse_toml",
+    "read_file",
+    "read_json",
+    "read_json_if_there",
+    "read_tensors",
+    "read_toml",
+    "shaped",
+    "shortened",
+]
+
 T = TypeVar("T")
 Refuse = Callable[[str], FlatoutError]  # an error class
 Sha256 = Annotated[

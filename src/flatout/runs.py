@@ -22,6 +22,8 @@ from flatout.errors import RunError
 from flatout.file_names import file_name
 from flatout.settings.loading import Resolved
 
+__all__ = ["alone", "check_links", "installed", "runs_folder", "write_bytes", "write_json"]
+
 LOCK = "lock"
 # letters of a run's name in that of its folder, so that it is never too long; `about.json` has the
 # rest

@@ -15,6 +15,8 @@ import numpy as np
 from flatout.bars.panel import BoolArray, FloatArray, Panel, TimeArray
 from flatout.errors import BarsError
 
+__all__ = ["built_in_market"]
+
 FIRST_BAR = np.datetime64("2021-01-01T00:00:00", "us")
 BPS = 1e-4
 # Each kind of randomness has its own stream, numbered here once.

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
+__all__ = ["Json", "Seed", "SpaceSeparated", "plain", "print_json", "progress_bar"]
+
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")
 ]

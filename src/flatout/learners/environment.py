@@ -15,6 +15,8 @@ from gymnasium import spaces
 from flatout.arrays import Array
 from flatout.errors import SettingsError
 
+__all__ = ["Box", "Discrete"]
+
 
 class Box(NamedTuple):
     """Actions in bounds."""

@@ -14,6 +14,8 @@ import plotly.graph_objects as go
 from flatout.bars.panel import FloatArray
 from flatout.pages.values import Html, place_chart
 
+__all__ = ["BAD", "LUCK", "WINNER", "Chart", "draw_chart", "style_figure", "thin_values"]
+
 POINTS = 1500  # per curve; more would only make the page heavy
 WINNER, LUCK, BAD, RULE = "#3b82c4", "#96938c", "#c4553f", "rgba(128,128,128,0.55)"
 FONT = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'

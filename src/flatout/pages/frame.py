@@ -10,6 +10,8 @@ from plotly.offline import get_plotlyjs
 from flatout.pages.style import SCRIPT, STYLE
 from flatout.pages.values import Html, join, paragraph, say
 
+__all__ = ["Section", "link_sections", "render_page", "render_section"]
+
 Report = Mapping[str, Any]
 
 

@@ -15,6 +15,27 @@ import numpy as np
 
 from flatout.bars.panel import FloatArray
 
+__all__ = [
+    "Html",
+    "array",
+    "bars",
+    "decimal",
+    "facts",
+    "join",
+    "listed",
+    "look",
+    "mapping",
+    "noted",
+    "number",
+    "pairs",
+    "paragraph",
+    "percent",
+    "records",
+    "say",
+    "table",
+    "write",
+]
+
 DASH = "–"
 MINUS = "−"
 

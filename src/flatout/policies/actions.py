@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
 
+__all__ = ["Categorical", "Gaussian", "SquashedGaussian", "masked"]
+
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 MASKED = -1e9  # a logit that is never drawn, yet finite: -inf would make NaN gradients
 LEAST_NOISE = 1e-7

@@ -18,6 +18,8 @@ from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
 from flatout.settings.tables import Activation
 
+__all__ = ["ACTOR_GAIN", "CRITIC_GAIN", "HIDDEN_GAIN", "Layer", "orthogonal", "relu"]
+
 HIDDEN_GAIN = float(np.sqrt(2))
 ACTOR_GAIN = 0.01  # the first policy hardly depends on the observation
 CRITIC_GAIN = 1.0

@@ -17,6 +17,8 @@ from flatout.errors import SettingsError
 from flatout.sb3.arguments import Scheduled
 from flatout.training.metrics_file import TAGS
 
+__all__ = ["Logger"]
+
 OVERLAP = ("lag_mean", "lag_max", "learner_idle", "too_old")  # of environments that wait
 Excluded = str | tuple[str, ...] | None
 

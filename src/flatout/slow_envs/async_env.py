@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from gymnasium import Space
 
+__all__ = ["AsyncEnv"]
+
 
 @runtime_checkable
 class AsyncEnv(Protocol):

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
 
+__all__ = ["Batching"]
+
 Floats = NDArray[np.float32]
 KEPT_WAITS = 10_000  # the last of them, for percentiles
 MOST_IN_A_ROW = 64

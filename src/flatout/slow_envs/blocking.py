@@ -16,6 +16,8 @@ import gymnasium as gym
 from flatout.errors import SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
 
+__all__ = ["Blocking"]
+
 T = TypeVar("T")
 
 

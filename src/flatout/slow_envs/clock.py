@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from flatout.errors import RunError
 
+__all__ = ["VirtualLoop", "run_virtually"]
+
 T = TypeVar("T")
 
 

@@ -11,6 +11,8 @@ from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.shared_memory import Shapes
 from flatout.slow_envs.tape import Format
 
+__all__ = ["LearnerState"]
+
 Vector = NDArray[np.float32]
 
 

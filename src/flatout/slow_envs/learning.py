@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.tape import Segment, join_segments
 
+__all__ = ["Update"]
+
 
 class UpdateResult(NamedTuple):
     """What the learner itself tells of an update."""

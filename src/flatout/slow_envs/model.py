@@ -18,6 +18,8 @@ from flatout.policies.actions import Categorical, Distribution, Gaussian
 from flatout.policies.network import Network, Sizes, actor, critic, new_network
 from flatout.settings.tables import Activation
 
+__all__ = ["PerceptronModel", "PolicyModel", "flatten_weights", "unflatten_weights"]
+
 
 class PolicyModel(Protocol):
     """A policy and its critic without their weights. It travels to the learner's process: keep it

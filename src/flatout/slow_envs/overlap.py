@@ -6,6 +6,8 @@ from typing import Literal
 from flatout.errors import SettingsError
 from flatout.slow_envs.batcher import Batching
 
+__all__ = ["Care", "Overlap", "Reuse", "Rule"]
+
 Objective = Literal["decoupled", "vtrace"]
 
 

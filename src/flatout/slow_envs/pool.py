@@ -24,6 +24,8 @@ from flatout.slow_envs.plain import adapt_env
 from flatout.slow_envs.process_env import Maker
 from flatout.slow_envs.tape import Format, Segment, SegmentTape
 
+__all__ = ["FinishedEpisode"]
+
 PLAIN = (spaces.Box, spaces.MultiBinary)
 KEPT_TIMES = 10_000  # of steps, for percentiles
 

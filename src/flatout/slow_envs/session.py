@@ -24,6 +24,8 @@ from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.pool import FinishedEpisode, Pool
 from flatout.slow_envs.tape import Format
 
+__all__ = ["Session", "SessionCounts"]
+
 
 class SessionCounts(NamedTuple):
     """What a session has counted since `start`; the difference of two tells what came between."""

@@ -24,6 +24,8 @@ from flatout.slow_envs.choice import SteppingChoice
 from flatout.slow_envs.plain import StillBusyError, adapt_env, apply
 from flatout.slow_envs.process_env import Maker
 
+__all__ = ["AsyncioVectorEnv"]
+
 T = TypeVar("T")
 Options = dict[str, Any] | None
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import BundleError
-from flatout.foreign import finite, parse_json, read_tensors, shortened
+from flatout.foreign import parse_json, read_tensors, shortened
 from flatout.runs import write_bytes
 from flatout.slow_envs.model import flatten_weights, unflatten_weights
 from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flattened
@@ -140,6 +140,6 @@ def checked_weights(
         )
     if hashlib.sha256(vector.tobytes()).hexdigest() != facts.sha256:
         raise BundleError(f"{path} is damaged: its weights are not those that were saved; {TRAIN}")
-    if not finite(vector):
+    if not np.isfinite(vector).all():
         raise BundleError(f"{path} is damaged: some of its weights are no numbers; {TRAIN}")
     return vector

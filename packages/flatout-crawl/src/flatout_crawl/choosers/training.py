@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import finite, parse_json, read_json_if_there, read_tensors, shortened
+from flatout.foreign import parse_json, read_json_if_there, read_tensors, shortened
 from flatout.runs import alone, write_bytes, write_json
 from flatout.sb3.logger import Logger
 from flatout.slow_envs.batcher import Batching
@@ -307,7 +307,12 @@ def read_checkpoint(path: Path) -> tuple[LearnerState | None, int]:
 
 def checked_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
     """One of the vectors in a checkpoint."""
-    if vector is None or vector.dtype != np.float32 or vector.ndim != 1 or not finite(vector):
+    if (
+        vector is None
+        or vector.dtype != np.float32
+        or vector.ndim != 1
+        or not np.isfinite(vector).all()
+    ):
         raise RunError(
             f"{path} is damaged: {name} is not there, or is no vector of float32 numbers; "
             f"{ELSEWHERE}"

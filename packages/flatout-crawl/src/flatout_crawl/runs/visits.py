@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 from pydantic import AfterValidator, Field
 
 from flatout.errors import RunError
-from flatout.foreign import JSON_BYTES, parse_json, read_file
+from flatout.foreign import parse_json, read_file
 from flatout_crawl.choosers.session import TECHNICAL
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.ledger import LONGEST_LINE, append, held, printable
@@ -25,6 +25,7 @@ from flatout_crawl.net.scope import canonical
 from flatout_crawl.runs.archive import Archive, Count, Seconds
 
 VISITS = "visits.jsonl"
+VISITS_BYTES = 256 << 20  # of a file of JSON lines
 ELSEWHERE = "begin in another folder"
 R = TypeVar("R")
 
@@ -62,7 +63,7 @@ class JsonLines(Generic[R]):
     def __init__(self, path: Path, shape: type[R]) -> None:
         self.handle, self.path, self.shape = held(path), path, shape
         try:
-            content = read_file(path, JSON_BYTES, cure=ELSEWHERE)
+            content = read_file(path, VISITS_BYTES, cure=ELSEWHERE)
             lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
             self.rows = [self.read(line, number) for number, line in enumerate(lines, 1)]
         except BaseException:
