@@ -46,6 +46,14 @@ def read_bars(
 
     A file's symbols come from its symbol column, else from its name in capitals:
     BTC_USDT-1h.parquet is BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     rows = ["time,open,high,low,close,volume"]
+    ...     rows += [f"2024-01-01T0{hour}:00:00Z,1,2,1,2,10" for hour in range(9)]
+    ...     _ = Path(folder, "BTC_USDT-1h.csv").write_text("\\n".join(rows))
+    ...     read_bars(folder).symbols
+    ('BTC_USDT',)
     """
     path = Path(path)
     check_wish(path, symbols)

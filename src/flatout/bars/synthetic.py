@@ -314,7 +314,11 @@ class OracleFeature(SyntheticMarket):
 
 
 def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
-    """The market of the demo: a random walk of five assets, on which nothing can be earned."""
+    """The market of the demo: a random walk of five assets, on which nothing can be earned.
+
+    >>> built_in_market(n_bars=100).close.shape
+    (100, 5)
+    """
     return RandomWalk(
         n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")
     ).panel()

@@ -37,6 +37,10 @@ Seed = Annotated[
 def plain(text: object) -> str:
     """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are
     shown, not obeyed.
+
+    >>> from rich.text import Text
+    >>> Text.from_markup(plain("[bold]BTC")).plain
+    '[bold]BTC'
     """
     return escape(visible(text))
 
@@ -60,12 +64,23 @@ def say(text: object, err: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, nothing else."""
+    """JSON on standard output, nothing else.
+
+    >>> print_json({"pages": 3})
+    {
+      "pages": 3
+    }
+    """
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def progress_bar(quiet: bool = False) -> Progress:
-    """A bar with the remaining time on a terminal, nothing elsewhere."""
+    """A bar with the remaining time on a terminal, nothing elsewhere.
+
+    >>> with progress_bar(quiet=True) as bar:
+    ...     task = bar.add_task("crawling", total=2)
+    ...     bar.advance(task)
+    """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -81,6 +96,15 @@ def progress_bar(quiet: bool = False) -> Progress:
 class SpaceSeparated(TyperCommand):
     """A command whose list options take several values at once: `--symbols A B` for `--symbols A
     --symbols B`.
+
+    >>> class Crawl(SpaceSeparated):
+    ...     lists = ("--allow",)
+    >>> app = typer.Typer(add_completion=False)
+    >>> @app.command(cls=Crawl)
+    ... def crawl(allow: Annotated[list[str], typer.Option()]) -> None:
+    ...     print(allow)
+    >>> app(["--allow", "a.org", "b.org"], standalone_mode=False)
+    ['a.org', 'b.org']
     """
 
     lists: tuple[str, ...] = ()

@@ -106,6 +106,13 @@ def backtest(
 
     A ruined account stops trading and keeps what it has. `record_fills` keeps the trades of the
     first account.
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> from flatout.evaluation.baselines import BuyAndHold
+    >>> from flatout.market.market import build_market
+    >>> history = backtest(build_market(built_in_market(n_bars=300)), BuyAndHold())
+    >>> float(history.equity[0, 0])
+    1.0
     """
     first, stop = decision_range(market, first, stop)
     tape, rules = market.between(first, stop).arrays(np.float64)

@@ -18,7 +18,13 @@ LEAST_NOISE = 1e-7
 
 
 class Gaussian(NamedTuple):
-    """Independent normal distributions; the environment clips what leaves its bounds."""
+    """Independent normal distributions; the environment clips what leaves its bounds.
+
+    >>> import numpy as np
+    >>> policy = Gaussian(mean=np.zeros((1, 2)), log_std=np.zeros(2))
+    >>> policy.sample(noise=np.ones((1, 2)), xp=np)
+    array([[1., 1.]])
+    """
 
     mean: Array  # (..., action)
     log_std: Array  # (action,)
@@ -43,7 +49,13 @@ class Gaussian(NamedTuple):
 
 
 class SquashedGaussian(NamedTuple):
-    """A normal variable through tanh, stretched over the bounds."""
+    """A normal variable through tanh, stretched over the bounds.
+
+    >>> import numpy as np
+    >>> raw = SquashedGaussian(mean=np.array([[0.0]]), log_std=np.zeros(1)).mode(np)
+    >>> SquashedGaussian.bounded(raw, low=0.0, high=4.0, xp=np)
+    array([[2.]])
+    """
 
     mean: Array
     log_std: Array
@@ -73,7 +85,12 @@ class SquashedGaussian(NamedTuple):
 
 
 class Categorical(NamedTuple):
-    """One of several choices; `raw` is its index."""
+    """One of several choices; `raw` is its index.
+
+    >>> import numpy as np
+    >>> Categorical(logits=np.array([[0.0, 3.0, 1.0]])).mode(np)
+    array([1])
+    """
 
     logits: Array  # (..., choice)
 
@@ -105,7 +122,12 @@ class Categorical(NamedTuple):
 
 
 def masked(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
-    """The categorical over the allowed choices, at least one of which there must be."""
+    """The categorical over the allowed choices, at least one of which there must be.
+
+    >>> import numpy as np
+    >>> masked(np.array([[0.0, 3.0, 1.0]]), allowed=np.array([[True, False, True]]), xp=np).mode(np)
+    array([2])
+    """
     return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))
 
 

@@ -24,7 +24,16 @@ Excluded = str | tuple[str, ...] | None
 
 
 class Logger:
-    """Values of one iteration, by name, until they are dumped."""
+    """Values of one iteration, by name, until they are dumped.
+
+    >>> logger = Logger(printed=True)
+    >>> logger.record("rollout/ep_rew_mean", 12.5)
+    >>> logger.dump(step=100)
+    --------------------------
+    | rollout/        |      |
+    |     ep_rew_mean | 12.5 |
+    --------------------------
+    """
 
     def __init__(self, folder: Path | None = None, printed: bool = False) -> None:
         self.dir = None if folder is None else str(folder)

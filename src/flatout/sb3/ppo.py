@@ -38,7 +38,13 @@ READ_AT_EVERY_UPDATE = (
 
 
 class PPO:
-    """Proximal policy optimisation with the arguments and methods of Stable-Baselines3."""
+    """Proximal policy optimisation with the arguments and methods of Stable-Baselines3.
+
+    >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu").learn(128)
+    >>> model.num_timesteps
+    128
+    >>> action, _ = model.predict(np.zeros(4, np.float32), deterministic=True)
+    """
 
     def __init__(
         self,

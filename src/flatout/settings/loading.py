@@ -41,6 +41,10 @@ def load_settings(
 ) -> Resolved:
     """Read and merge all sources; `overrides` are `a.b=c` texts. `base` stands over the defaults
     and under all else: a saved policy brings its own market.
+
+    >>> resolved = load_settings(overrides=["market.capital=5000"], environment={})
+    >>> resolved.settings.market.capital, resolved.origin
+    (5000.0, {'market.capital': '--set market.capital=5000'})
     """
     origin: dict[str, str] = {}
     merged: dict[str, Any] = {}

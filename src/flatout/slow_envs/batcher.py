@@ -47,7 +47,13 @@ class SampledAction(NamedTuple):
 
 @dataclass(frozen=True)
 class Batching:
-    """When a forward pass begins and how large it is."""
+    """When a forward pass begins and how large it is.
+
+    >>> Batching(least=8, patience_s=0.005).largest
+    256
+    >>> Batching(buckets=(64, 256)).padded_size(100)
+    256
+    """
 
     least: int = 1  # wait for so many ...
     patience_s: float = 0.002  # ... but not longer than this

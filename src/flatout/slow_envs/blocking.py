@@ -90,7 +90,21 @@ def inside_a_loop() -> bool:
 
 
 class Blocking(gym.Env[Any, Any]):
-    """An AsyncEnv, or what a maker makes of one, with Gymnasium's face."""
+    """An AsyncEnv, or what a maker makes of one, with Gymnasium's face.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> class Shop:
+    ...     observation_space, action_space = Box(0, 1, (3,)), Discrete(2)
+    ...     async def reset(self, *, seed=None, options=None): ...
+    ...     async def step(self, action):
+    ...         await asyncio.sleep(0.001)
+    ...         return self.observation_space.low, 1.0, True, False, {}
+    ...     async def close(self): ...
+    >>> env = Blocking(Shop())
+    >>> env.step(0)[1]
+    1.0
+    >>> env.close()
+    """
 
     def __init__(self, env_or_maker: AsyncEnv | Callable[[], AsyncEnv]) -> None:
         self.loop = OwnLoop()

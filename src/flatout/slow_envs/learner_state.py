@@ -18,7 +18,12 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class LearnerState:
-    """All that was learned: weights, Adam's memory, and how many updates it took."""
+    """All that was learned: weights, Adam's memory, and how many updates it took.
+
+    >>> weights = np.zeros(3, np.float32)
+    >>> LearnerState(weights, first=weights, second=weights, steps=0, version=0).vector.size
+    3
+    """
 
     vector: Vector
     first: Vector

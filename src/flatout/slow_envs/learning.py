@@ -31,7 +31,13 @@ class SegmentLearner(Protocol):
 
 
 class Update(NamedTuple):
-    """One update as the environments' process learns of it."""
+    """One update as the environments' process learns of it.
+
+    >>> ages = Counter({0: 60, 1: 4})
+    >>> update = Update(1, {"loss": 0.5}, ages, too_old=0, again=False, seconds=0.1)
+    >>> update.figures["loss"], max(update.lags)
+    (0.5, 1)
+    """
 
     version: int
     figures: dict[str, float]

@@ -31,7 +31,11 @@ KEPT_TIMES = 10_000  # of steps, for percentiles
 
 
 class FinishedEpisode(NamedTuple):
-    """An episode that has ended: who played it, what it earned and how long it took."""
+    """An episode that has ended: who played it, what it earned and how long it took.
+
+    >>> FinishedEpisode(env=0, earned=1.5, length=20, info={"recall": 0.9}).info["recall"]
+    0.9
+    """
 
     env: int
     earned: float

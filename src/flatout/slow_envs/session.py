@@ -28,7 +28,13 @@ __all__ = ["Session", "SessionCounts"]
 
 
 class SessionCounts(NamedTuple):
-    """What a session has counted since `start`; the difference of two tells what came between."""
+    """What a session has counted since `start`; the difference of two tells what came between.
+
+    >>> before = SessionCounts(640, 3, 2, 10, 4.0, 1.0, lags=Counter(), envs_at_work=1)
+    >>> after = before._replace(steps=900)
+    >>> after.steps - before.steps
+    260
+    """
 
     steps: int
     resets: int
@@ -41,7 +47,23 @@ class SessionCounts(NamedTuple):
 
 
 class Session:
-    """A run: `start`, `next_update` as often as wanted, `stop`; all in one event loop."""
+    """A run: `start`, `next_update` as often as wanted, `stop`; all in one event loop.
+
+    >>> import gymnasium
+    >>> from flatout.learners.environment import Discrete
+    >>> from flatout.slow_envs.clock import run_virtually
+    >>> from flatout.slow_envs.model import PerceptronModel
+    >>> async def main() -> int:
+    ...     model, rule = PerceptronModel(4, Discrete(2)), Rule(batch_segments=8, epochs=1)
+    ...     envs = [lambda: gymnasium.make("CartPole-v1")] * 4
+    ...     session = Session(envs, model, rule, Overlap(learner="inline", plain="inline"))
+    ...     await session.start()
+    ...     update = await session.next_update()
+    ...     await session.stop()
+    ...     return update.version
+    >>> run_virtually(main())
+    1
+    """
 
     def __init__(
         self,

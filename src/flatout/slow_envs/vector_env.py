@@ -54,6 +54,13 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
     counts as truncated, with no reward and the last observation again, and "timed_out" in the info.
     Steps that are done inline cannot be cancelled. Any exception of an environment closes all of
     them and is raised as it was.
+
+    >>> import gymnasium
+    >>> envs = AsyncioVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3, kind="inline")
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations.shape
+    (3, 4)
+    >>> envs.close()
     """
 
     def __init__(
