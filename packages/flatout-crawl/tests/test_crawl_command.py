@@ -24,7 +24,7 @@ from flatout.cli.main import app, main
 from flatout_crawl.choosers.observation import GLOBAL
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.scorer import LinkScorer
-from flatout_crawl.sites.latency import Draw
+from flatout_crawl.sites.latency import LatencyDraw
 from flatout_crawl.sites.site import Site, SiteSettings, generate
 from flatout_crawl.sites.site_server import HOST, Serving, listen, port_of
 
@@ -53,13 +53,13 @@ class Lab:
         self.left, self.holds, self.go_on = -1, threading.Event(), threading.Event()
         self.port = 0
 
-    def draw(self, _: Any) -> Draw:
+    def draw(self, _: Any) -> LatencyDraw:
         """In place of a wait that is drawn: called for every request, in the server's thread."""
         self.left -= 1
         if self.left == 0:
             self.holds.set()
             assert self.go_on.wait(PATIENCE)
-        return Draw(0.0)
+        return LatencyDraw(0.0)
 
     @contextmanager
     def holding(self, request: int) -> Iterator[None]:

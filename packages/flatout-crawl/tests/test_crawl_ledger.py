@@ -17,8 +17,8 @@ from flatout_crawl.net.ledger import (
     BUDGET_FILE,
     LONGEST_LINE,
     STOP_FILE,
+    AuditEntry,
     AuditLog,
-    Entry,
     RequestBudget,
     printable,
 )
@@ -98,7 +98,9 @@ def test_bad_budgets_and_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_audit_log_is_json_without_control_characters(tmp_path: Path) -> None:
-    entry = Entry("GET", "http://h/\x1b[2J\r\n\u202e\x9b", "127.0.0.1:80", 200, 5, 0.12345678, "")
+    entry = AuditEntry(
+        "GET", "http://h/\x1b[2J\r\n\u202e\x9b", "127.0.0.1:80", 200, 5, 0.12345678, ""
+    )
     for _ in range(2):
         with AuditLog(tmp_path) as audit:
             audit.write(entry)

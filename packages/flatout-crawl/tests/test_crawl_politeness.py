@@ -13,14 +13,18 @@ from flatout.errors import SettingsError
 from flatout_crawl.net.politeness import (
     UNHURRIED,
     UNLIMITED,
-    Outcome,
     Politeness,
+    RequestOutcome,
     Turns,
     retry_after_seconds,
 )
 
 STEADY = Politeness(first_delay_seconds=1.0, adapts=False)
-FINE, BROKEN, REFUSED = Outcome(200, 0.1), Outcome(500, 0.1), Outcome(0, 0.1, refused=True)
+FINE, BROKEN, REFUSED = (
+    RequestOutcome(200, 0.1),
+    RequestOutcome(500, 0.1),
+    RequestOutcome(0, 0.1, refused=True),
+)
 
 
 def now() -> float:
@@ -30,7 +34,7 @@ def now() -> float:
 async def visit(
     turns: Turns,
     rules: Politeness,
-    outcome: Outcome | None = FINE,
+    outcome: RequestOutcome | None = FINE,
     host: str = "h",
     floor: float = 0,
 ) -> float:
@@ -43,7 +47,7 @@ async def visit(
     return begun
 
 
-def times(rules: Politeness, *outcomes: Outcome | None, floor: float = 0.0) -> list[float]:
+def times(rules: Politeness, *outcomes: RequestOutcome | None, floor: float = 0.0) -> list[float]:
     """When requests began that were sent one after the other."""
 
     async def main() -> list[float]:
@@ -56,7 +60,7 @@ def times(rules: Politeness, *outcomes: Outcome | None, floor: float = 0.0) -> l
 def test_one_request_a_second_and_more_slowly_if_the_site_wants_it() -> None:
     assert times(STEADY, *[FINE] * 4) == [0, 1, 2, 3]
     assert times(STEADY, *[FINE] * 3, floor=7.0) == [0, 7, 14]
-    assert times(UNLIMITED, *[Outcome(200, 0.0)] * 4) == [0, 0, 0, 0]
+    assert times(UNLIMITED, *[RequestOutcome(200, 0.0)] * 4) == [0, 0, 0, 0]
 
 
 @settings(deadline=None, max_examples=30)
@@ -76,7 +80,7 @@ def test_no_two_starts_are_close_and_no_connections_too_many(
             most = max(most, open_now)
             await asyncio.sleep(latency)
             open_now -= 1
-            turns.give("h", Outcome(200, latency))
+            turns.give("h", RequestOutcome(200, latency))
 
         await asyncio.gather(*(one(latency) for latency in latencies))
         assert len(starts) == len(latencies) and most <= connections
@@ -94,15 +98,15 @@ def test_hosts_do_not_wait_for_each_other() -> None:
 
 
 def test_the_delay_follows_the_latency() -> None:
-    quick = times(UNHURRIED, *[Outcome(200, 0.1)] * 8)
+    quick = times(UNHURRIED, *[RequestOutcome(200, 0.1)] * 8)
     gaps = [b - a for a, b in pairwise(quick)]
     # from five seconds down to the least
     assert gaps[0] == pytest.approx((5 + 0.1) / 2) and gaps[-1] == 1.0
-    slow = times(UNHURRIED, *[Outcome(200, 8.0)] * 12)
+    slow = times(UNHURRIED, *[RequestOutcome(200, 8.0)] * 12)
     assert slow[-1] - slow[-2] == pytest.approx(8.0, abs=0.1)  # up to one at a time
-    frozen = times(UNHURRIED, *[Outcome(404, 0.1)] * 5)
+    frozen = times(UNHURRIED, *[RequestOutcome(404, 0.1)] * 5)
     assert [b - a for a, b in pairwise(frozen)] == [5.0] * 4  # an error never shortens it
-    endless = times(UNHURRIED, *[Outcome(200, 500.0)] * 12)
+    endless = times(UNHURRIED, *[RequestOutcome(200, 500.0)] * 12)
     assert endless[-1] - endless[-2] == pytest.approx(
         500.0
     )  # its own latency; the delay itself is capped
@@ -110,7 +114,7 @@ def test_the_delay_follows_the_latency() -> None:
     async def capped() -> float:
         turns = Turns()
         for _ in range(12):
-            await visit(turns, UNHURRIED, Outcome(200, 500.0))
+            await visit(turns, UNHURRIED, RequestOutcome(200, 500.0))
         return turns.hosts["h"].delay
 
     assert run_simulated(capped()) == 60.0
@@ -118,16 +122,16 @@ def test_the_delay_follows_the_latency() -> None:
 
 def test_a_host_that_is_busy_is_given_ever_longer() -> None:
     rules = replace(STEADY, window=100, refusals=100)
-    busy = Outcome(503, 0.0)
+    busy = RequestOutcome(503, 0.0)
     assert times(rules, busy, busy, busy, FINE, FINE) == [0, 5, 15, 35, 36]
-    assert times(rules, Outcome(429, 0.0, retry_after=30.0), FINE) == [0, 30]
-    assert times(rules, Outcome(200, 0.0, retry_after=30.0), FINE) == [0, 30]
+    assert times(rules, RequestOutcome(429, 0.0, retry_after=30.0), FINE) == [0, 30]
+    assert times(rules, RequestOutcome(200, 0.0, retry_after=30.0), FINE) == [0, 30]
 
 
 def test_who_would_wait_too_long_is_told_so() -> None:
     async def main() -> None:
         turns = Turns()
-        await visit(turns, STEADY, Outcome(503, 0.0, retry_after=1000.0))
+        await visit(turns, STEADY, RequestOutcome(503, 0.0, retry_after=1000.0))
         assert await visit(turns, STEADY) == -1.0 and now() == 0.0
         await asyncio.sleep(1000.0)
         assert await visit(turns, STEADY) == 1000.0
@@ -136,8 +140,10 @@ def test_who_would_wait_too_long_is_told_so() -> None:
     run_simulated(main())
 
 
-@pytest.mark.parametrize(("outcome", "needed"), [(REFUSED, 3), (BROKEN, 10), (Outcome(0, 0.1), 10)])
-def test_a_failing_host_is_left_alone(outcome: Outcome, needed: int) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "needed"), [(REFUSED, 3), (BROKEN, 10), (RequestOutcome(0, 0.1), 10)]
+)
+def test_a_failing_host_is_left_alone(outcome: RequestOutcome, needed: int) -> None:
     begun = times(STEADY, *[outcome] * (needed + 5))
     assert begun == [*range(needed), *[-1] * 5]
 
@@ -145,7 +151,7 @@ def test_a_failing_host_is_left_alone(outcome: Outcome, needed: int) -> None:
 def test_half_of_the_answers_may_be_errors_and_missing_pages_are_none() -> None:
     assert -1 not in times(STEADY, *[FINE, BROKEN] * 30)
     assert -1 in times(STEADY, *[FINE, BROKEN, BROKEN] * 10)
-    assert -1 not in times(STEADY, *[Outcome(404, 0.1)] * 30)
+    assert -1 not in times(STEADY, *[RequestOutcome(404, 0.1)] * 30)
     assert -1 not in times(STEADY, *[REFUSED, REFUSED, FINE] * 3)
 
 
@@ -158,7 +164,9 @@ def test_one_request_finds_out_whether_the_host_is_back() -> None:
         down_until = turns.hosts["h"].breaker.down_until
         assert down_until == pytest.approx(62.1)
         await asyncio.sleep(62.1 - now())
-        probes = await asyncio.gather(*(visit(turns, rules, Outcome(0, 5.0)) for _ in range(4)))
+        probes = await asyncio.gather(
+            *(visit(turns, rules, RequestOutcome(0, 5.0)) for _ in range(4))
+        )
         assert sorted(probes)[:3] == [-1.0] * 3 and max(probes) >= 62.1  # one went, three were told
         assert turns.hosts["h"].breaker.down_until == pytest.approx(now() + 120.0)  # twice as long
         await asyncio.sleep(121.0)
@@ -174,7 +182,7 @@ def test_late_outcomes_do_not_lengthen_it() -> None:
         turns = Turns()
         rules = replace(UNLIMITED, connections=50)
         await asyncio.gather(
-            *(visit(turns, rules, Outcome(0, 0.01 * k, refused=True)) for k in range(50))
+            *(visit(turns, rules, RequestOutcome(0, 0.01 * k, refused=True)) for k in range(50))
         )
         assert turns.hosts["h"].breaker.falls == 1
 

@@ -24,7 +24,7 @@ from flatout_crawl.choosers.environment import FocusedCrawl, SiteUnreachable
 from flatout_crawl.choosers.scorer import LinkScorer
 from flatout_crawl.choosers.site_task import site_task
 from flatout_crawl.net.addresses import Lab
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.http import LiveFetcher
 from flatout_crawl.net.ledger import AuditLog, RequestBudget
 from flatout_crawl.net.scope import Scope
@@ -44,7 +44,7 @@ OVERLAP = Overlap(
     learner="inline",
     care=Care(step_deadline_s=DEADLINE_S, reset_deadline_s=DEADLINE_S, first_pause_s=0.01),
 )
-CAPS = Caps(
+CAPS = RequestCaps(
     total_seconds=9e6, connect_seconds=9e6, read_seconds=9e6
 )  # the deadlines above are those that count
 

@@ -13,10 +13,10 @@ from flatout.errors import SettingsError
 from flatout_crawl.choosers.baselines import BestFirst, BreadthFirst, InOrder, Random
 from flatout_crawl.choosers.evaluate import (
     METRICS,
+    ChooserEvaluation,
+    CrawlPlan,
     CrawlRun,
-    Evaluation,
     ForTask,
-    Plan,
     area,
     compared,
     evaluate,
@@ -26,7 +26,7 @@ from flatout_crawl.choosers.evaluate import (
 )
 
 
-def hand_made() -> Evaluation:
+def hand_made() -> ChooserEvaluation:
     """Ten pages in a row on the seed page; every second one is a target."""
     pages = {HOME: html("home", [f"/p{k}" for k in range(10)])}
     pages |= {url(f"p{k}"): html(f"page {k}", [], f"text {k}") for k in range(10)}
@@ -97,7 +97,7 @@ def test_without_known_targets_there_is_no_recall() -> None:
 def test_a_share_not_reached_counts_as_the_budget() -> None:
     task = small_task()
     (run,) = asyncio.run(
-        evaluate({"b": lambda seed: BreadthFirst()}, [task], (0,), Plan(budget=3))
+        evaluate({"b": lambda seed: BreadthFirst()}, [task], (0,), CrawlPlan(budget=3))
     ).runs
     assert run.requests_to_90 is None
     assert run.value("requests_to_90") == 3
@@ -118,7 +118,7 @@ def test_every_chooser_runs_every_task_and_seed() -> None:
         "best-first": lambda seed: BestFirst(),
         "first": learned(lambda observation: 0),
     }
-    found = asyncio.run(evaluate(choosers, tasks, (0, 1), Plan(budget=8)))
+    found = asyncio.run(evaluate(choosers, tasks, (0, 1), CrawlPlan(budget=8)))
     assert (
         len({(run.chooser, run.task, run.seed) for run in found.runs})
         == 3 * 3 * 2
@@ -128,7 +128,7 @@ def test_every_chooser_runs_every_task_and_seed() -> None:
         ("random", "best-first"),
         ("first", "best-first"),
     }
-    together = asyncio.run(evaluate(choosers, tasks, (0, 1), Plan(budget=8, at_once=4)))
+    together = asyncio.run(evaluate(choosers, tasks, (0, 1), CrawlPlan(budget=8, at_once=4)))
     assert together == found
 
 

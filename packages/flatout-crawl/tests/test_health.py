@@ -12,7 +12,7 @@ from simulated_clock_of_crawl import run_skipping, skip
 
 from flatout.errors import RunError
 from flatout_crawl.runs import health
-from flatout_crawl.runs.health import Finding, examine, require, without_requests
+from flatout_crawl.runs.health import HealthFinding, examine, require, without_requests
 from flatout_crawl.runs.order import CrawlOrder
 
 PAGE = (
@@ -28,10 +28,10 @@ def order_at(door: str, **changed: Any) -> CrawlOrder:
     return CrawlOrder(f"http://{door}/", **(given | changed))
 
 
-def examined(pages: dict[str, Any], **changed: Any) -> tuple[dict[str, Finding], list[str]]:
+def examined(pages: dict[str, Any], **changed: Any) -> tuple[dict[str, HealthFinding], list[str]]:
     """All checks against a server with these pages, and what it was asked for."""
 
-    async def look() -> tuple[dict[str, Finding], list[str]]:
+    async def look() -> tuple[dict[str, HealthFinding], list[str]]:
         async with lab_server() as server:
             server.pages.update(pages)
             findings = await examine(order_at(server.door, **changed), None)

@@ -58,7 +58,7 @@ Told = Callable[[str], None]
 Counts = dict[str, dict[str, list[Count]]]  # by contestant and kind, one per round
 
 
-class Contestant:
+class ContestantProcess:
     """A process that measures itself when asked."""
 
     def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
@@ -84,14 +84,14 @@ class Contestant:
 
 
 @contextlib.contextmanager
-def contending(spec: Spec) -> Iterator[Contestant]:
+def contending(spec: Spec) -> Iterator[ContestantProcess]:
     """A contestant's process, until the block is left."""
     command = own_program(PROGRAMS[spec.contestant], json.dumps(asdict(spec)))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     with process.stdin, process.stdout:
         try:
-            contestant = Contestant(process, spec.contestant)
+            contestant = ContestantProcess(process, spec.contestant)
             contestant.hear(READY)  # nobody shall start while another is measured
             yield contestant
         finally:

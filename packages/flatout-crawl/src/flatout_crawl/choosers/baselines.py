@@ -211,7 +211,7 @@ class LinkClassifier:
         self.inputs[first : len(frontier)], self.known = fresh, len(frontier)
 
 
-class Learned(Oblivious):
+class LearnedChooser(Oblivious):
     """A policy from observations to actions, as it acts in the environment."""
 
     def __init__(

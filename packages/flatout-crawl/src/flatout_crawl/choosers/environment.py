@@ -14,7 +14,12 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 
 from flatout.errors import FlatoutError, SettingsError
-from flatout_crawl.choosers.observation import Observation, Seen, observation_space, observe
+from flatout_crawl.choosers.observation import (
+    CandidateView,
+    Observation,
+    observation_space,
+    observe,
+)
 from flatout_crawl.choosers.session import CrawlSession, CrawlTask, Prices, SiteUnreachable, Visit
 
 __all__ = ["ActionRefused", "CrawlTask", "FocusedCrawl", "SiteUnreachable"]
@@ -75,7 +80,7 @@ class FocusedCrawl:
         self.action_space: Space[Any] = Discrete(candidates + 1)
         self.session: CrawlSession | None = None
         self._rng = np.random.default_rng()
-        self._seen: Seen | None = None
+        self._seen: CandidateView | None = None
         self._ended = True
 
     async def reset(
@@ -118,7 +123,7 @@ class FocusedCrawl:
         ):
             await fetcher.close()
 
-    def _look(self, session: CrawlSession) -> Seen:
+    def _look(self, session: CrawlSession) -> CandidateView:
         return observe(session, self.candidates, self._rng, self.stop_action)
 
     def _budget(self) -> int:
@@ -141,7 +146,7 @@ class FocusedCrawl:
             else self.tasks[int(self._rng.integers(len(self.tasks)))]
         )
 
-    def _checked(self, action: int) -> tuple[CrawlSession, Seen, int | None]:
+    def _checked(self, action: int) -> tuple[CrawlSession, CandidateView, int | None]:
         """The session, what was seen, and the link to follow, or None to stop."""
         if self.session is None or self._seen is None or self._ended:
             raise ActionRefused("the episode is over or never began: call reset before step")

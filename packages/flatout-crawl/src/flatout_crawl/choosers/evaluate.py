@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
-from flatout_crawl.choosers.baselines import Chooser, Learned, MakeChooser
+from flatout_crawl.choosers.baselines import Chooser, LearnedChooser, MakeChooser
 from flatout_crawl.choosers.observation import Observation
 from flatout_crawl.choosers.session import MEGABYTE, CrawlSession, CrawlTask, Prices
 
@@ -73,7 +73,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ChooserComparison:
     """A chooser less another on the same tasks and seeds."""
 
     chooser: str
@@ -85,15 +85,15 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ChooserEvaluation:
     """All that was run, and what follows."""
 
     runs: tuple[CrawlRun, ...]
     summaries: tuple[Summary, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ChooserComparison, ...]
 
 
-class Plan(NamedTuple):
+class CrawlPlan(NamedTuple):
     """How crawls are run and judged."""
 
     budget: int | None = None  # requests; None: the task's, or else the site's pages
@@ -112,7 +112,7 @@ def learned(
     policy: Callable[[Observation], int], candidates: int = 64, stop_action: bool = False
 ) -> MakeChooser:
     """A policy as a chooser; it acts within the same candidates as in the environment."""
-    return lambda seed: Learned(policy, seed, candidates, stop_action)
+    return lambda seed: LearnedChooser(policy, seed, candidates, stop_action)
 
 
 async def crawl(
@@ -136,12 +136,12 @@ async def evaluate(
     choosers: Mapping[str, MakeChooser | ForTask],
     tasks: Sequence[CrawlTask],
     seeds: Sequence[int] = (0,),
-    plan: Plan | None = None,
-) -> Evaluation:
+    plan: CrawlPlan | None = None,
+) -> ChooserEvaluation:
     """Every chooser on every task with every seed. A maker that must know the task stands in a
     `ForTask`.
     """
-    plan = plan or Plan()
+    plan = plan or CrawlPlan()
     if not choosers or not tasks or not seeds or len({task.name for task in tasks}) < len(tasks):
         raise SettingsError(
             f"an evaluation needs choosers, seeds and tasks of different names, not "
@@ -209,7 +209,7 @@ def area(curve: Sequence[int], targets: int, budget: int) -> float:
     return sum(held) / (targets * budget)
 
 
-def concluded(runs: Sequence[CrawlRun]) -> Evaluation:
+def concluded(runs: Sequence[CrawlRun]) -> ChooserEvaluation:
     """Summaries of choosers, and comparisons with those they must beat."""
     names = list(dict.fromkeys(run.chooser for run in runs))
     of = {name: [run for run in runs if run.chooser == name] for name in names}
@@ -226,7 +226,7 @@ def concluded(runs: Sequence[CrawlRun]) -> Evaluation:
     comparisons = tuple(
         compared(of[name], of[other], metric) for name, other in pairs for metric in METRICS
     )
-    return Evaluation(tuple(runs), summaries, comparisons)
+    return ChooserEvaluation(tuple(runs), summaries, comparisons)
 
 
 def table(runs: Sequence[CrawlRun], metric: str) -> NDArray[np.float64]:
@@ -255,12 +255,14 @@ def interval(
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def compared(runs: Sequence[CrawlRun], others: Sequence[CrawlRun], metric: str) -> Comparison:
+def compared(
+    runs: Sequence[CrawlRun], others: Sequence[CrawlRun], metric: str
+) -> ChooserComparison:
     """Paired by task and seed; better is fewer for requests and waste, more for the rest."""
     own, other = table(runs, metric), table(others, metric)
     gain = own - other if metric in ("recall", "auc", "reward") else other - own
     ratio = float(own.mean() / other.mean()) if other.mean() else None
     better = float(np.mean((gain > 0) + 0.5 * (gain == 0)))
-    return Comparison(
+    return ChooserComparison(
         runs[0].chooser, others[0].chooser, metric, interval(own - other), ratio, better
     )

@@ -18,7 +18,7 @@ from flatout_crawl.choosers.session import CrawlSession
 __all__ = [
     "GLOBAL",
     "LINK",
-    "Seen",
+    "CandidateView",
     "flattened",
     "observation_size",
     "observation_space",
@@ -47,7 +47,7 @@ GLOBAL = (
 Observation = dict[str, NDArray[np.float32] | NDArray[np.int8]]
 
 
-class Seen(NamedTuple):
+class CandidateView(NamedTuple):
     """An observation, and which link stands behind each choice."""
 
     observation: Observation
@@ -78,13 +78,17 @@ def flattened(observation: Observation) -> Floats:
     return np.concatenate(parts)
 
 
-def observe(session: CrawlSession, count: int, rng: np.random.Generator, stop: bool = True) -> Seen:
+def observe(
+    session: CrawlSession, count: int, rng: np.random.Generator, stop: bool = True
+) -> CandidateView:
     """What is seen now; without links to follow, stopping is the one choice."""
     chosen, scores = candidates(session.frontier, count, rng)
     links, mask = np.zeros((count, len(LINK)), np.float32), np.zeros(count + 1, np.int8)
     links[: len(chosen)] = session.frontier.features(chosen, session.steps)
     mask[: len(chosen)], mask[count] = 1, stop or not len(chosen)
-    return Seen({"global": overview(session, scores), "links": links, "mask": mask}, chosen)
+    return CandidateView(
+        {"global": overview(session, scores), "links": links, "mask": mask}, chosen
+    )
 
 
 def overview(session: CrawlSession, scores: Floats) -> Floats:

@@ -36,7 +36,7 @@ class FormatFacts:
 
 
 @dataclass(frozen=True)
-class PolicyFacts(FormatFacts):
+class CrawlPolicyFacts(FormatFacts):
     """What the weights mean."""
 
     global_columns: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class CrawlPolicy:
                 f"crawler reads "
                 f"{FORMAT!r}, version {VERSION}: {TRAIN}"
             )
-        facts = parse_json(notes["facts"], PolicyFacts, f"{path}: facts", BundleError, TRAIN)
+        facts = parse_json(notes["facts"], CrawlPolicyFacts, f"{path}: facts", BundleError, TRAIN)
         check_columns(path, facts)
         model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
         return cls(
@@ -105,7 +105,7 @@ class CrawlPolicy:
         )
 
 
-def check_columns(path: Path, facts: PolicyFacts) -> None:
+def check_columns(path: Path, facts: CrawlPolicyFacts) -> None:
     """Refuse a policy for other observations than this crawler makes."""
     for name, given, own in (
         ("global columns", facts.global_columns, GLOBAL),
@@ -123,7 +123,7 @@ def check_columns(path: Path, facts: PolicyFacts) -> None:
 
 
 def checked_weights(
-    path: Path, facts: PolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
+    path: Path, facts: CrawlPolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
 ) -> NDArray[np.float32]:
     """The weights, if they are those that were saved and fit the network that the file speaks
     of.

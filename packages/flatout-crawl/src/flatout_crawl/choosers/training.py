@@ -105,7 +105,7 @@ class CheckpointCounts:
     version: Digits
 
 
-class Progress(NamedTuple):
+class TrainingProgress(NamedTuple):
     """How far a training is."""
 
     steps: int
@@ -122,14 +122,14 @@ def train(
     tasks: Sequence[CrawlTask],
     settings: CrawlTraining,
     folder: Path,
-    told: Callable[[Progress], None] = lambda _: None,
+    told: Callable[[TrainingProgress], None] = lambda _: None,
 ) -> CrawlPolicy:
     """Train until the steps are done, going on where the folder's checkpoint ends."""
     with alone(folder):
-        return asyncio.run(Training(tasks, settings, folder, told).run())
+        return asyncio.run(CrawlTrainer(tasks, settings, folder, told).run())
 
 
-class Training:
+class CrawlTrainer:
     """One start of a training."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Training:
         tasks: Sequence[CrawlTask],
         settings: CrawlTraining,
         folder: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[TrainingProgress], None],
     ) -> None:
         self.settings, self.folder, self.told = settings, folder, told
         self.model = LinkScorer(candidates=settings.candidates, width=settings.width)
@@ -222,7 +222,7 @@ class Training:
             journal.record(f"train/{name}", update.figures[name])
         journal.dump(self.steps)
 
-    def progress(self) -> Progress:
+    def progress(self) -> TrainingProgress:
         """How far it is."""
         recent = self.session.episodes[-RECENT:]
         figures = self.session.figures()
@@ -230,7 +230,7 @@ class Training:
         def mean(value: Callable[[FinishedEpisode], float]) -> float:
             return float(np.mean([value(one) for one in recent])) if recent else 0.0
 
-        return Progress(
+        return TrainingProgress(
             self.steps,
             self.settings.steps,
             (self.steps - self.steps_before) / max(time.monotonic() - self.begun, 1e-9),

@@ -19,7 +19,7 @@ from flatout.foreign import read_json, shortened
 from flatout.runs import installed, runs_folder, write_json
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.choosers.site_task import Judge, site_task
-from flatout_crawl.choosers.training import POLICY, CrawlTraining, Progress
+from flatout_crawl.choosers.training import POLICY, CrawlTraining, TrainingProgress
 from flatout_crawl.choosers.training import train as train_policy
 from flatout_crawl.cli.running import fresh_folder
 from flatout_crawl.reading.relevance import parse_relevance
@@ -165,7 +165,7 @@ def train(
         )
         told = plain(f"learning on {told}, {school.envs} crawls at a time; {folder}/")
         console.print(told, highlight=False, soft_wrap=True)
-    watch = Watch(console, settings, as_json)
+    watch = TrainingWatch(console, settings, as_json)
     try:
         with watch:
             policy = train_policy(school.tasks(), settings, folder, watch.heard)
@@ -229,14 +229,14 @@ def written_down(school: School) -> dict[str, Any]:
     return dict(json.loads(json.dumps(asdict(school))))
 
 
-class Watch:
+class TrainingWatch:
     """The bar on a terminal; elsewhere a line per twentieth."""
 
     def __init__(self, console: Console, settings: CrawlTraining, quiet: bool) -> None:
         self.console, self.quiet, self.last, self.lines = (
             console,
             quiet,
-            cast(Progress | None, None),
+            cast(TrainingProgress | None, None),
             0,
         )
         columns = (
@@ -249,14 +249,14 @@ class Watch:
         )
         self.task = self.bar.add_task("making sites", total=settings.steps)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "TrainingWatch":
         self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def heard(self, now: Progress) -> None:
+    def heard(self, now: TrainingProgress) -> None:
         """Show how far it is."""
         self.last = now
         told = (

@@ -30,7 +30,7 @@ from flatout_crawl.net.ledger import printable
 from flatout_crawl.runs.archive import Archive
 from flatout_crawl.runs.archive_task import archive_at, beside
 from flatout_crawl.runs.deployment import Deployment, Status, maker_of, source_of
-from flatout_crawl.runs.health import Finding, examine, refused, require, without_requests
+from flatout_crawl.runs.health import HealthFinding, examine, refused, require, without_requests
 from flatout_crawl.runs.order import ARCHIVE, LEARNED, CrawlOrder, begin, read_order
 from flatout_crawl.runs.report import headline, write_report
 from flatout_crawl.runs.report_facts import gather
@@ -125,7 +125,7 @@ def doctor(order: CrawlOrder, folder: Path | None, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def show(found: Finding, console: Console) -> None:
+def show(found: HealthFinding, console: Console) -> None:
     """One check on a terminal."""
     sign = "[green]✓[/]" if found.ok else "[red]✗[/]"
     console.print(
@@ -165,7 +165,7 @@ def crawl(
             highlight=False,
             soft_wrap=True,
         )
-    outcome, interrupted = crawled(order, folder, Watch(console, order, as_json))
+    outcome, interrupted = crawled(order, folder, CrawlWatch(console, order, as_json))
     if as_json:
         print_json({**outcome, "folder": str(folder), "interrupted": interrupted})
     else:
@@ -176,7 +176,7 @@ def crawl(
         sys.exit(130)
 
 
-def crawled(order: CrawlOrder, folder: Path, watch: "Watch") -> tuple[dict[str, Any], bool]:
+def crawled(order: CrawlOrder, folder: Path, watch: "CrawlWatch") -> tuple[dict[str, Any], bool]:
     """Crawl, and write down what came of it, also if it was interrupted."""
     interrupted = False
     with source_of(order, folder) as source:
@@ -201,7 +201,7 @@ def crawled(order: CrawlOrder, folder: Path, watch: "Watch") -> tuple[dict[str, 
     return outcome, interrupted
 
 
-class Watch:
+class CrawlWatch:
     """The bar on a terminal; elsewhere a line per target."""
 
     def __init__(self, console: Console, order: CrawlOrder, quiet: bool) -> None:
@@ -217,7 +217,7 @@ class Watch:
         self.task = self.bar.add_task("seed page", total=order.requests)
         self.retraced = 0
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "CrawlWatch":
         self.bar.start()
         return self
 
@@ -242,7 +242,9 @@ class Watch:
             self.console.print(plain(printable(line)), highlight=False, soft_wrap=True)
 
 
-def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json: bool) -> None:
+def tell_plan(
+    order: CrawlOrder, folder: Path, findings: list[HealthFinding], as_json: bool
+) -> None:
     """What would be done; exit code 1 if it would be refused."""
     why = refused(findings)
     if as_json:

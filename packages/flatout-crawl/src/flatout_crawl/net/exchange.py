@@ -13,7 +13,7 @@ from flatout.errors import FlatoutError, SettingsError
 from flatout_crawl.net.addresses import ForbiddenAddressError
 from flatout_crawl.net.connecting import SENDER
 from flatout_crawl.net.fetching import Failure
-from flatout_crawl.net.ledger import AuditLog, Entry, RequestBudget, printable
+from flatout_crawl.net.ledger import AuditEntry, AuditLog, RequestBudget, printable
 from flatout_crawl.net.robots import MOST_BYTES
 from flatout_crawl.net.unpacking import ENCODINGS, TooLargeError, Unpacker, UnreadableError
 
@@ -24,7 +24,7 @@ LONGEST_TYPE = 100
 
 
 @dataclass(frozen=True)
-class Caps:
+class RequestCaps:
     """What one request may cost."""
 
     page_bytes: int = 4 << 20  # as they come, and decompressed
@@ -68,7 +68,7 @@ class Errand(NamedTuple):
 PAGE, PEEK, ROBOTS = Errand("GET"), Errand("HEAD"), Errand("GET", for_robots=True)
 
 
-class Reply(NamedTuple):
+class HopReply(NamedTuple):
     """What one hop led to."""
 
     status: int = 0
@@ -93,7 +93,7 @@ class Exchange:
         url: str,
         errand: Errand,
         host: str,
-        caps: Caps,
+        caps: RequestCaps,
         budget: RequestBudget,
         audit: AuditLog,
     ) -> None:
@@ -121,7 +121,7 @@ class Exchange:
         """One line in the audit log."""
         seconds = self.clock() - self.begun
         self.audit.write(
-            Entry(
+            AuditEntry(
                 self.errand.method,
                 self.url,
                 self.address,
@@ -133,7 +133,7 @@ class Exchange:
         )
         self.recorded = self.attempts
 
-    async def run(self, session: aiohttp.ClientSession) -> Reply:
+    async def run(self, session: aiohttp.ClientSession) -> HopReply:
         """Send it and read what comes."""
         failure, token = "cancelled", SENDER.set(self)
         try:
@@ -145,21 +145,21 @@ class Exchange:
             if self.attempts > self.recorded:
                 self.record(failure)
 
-    async def guarded(self, session: aiohttp.ClientSession) -> Reply:
+    async def guarded(self, session: aiohttp.ClientSession) -> HopReply:
         """What the other side does wrong, as a failure."""
         try:
             async with asyncio.timeout(self.caps.total_seconds):
                 return await self.ask(session)
         except ForbiddenAddressError:
-            return Reply(failure="address")
+            return HopReply(failure="address")
         except BudgetError:
-            return Reply(failure="budget")
+            return HopReply(failure="budget")
         except TimeoutError:
-            return Reply(self.status, failure="timeout")
+            return HopReply(self.status, failure="timeout")
         except (aiohttp.ClientError, OSError):
-            return Reply(self.status, failure="connection")
+            return HopReply(self.status, failure="connection")
 
-    async def ask(self, session: aiohttp.ClientSession) -> Reply:
+    async def ask(self, session: aiohttp.ClientSession) -> HopReply:
         """Send it; the body is read only if it is wanted."""
         url = URL(self.url, encoded=True)  # to the letter what was checked
         async with session.request(self.errand.method, url, allow_redirects=False) as response:
@@ -169,7 +169,7 @@ class Exchange:
                 .strip()
                 .lower()
             )
-            reply = Reply(self.status, b"", kind, None, headers.get("Retry-After", ""))
+            reply = HopReply(self.status, b"", kind, None, headers.get("Retry-After", ""))
             if self.status in REDIRECTS and "Location" in headers:
                 return reply._replace(location=headers["Location"])
             if self.errand.method == "HEAD" or not 200 <= self.status < 300:
@@ -179,7 +179,9 @@ class Exchange:
                 return reply._replace(failure="type")
             return await self.read(response, encoding, reply)
 
-    async def read(self, response: aiohttp.ClientResponse, encoding: str, reply: Reply) -> Reply:
+    async def read(
+        self, response: aiohttp.ClientResponse, encoding: str, reply: HopReply
+    ) -> HopReply:
         """The body, within its limits. A robots.txt that is too long is cut, as its standard
         wants.
         """

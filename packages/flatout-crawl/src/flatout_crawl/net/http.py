@@ -18,18 +18,18 @@ from flatout.errors import SettingsError
 from flatout.foreign import shortened
 from flatout_crawl.net.addresses import NO_LAB, Guard, Lab
 from flatout_crawl.net.connecting import GuardedConnector
-from flatout_crawl.net.exchange import PAGE, PEEK, ROBOTS, Caps, Errand, Exchange, Reply
+from flatout_crawl.net.exchange import PAGE, PEEK, ROBOTS, Errand, Exchange, HopReply, RequestCaps
 from flatout_crawl.net.fetching import Answer, Failure
 from flatout_crawl.net.ledger import AuditLog, RequestBudget, printable
 from flatout_crawl.net.politeness import (
     UNHURRIED,
     UNLIMITED,
-    Outcome,
     Politeness,
+    RequestOutcome,
     Turns,
     retry_after_seconds,
 )
-from flatout_crawl.net.robots import Robots, Rules, agent_token
+from flatout_crawl.net.robots import Robots, RobotsRules, agent_token
 from flatout_crawl.net.scope import Origin, Scope, canonical, origin_of
 from flatout_crawl.net.unpacking import ACCEPTED
 
@@ -38,13 +38,13 @@ from flatout_crawl.net.unpacking import ACCEPTED
 TELLING = ("budget", "address", "timeout", "connection", "down")
 
 has_contact = re.compile(r"https?://[^\s/]+|mailto:\S+@\S+").search
-DEFAULT_CAPS = Caps()
+DEFAULT_CAPS = RequestCaps()
 
 
 class Sent(NamedTuple):
     """A reply and how many requests it took."""
 
-    reply: Reply
+    reply: HopReply
     requests: int
 
 
@@ -82,7 +82,7 @@ class LiveFetcher:
         lab: Lab = NO_LAB,
         politeness: Politeness
         | None = None,  # None: unhurried with the public, unlimited in the laboratory
-        caps: Caps = DEFAULT_CAPS,
+        caps: RequestCaps = DEFAULT_CAPS,
         resolver: AbstractResolver | None = None,
     ) -> None:
         public = not all(
@@ -134,7 +134,7 @@ class LiveFetcher:
         here = canonical(url)
         if here is None:
             return Answer(printable(url), 0, requests=0, failure="scope")
-        reply = Reply()
+        reply = HopReply()
         while True:
             failure, delay = await self.gate(here, errand)
             if failure:
@@ -143,7 +143,7 @@ class LiveFetcher:
             if (
                 had is not None and had.url == here
             ):  # one that led elsewhere then is followed anew, hop by hop
-                reply, failure = Reply(had.status, had.body, had.content_type), had.failure
+                reply, failure = HopReply(had.status, had.body, had.content_type), had.failure
                 break
             reply, sent = await self.send(here, errand, delay)
             requests += sent
@@ -176,7 +176,7 @@ class LiveFetcher:
         """Wait for a turn and send one request."""
         host, politeness = self.treatment(origin_of(url))
         if not await self.turns.take(host, politeness, delay):
-            return Sent(Reply(failure="down"), 0)
+            return Sent(HopReply(failure="down"), 0)
         outcome = None
         try:
             exchange = Exchange(url, errand, host, self.caps, self.budget, self.audit)
@@ -216,16 +216,18 @@ class LiveFetcher:
         return self.session
 
 
-def why_not(rules: Rules) -> Failure:
+def why_not(rules: RobotsRules) -> Failure:
     """The failure for a URL that the rules forbid."""
     return rules.lost if rules.lost in TELLING else "robots"
 
 
-def outcome_of(reply: Reply, exchange: Exchange) -> Outcome | None:
+def outcome_of(reply: HopReply, exchange: Exchange) -> RequestOutcome | None:
     """What a reply says about the host; None if the host was never asked."""
     if not exchange.attempts or reply.failure in ("address", "budget"):
         return None
     broken = reply.failure in ("timeout", "connection")
     wait = retry_after_seconds(reply.retry_after, time.time()) if reply.retry_after else 0.0
     seconds = exchange.clock() - exchange.begun
-    return Outcome(0 if broken else reply.status, seconds, broken and not exchange.address, wait)
+    return RequestOutcome(
+        0 if broken else reply.status, seconds, broken and not exchange.address, wait
+    )

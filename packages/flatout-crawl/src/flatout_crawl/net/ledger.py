@@ -183,7 +183,7 @@ class RequestBudget:
         self.close()
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """One request in the audit log."""
 
     method: str
@@ -201,7 +201,7 @@ class AuditLog:
     def __init__(self, run: Path) -> None:
         self.log = AppendOnly(run / AUDIT_FILE)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AuditEntry) -> None:
         """Add a line; foreign text is stripped of control characters."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

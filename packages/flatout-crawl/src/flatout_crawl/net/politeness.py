@@ -59,7 +59,7 @@ UNLIMITED = Politeness(  # for a server of one's own; the circuit breaker stays
 )
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """What a turn came to."""
 
     status: int  # 0: no answer
@@ -131,7 +131,7 @@ class Host:
             self.breaker.is_open(now) or self.next_at(floor) - now > self.settings.patience_seconds
         )
 
-    def give(self, outcome: Outcome | None) -> None:
+    def give(self, outcome: RequestOutcome | None) -> None:
         """End a turn; None if nothing came of it."""
         self.slots.release()
         self.breaker.probing = False
@@ -141,7 +141,7 @@ class Host:
             self.back_off(outcome, now)
             self.breaker.judge(outcome, now)
 
-    def adapt(self, outcome: Outcome) -> None:
+    def adapt(self, outcome: RequestOutcome) -> None:
         """Move halfway to one request per answer's time; an error never shortens the delay."""
         if not self.settings.adapts or outcome.status == 0:
             return
@@ -151,7 +151,7 @@ class Host:
         low, high = self.settings.delay_seconds, self.settings.longest_delay_seconds
         self.delay = max(low, min(wanted, high))
 
-    def back_off(self, outcome: Outcome, now: float) -> None:
+    def back_off(self, outcome: RequestOutcome, now: float) -> None:
         """Stay away for as long as the host asks for, or ever longer while it is busy."""
         self.busy = self.busy + 1 if outcome.status in BUSY else 0
         wait = outcome.retry_after
@@ -184,7 +184,7 @@ class Breaker:
         """A request is sent; while the host is on probation it is the only one."""
         self.probing = self.falls > 0
 
-    def judge(self, outcome: Outcome, now: float) -> None:
+    def judge(self, outcome: RequestOutcome, now: float) -> None:
         """Take an outcome into account; those of requests sent before the host went down are late
         and say nothing.
         """
@@ -227,6 +227,6 @@ class Turns:
             known = self.hosts[host] = Host(settings)
         return await known.take(floor)
 
-    def give(self, host: str, outcome: Outcome | None) -> None:
+    def give(self, host: str, outcome: RequestOutcome | None) -> None:
         """End a turn that was taken; None if nothing was sent."""
         self.hosts[host].give(outcome)

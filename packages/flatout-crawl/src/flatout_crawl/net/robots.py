@@ -38,7 +38,7 @@ named_agent = re.compile(
 
 
 @dataclass(frozen=True)
-class Rules:
+class RobotsRules:
     """What one site allows to one robot."""
 
     parsed: Any  # a Protego; None if all or nothing is allowed
@@ -91,14 +91,14 @@ def agent_token(user_agent: str) -> str:
     return found[0].lower()
 
 
-def read_rules(body: bytes, agent: str) -> Rules:
+def read_rules(body: bytes, agent: str) -> RobotsRules:
     """Rules from the bytes of a robots.txt; a line that the limit cuts is dropped: half of it means
     something else.
     """
     if len(body) > MOST_BYTES:
         kept = body[:MOST_BYTES]
         body = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r"), 0)]
-    return Rules(
+    return RobotsRules(
         Protego.parse(simplified(body.decode("utf-8-sig", errors="replace"), agent)), agent
     )
 
@@ -128,19 +128,19 @@ def agent_of_line(line: str) -> str | None:
     return name if name == "*" else name.replace("*", "")
 
 
-def judge(answer: Answer, agent: str) -> Rules:
+def judge(answer: Answer, agent: str) -> RobotsRules:
     """Rules from whatever the request for robots.txt led to."""
     if not answer.failure and 200 <= answer.status < 300:
         return read_rules(answer.body, agent)
     if not answer.failure and 400 <= answer.status < 500 and answer.status != 429:
-        return Rules(None, agent, True)
-    return Rules(None, agent, False, answer.failure or f"status {answer.status}")
+        return RobotsRules(None, agent, True)
+    return RobotsRules(None, agent, False, answer.failure or f"status {answer.status}")
 
 
 class Kept(NamedTuple):
     """Rules and when to ask anew."""
 
-    rules: Rules
+    rules: RobotsRules
     until: float
 
 
@@ -152,19 +152,19 @@ class Robots:
         self.kept: dict[Origin, Kept] = {}
         self.locks: dict[Origin, asyncio.Lock] = {}
 
-    async def rules(self, origin: Origin) -> Rules:
+    async def rules(self, origin: Origin) -> RobotsRules:
         """The rules of a site; asks for them if they are unknown or old."""
         if known := self.fresh(origin):
             return known
         async with self.locks.setdefault(origin, asyncio.Lock()):
             return self.fresh(origin) or await self.ask(origin)
 
-    def fresh(self, origin: Origin) -> Rules | None:
+    def fresh(self, origin: Origin) -> RobotsRules | None:
         """Rules that may still be used."""
         kept = self.kept.get(origin)
         return kept.rules if kept and asyncio.get_running_loop().time() < kept.until else None
 
-    async def ask(self, origin: Origin) -> Rules:
+    async def ask(self, origin: Origin) -> RobotsRules:
         """Ask for robots.txt and keep what it means."""
         answer = await self.fetch(f"{origin.url}robots.txt")
         rules = judge(answer, self.agent)

@@ -25,7 +25,7 @@ Canonical = Callable[[str, str], str | None]  # (href, base) -> absolute URL, No
 
 
 @dataclass(frozen=True)
-class Caps:
+class PageCaps:
     """How much of a page is read."""
 
     bytes: int = 2_000_000  # of markup
@@ -39,7 +39,7 @@ class Caps:
     href: int = 2_000
 
 
-DEFAULT_CAPS = Caps()
+DEFAULT_CAPS = PageCaps()
 WANTED = "a[href],area[href],h1,h2,h3,h4,h5,h6,title,base[href],meta[name]"
 INVISIBLE = ["script", "style", "template", "svg", "math", "iframe", "object"]
 # letters of a class, an id or a role; the rest is cut, since what is seen is remembered
@@ -79,7 +79,7 @@ ZONE_WORDS: tuple[tuple[re.Pattern[str], Zone], ...] = (
 )
 
 
-class Place(NamedTuple):
+class ElementPlace(NamedTuple):
     """Where an element stands."""
 
     path: str
@@ -88,10 +88,10 @@ class Place(NamedTuple):
     in_article: bool  # a header within an article is no navigation
 
 
-NOWHERE = Place("", 0, "main", False)
+NOWHERE = ElementPlace("", 0, "main", False)
 
 
-def read_page(answer: Answer, canonical: Canonical, caps: Caps = DEFAULT_CAPS) -> Page:
+def read_page(answer: Answer, canonical: Canonical, caps: PageCaps = DEFAULT_CAPS) -> Page:
     """The page that an answer holds."""
     markup = tamed(decoded(answer.body[: caps.bytes]), caps.tags)
     tree = LexborHTMLParser(markup)
@@ -110,9 +110,9 @@ def read_page(answer: Answer, canonical: Canonical, caps: Caps = DEFAULT_CAPS) -
 class Reading:
     """One walk over the elements that are wanted, in the order of the page."""
 
-    def __init__(self, url: str, canonical: Canonical, caps: Caps) -> None:
+    def __init__(self, url: str, canonical: Canonical, caps: PageCaps) -> None:
         self.url, self.base, self.canonical, self.caps = url, url, canonical, caps
-        self.places: dict[int, Place] = {}  # by element
+        self.places: dict[int, ElementPlace] = {}  # by element
         self.blocks: dict[int, str] = {}  # text of elements that hold links
         self.links: dict[str, Link] = {}
         self.heading = ""
@@ -195,11 +195,11 @@ class Reading:
             words = self.blocks[node.mem_id] = clean(node.text(separator=" ")[:4_000])
         return words
 
-    def place(self, node: LexborNode) -> Place:
+    def place(self, node: LexborNode) -> ElementPlace:
         """Where an element stands; ancestors are looked at once for all links below them."""
         unknown: list[LexborNode] = []
         at: LexborNode | None = node
-        known: Place | None = None
+        known: ElementPlace | None = None
         while at is not None and known is None:
             known = self.places.get(at.mem_id)
             if known is None:
@@ -211,7 +211,7 @@ class Reading:
         return place
 
 
-def below(above: Place, node: LexborNode, most: int) -> Place:
+def below(above: ElementPlace, node: LexborNode, most: int) -> ElementPlace:
     """The place of an element within one that is known."""
     tag = node.tag or ""
     given = node.attributes
@@ -223,10 +223,10 @@ def below(above: Place, node: LexborNode, most: int) -> Place:
         zone = None
     inside = above.in_article or tag in ("article", "main")
     if above.depth >= most:
-        return Place(above.path, above.depth, zone or above.zone, inside)
+        return ElementPlace(above.path, above.depth, zone or above.zone, inside)
     own = step(tag, classes)
     path = f"{above.path}/{own}" if above.path else own
-    return Place(path, above.depth + 1, zone or above.zone, inside)
+    return ElementPlace(path, above.depth + 1, zone or above.zone, inside)
 
 
 @lru_cache(maxsize=4_096)
@@ -270,7 +270,7 @@ class Reader:
     """Reads pages and remembers them: pages recur across episodes, and their links across pages."""
 
     def __init__(
-        self, canonical: Canonical, *, caps: Caps = DEFAULT_CAPS, pages: int = 4_096
+        self, canonical: Canonical, *, caps: PageCaps = DEFAULT_CAPS, pages: int = 4_096
     ) -> None:
         self.canonical, self.caps, self.most = Resolver(canonical), caps, pages
         self.known: OrderedDict[tuple[str, bytes], Page] = OrderedDict()

@@ -69,7 +69,7 @@ class SiteFacts(NamedTuple):
     last_at: float
 
 
-class Row(NamedTuple):
+class ArchiveRow(NamedTuple):
     """What is stored of an answer."""
 
     page: str
@@ -187,8 +187,8 @@ class Archive:
         """
         known = canonical(url) or url
         for found in self.read(GET, known):
-            named = dict(zip(Row._fields, found, strict=True))
-            row = shaped(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
+            named = dict(zip(ArchiveRow._fields, found, strict=True))
+            row = shaped(named, ArchiveRow, f"{self.path}: the page {printable(known)}", cure=ANEW)
             if canonical(row.page) is None:
                 raise RunError(
                     f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}"

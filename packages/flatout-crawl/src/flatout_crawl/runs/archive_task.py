@@ -28,7 +28,7 @@ FEWEST_PAGES = 5
 BESIDE = {"random": 5, "breadth-first": 1, "best-first": 1}
 
 
-class Known(NamedTuple):
+class KnownSite(NamedTuple):
     """What an oracle reads of a site."""
 
     graph: Mapping[str, tuple[str, ...]]
@@ -121,7 +121,7 @@ def archive_oracle(recorded: Recorded) -> ForTask:
     first: dict[str, str] = {}
     for url, digest in recorded.targets.items():
         first.setdefault(digest, url)
-    known = Known(recorded.graph, recorded.seed_url, frozenset(first.values()))
+    known = KnownSite(recorded.graph, recorded.seed_url, frozenset(first.values()))
     order = oracle_order(cast(Site, known))  # it reads these three only
     return ForTask(lambda task, seed: InOrder(order))
 

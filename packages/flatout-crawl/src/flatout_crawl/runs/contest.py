@@ -15,10 +15,10 @@ import numpy as np
 
 from flatout_crawl.choosers.baselines import MakeChooser, standard
 from flatout_crawl.choosers.evaluate import (
+    CrawlPlan,
     CrawlRun,
     ForTask,
     Interval,
-    Plan,
     compared,
     concluded,
     evaluate,
@@ -87,7 +87,7 @@ def contest(
         }
         for name, make in choosers.items():
             told(field.task.name, name)
-            runs += asyncio.run(evaluate({name: make}, [field.task], seeds, Plan(budget))).runs
+            runs += asyncio.run(evaluate({name: make}, [field.task], seeds, CrawlPlan(budget))).runs
     return {"verdict": verdict(runs), **figures(runs), "sites": sites}
 
 

@@ -18,7 +18,7 @@ from flatout.errors import FlatoutError, RunError
 from flatout.foreign import shortened
 from flatout_crawl.choosers.session import same_site
 from flatout_crawl.net.addresses import ForbiddenAddressError, Guard, GuardedResolver
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.http import LiveFetcher, checked_agent
 from flatout_crawl.net.ledger import BUDGET_FILE, STOP_FILE, AuditLog, RequestBudget, requests_sent
@@ -31,7 +31,7 @@ from flatout_crawl.runs.live import agent_of, is_public, live_fetcher, politenes
 from flatout_crawl.runs.order import CrawlOrder
 
 # a dead server is told within 5 s
-QUICK = Caps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)
+QUICK = RequestCaps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)
 BYTES_PER_REQUEST = 50_000  # of a page, compressed: a guess that is rather large
 LEAST_FREE_BYTES = 50_000_000
 LOOKS = 3  # requests that the checks may send: robots.txt, the seed page, one redirect
@@ -56,7 +56,7 @@ WHY = {
 }
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """One check."""
 
     name: str
@@ -64,21 +64,21 @@ class Finding(NamedTuple):
     sentence: str
 
 
-Told = Callable[[Finding], None]
+Told = Callable[[HealthFinding], None]
 
 
-def refused(findings: list[Finding]) -> str:
+def refused(findings: list[HealthFinding]) -> str:
     """What stands in the way of a crawl, in one sentence; "" if nothing does."""
     return "; ".join(f"{found.name}: {found.sentence}" for found in findings if not found.ok)
 
 
-def require(findings: list[Finding]) -> None:
+def require(findings: list[HealthFinding]) -> None:
     """Raise if a crawl must not begin."""
     if why := refused(findings):
         raise RunError(f"the crawl is refused: {why}")
 
 
-def without_requests(order: CrawlOrder, folder: Path | None) -> list[Finding]:
+def without_requests(order: CrawlOrder, folder: Path | None) -> list[HealthFinding]:
     """Checks that cost nothing: before every run, and the first of the doctor's."""
     findings = [scope(order), rule(order), disk(order, folder)]
     if folder is not None:
@@ -90,37 +90,37 @@ def without_requests(order: CrawlOrder, folder: Path | None) -> list[Finding]:
     return findings
 
 
-def scope(order: CrawlOrder) -> Finding:
+def scope(order: CrawlOrder) -> HealthFinding:
     """Is the seed page on the allow-list?"""
     allowed = order.scope()
     if allowed is None:
-        return Finding("scope", True, "the seed page's own host, in a recording")
+        return HealthFinding("scope", True, "the seed page's own host, in a recording")
     told = ", ".join(order.allow)
     if not allowed.allows(order.seed_url):
-        return Finding(
+        return HealthFinding(
             "scope",
             False,
             f"{order.seed_url} is not on the allow-list ({told[:500]}): add its host to --allow",
         )
-    return Finding("scope", True, f"{told}; everything else is refused")
+    return HealthFinding("scope", True, f"{told}; everything else is refused")
 
 
-def rule(order: CrawlOrder) -> Finding:
+def rule(order: CrawlOrder) -> HealthFinding:
     """Can it be told what is looked for?"""
     made = order.rule()
     if not order.relevance:
-        return Finding("relevance", True, "nothing is looked for: pages are recorded only")
+        return HealthFinding("relevance", True, "nothing is looked for: pages are recorded only")
     topic = order.topic or made.topic
     if not topic and order.chooser != "breadth-first":
         told = (
             "no words to compare links with: best-first and learned policies do better with "
             "--topic WORDS"
         )
-        return Finding("relevance", True, told)
-    return Finding("relevance", True, f"links are compared with: {topic}")
+        return HealthFinding("relevance", True, told)
+    return HealthFinding("relevance", True, f"links are compared with: {topic}")
 
 
-def disk(order: CrawlOrder, folder: Path | None) -> Finding:
+def disk(order: CrawlOrder, folder: Path | None) -> HealthFinding:
     """Is there room for the pages?"""
     place = next(
         path
@@ -130,50 +130,50 @@ def disk(order: CrawlOrder, folder: Path | None) -> Finding:
     free = shutil.disk_usage(place).free
     needed = max(LEAST_FREE_BYTES, order.requests * BYTES_PER_REQUEST if order.is_live else 0)
     told = f"{free / 1e9:.1f} GB are free at {place}, {needed / 1e9:.2f} GB are wanted"
-    return Finding(
+    return HealthFinding(
         "disk",
         free >= needed,
         told if free >= needed else f"{told}: free some space or give another --out",
     )
 
 
-def books(order: CrawlOrder, folder: Path) -> Finding:
+def books(order: CrawlOrder, folder: Path) -> HealthFinding:
     """Are requests left, and is nobody asking to stop?"""
     if (folder / STOP_FILE).exists():
-        return Finding(
+        return HealthFinding(
             "budget",
             False,
             f"{folder / STOP_FILE} is there, which stops every crawl here: remove it",
         )
     if not order.is_live:
-        return Finding("budget", True, f"{order.requests} requests to a recording")
+        return HealthFinding("budget", True, f"{order.requests} requests to a recording")
     left = max(0, order.requests - requests_sent(folder / BUDGET_FILE).total())
-    return Finding(
+    return HealthFinding(
         "budget", True, f"{left} of {order.requests} requests are left, robots.txt included"
     )
 
 
-def manners(order: CrawlOrder) -> Finding:
+def manners(order: CrawlOrder) -> HealthFinding:
     """Does it say who it is, and how fast does it ask?"""
     try:
         agent = checked_agent(agent_of(order), is_public(order))
         settings = politeness_of(order) or (UNHURRIED if is_public(order) else UNLIMITED)
     except FlatoutError as error:
-        return Finding("manners", False, f"{error}: give --user-agent")
+        return HealthFinding("manners", False, f"{error}: give --user-agent")
     told = f"{shortened(agent)}, known to robots.txt as {shortened(agent_token(agent))}"
     told += f"; at least {settings.delay_seconds:g} s apart"
-    return Finding("manners", True, told)
+    return HealthFinding("manners", True, told)
 
 
 async def examine(
     order: CrawlOrder, folder: Path | None, told: Told = lambda _: None
-) -> list[Finding]:
+) -> list[HealthFinding]:
     """All checks, each told as soon as it is made; those that need the site stop at the first that
     fails.
     """
-    findings: list[Finding] = []
+    findings: list[HealthFinding] = []
 
-    def note(found: Finding) -> bool:
+    def note(found: HealthFinding) -> bool:
         findings.append(found)
         told(found)
         return found.ok
@@ -197,17 +197,17 @@ def seed_origin(order: CrawlOrder) -> Origin:
     return origin_of(canonical(order.seed_url) or "")
 
 
-def literal_address(order: CrawlOrder) -> Finding:
+def literal_address(order: CrawlOrder) -> HealthFinding:
     """May the address that stands in the seed's URL be dialled?"""
     origin = seed_origin(order)
     try:
         Guard(order.doors()).check(origin.host, origin.port)
     except ForbiddenAddressError as error:
         return forbidden(error)
-    return Finding("address", True, f"{origin.host}, port {origin.port}")
+    return HealthFinding("address", True, f"{origin.host}, port {origin.port}")
 
 
-async def resolved_address(order: CrawlOrder) -> Finding:
+async def resolved_address(order: CrawlOrder) -> HealthFinding:
     """Where does the seed's name lead?"""
     origin, resolver = seed_origin(order), GuardedResolver()
     try:
@@ -219,23 +219,25 @@ async def resolved_address(order: CrawlOrder) -> Finding:
         told = (
             "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         )
-        return Finding(
+        return HealthFinding(
             "address",
             False,
             f"{origin.host} cannot be resolved: {told}; check the name and the network",
         )
     finally:
         await resolver.close()
-    return Finding(
+    return HealthFinding(
         "address",
         True,
         f"{origin.host} is {', '.join(sorted({entry['host'] for entry in found}))}",
     )
 
 
-def forbidden(error: ForbiddenAddressError) -> Finding:
+def forbidden(error: ForbiddenAddressError) -> HealthFinding:
     """An address that must not be dialled."""
-    return Finding("address", False, f"{error}; a server of your own on loopback is named by --lab")
+    return HealthFinding(
+        "address", False, f"{error}; a server of your own on loopback is named by --lab"
+    )
 
 
 def is_address(host: str) -> bool:
@@ -247,7 +249,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-async def asked(order: CrawlOrder) -> list[Finding]:
+async def asked(order: CrawlOrder) -> list[HealthFinding]:
     """robots.txt and the seed page, in books of their own: the run's budget is not touched."""
     with (
         tempfile.TemporaryDirectory() as place,
@@ -261,7 +263,7 @@ async def asked(order: CrawlOrder) -> list[Finding]:
             await fetcher.close()
 
 
-async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[Finding]:
+async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[HealthFinding]:
     """What the site says."""
     seed = canonical(order.seed_url) or order.seed_url
     rules = await fetcher.robots.rules(origin_of(seed))
@@ -270,7 +272,7 @@ async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[Finding]:
             rules.lost, f"it gave {rules.lost}; until it can be had, nothing may be asked for"
         )
         return [
-            Finding(
+            HealthFinding(
                 "robots.txt",
                 False,
                 f"robots.txt of {origin_of(seed).host} could not be had: {why}",
@@ -278,7 +280,7 @@ async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[Finding]:
         ]
     if not rules.allows(seed):
         return [
-            Finding(
+            HealthFinding(
                 "robots.txt", False, f"it forbids {seed}: respect that, or ask the site's owner"
             )
         ]
@@ -286,18 +288,18 @@ async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[Finding]:
         f"; it asks for {rules.delay_seconds:g} s between requests" if rules.delay_seconds else ""
     )
     return [
-        Finding("robots.txt", True, f"allows the seed page{wait}"),
+        HealthFinding("robots.txt", True, f"allows the seed page{wait}"),
         seed_page(order, await fetcher.fetch(seed)),
     ]
 
 
-def seed_page(order: CrawlOrder, answer: Answer) -> Finding:
+def seed_page(order: CrawlOrder, answer: Answer) -> HealthFinding:
     """Is there a page with links in scope, and what is it worth?"""
     if not answer.is_page:
         told = WHY.get(
             answer.failure, f"it gave status {answer.status}: begin at a page that is there"
         )
-        return Finding("seed page", False, f"{order.seed_url}: {told}")
+        return HealthFinding("seed page", False, f"{order.seed_url}: {told}")
     page, allowed = read_page(answer, Resolver(canonical)), order.scope()
     inside = allowed.allows if allowed else same_site(order.seed_url)
     links = [link for link in page.links if inside(link.url)]
@@ -307,7 +309,7 @@ def seed_page(order: CrawlOrder, answer: Answer) -> Finding:
         f"{worth:.2f}"
     )
     if not links:
-        return Finding(
+        return HealthFinding(
             "seed page", False, f"{told}: begin at a page that leads on, or widen --allow"
         )
-    return Finding("seed page", True, f"{told} (a target has {order.threshold:g} or more)")
+    return HealthFinding("seed page", True, f"{told} (a target has {order.threshold:g} or more)")

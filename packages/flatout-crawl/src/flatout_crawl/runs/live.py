@@ -16,7 +16,7 @@ from aiohttp.abc import AbstractResolver
 
 from flatout.errors import SettingsError
 from flatout.runs import installed
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.http import LiveFetcher
 from flatout_crawl.net.ledger import AuditLog, RequestBudget
@@ -107,7 +107,7 @@ def live_fetcher(
     order: CrawlOrder,
     budget: RequestBudget,
     audit: AuditLog,
-    caps: Caps | None = None,
+    caps: RequestCaps | None = None,
     resolver: AbstractResolver | None = None,
 ) -> LiveFetcher:
     """A fetcher under this order's rules."""
@@ -123,7 +123,7 @@ def live_fetcher(
         user_agent=agent_of(order),
         lab=order.doors(),
         politeness=politeness_of(order),
-        caps=caps or Caps(connect_seconds=CONNECT_SECONDS),
+        caps=caps or RequestCaps(connect_seconds=CONNECT_SECONDS),
         resolver=resolver,
     )
 

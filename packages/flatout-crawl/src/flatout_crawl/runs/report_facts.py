@@ -19,7 +19,13 @@ from flatout.foreign import check_file, parse_json, read_json, shortened
 from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
 from flatout_crawl.net.scope import canonical, origin_of
 from flatout_crawl.runs.order import RUN, RUN_BYTES
-from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
+from flatout_crawl.runs.report_shapes import (
+    AuditRow,
+    ShownEvaluation,
+    ShownOutcome,
+    ShownRobots,
+    ShownTarget,
+)
 
 EVALUATION = "evaluation.json"
 RESULT_BYTES = 128 << 20  # of an evaluation or an outcome
@@ -46,7 +52,9 @@ def gather(folder: Path) -> dict[str, Any]:
             "kind": "evaluation",
             **clean(
                 asdict(
-                    read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES)
+                    read_json(
+                        folder / EVALUATION, ShownEvaluation, cure=ELSEWHERE, limit=RESULT_BYTES
+                    )
                 )
             ),
         }
@@ -59,7 +67,7 @@ def gather(folder: Path) -> dict[str, Any]:
     outcome: dict[str, Any] = {}
     if os.path.lexists(folder / "outcome.json"):
         outcome = asdict(
-            read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES)
+            read_json(folder / "outcome.json", ShownOutcome, cure=ELSEWHERE, limit=RESULT_BYTES)
         )
     facts = {
         "kind": "run",

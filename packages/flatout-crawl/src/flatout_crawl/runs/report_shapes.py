@@ -55,7 +55,7 @@ class ShownCurve:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ShownOutcome:
     """What came of a crawl."""
 
     ended: str
@@ -93,7 +93,7 @@ class ShownCurves:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ShownEvaluation:
     """What came of trying a policy."""
 
     verdict: ShownVerdict = field(default_factory=ShownVerdict)

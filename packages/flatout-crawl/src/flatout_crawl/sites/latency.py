@@ -23,7 +23,7 @@ class Uniform(Protocol):
         ...
 
 
-class Draw(NamedTuple):
+class LatencyDraw(NamedTuple):
     """One request's fate."""
 
     seconds: float
@@ -62,7 +62,7 @@ class Latency:
             return self.straggler_seconds
         return -log1p(-rng.random()) * self.seconds if self.exponential else self.seconds
 
-    def draw(self, rng: Uniform) -> Draw:
+    def draw(self, rng: Uniform) -> LatencyDraw:
         """A wait and a fault, if any."""
         seconds, chance = self(rng), rng.random()
         shares: tuple[tuple[Fault, float], ...] = (
@@ -73,9 +73,9 @@ class Latency:
         )
         for fault, share in shares:
             if chance < share:
-                return Draw(seconds, fault)
+                return LatencyDraw(seconds, fault)
             chance -= share
-        return Draw(seconds)
+        return LatencyDraw(seconds)
 
     @property
     def spelled(self) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from flatout_crawl.net.fetching import Answer, Failure
 from flatout_crawl.net.scope import canonical
-from flatout_crawl.sites.latency import NO_LATENCY, Draw, Latency
+from flatout_crawl.sites.latency import NO_LATENCY, Latency, LatencyDraw
 from flatout_crawl.sites.site import SLOW, Site
 
 MOST_REDIRECTS = 5
@@ -62,7 +62,7 @@ class SimFetcher:
             return "scope"
         return "robots" if self.site.forbids(url) else ""
 
-    def faulty(self, url: str, draw: Draw, began: float, sent: int) -> Answer:
+    def faulty(self, url: str, draw: LatencyDraw, began: float, sent: int) -> Answer:
         """What an injected fault looks like."""
         if draw.fault == "close":
             return self.failed(url, "connection", began, sent)

@@ -13,7 +13,7 @@ FIXED = ("about", "contact", "privacy", "help", "terms")  # pages that every sit
 BlockKind = Literal["list", "archive", "box", "pager"]
 
 
-class Entry(NamedTuple):
+class PageLink(NamedTuple):
     """A link on a page."""
 
     path: str  # or a whole URL of another site
@@ -22,15 +22,15 @@ class Entry(NamedTuple):
     follow: bool = True
 
 
-class Block(NamedTuple):
+class LinkBlock(NamedTuple):
     """Links that stand together in the main part of a page."""
 
     kind: BlockKind
     heading: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PageLink, ...]
 
 
-class Plan(NamedTuple):
+class PagePlan(NamedTuple):
     """What a page holds."""
 
     path: str
@@ -38,9 +38,9 @@ class Plan(NamedTuple):
     topic: int
     rate: float  # of keywords in its text
     words: int
-    blocks: tuple[Block, ...] = ()
-    aside: tuple[Entry, ...] = ()
-    crumbs: tuple[Entry, ...] = ()
+    blocks: tuple[LinkBlock, ...] = ()
+    aside: tuple[PageLink, ...] = ()
+    crumbs: tuple[PageLink, ...] = ()
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Blueprint:
 
     style: Style
     words: Vocabulary
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, PagePlan] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     gateways: dict[str, list[str]] = field(
         default_factory=dict
@@ -60,11 +60,11 @@ class Blueprint:
     errors: dict[str, int] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)  # seconds more than usual
     private: set[str] = field(default_factory=set)  # forbidden by robots.txt
-    nav: tuple[Entry, ...] = ()
-    footer: tuple[Entry, ...] = ()
+    nav: tuple[PageLink, ...] = ()
+    footer: tuple[PageLink, ...] = ()
 
 
-class Sizes(NamedTuple):
+class SiteSizes(NamedTuple):
     """How many of what."""
 
     topics: int
@@ -78,13 +78,13 @@ class Sizes(NamedTuple):
 class Leaf(NamedTuple):
     """A page at the end of a list, and how the list speaks of it."""
 
-    entry: Entry
+    entry: PageLink
     topic: int
     rate: float
     title: str
 
 
-def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> Sizes:
+def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> SiteSizes:
     """Sizes that add up to about this many pages."""
     topics = rng.randint(4, 5) if pages < 250 else rng.randint(5, 8)
     shelves = 2 if pages < 250 else rng.randint(2, 4)
@@ -94,4 +94,4 @@ def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> 
     fixed = 2 + topics * (1 + shelves) + len(FIXED) + 4 * gateways + 2 * clustered
     scattered = targets - clustered
     leaves = round((pages - fixed) * per_page / (per_page + 1)) - scattered
-    return Sizes(topics, shelves, gateways, clustered, scattered, max(leaves, 10))
+    return SiteSizes(topics, shelves, gateways, clustered, scattered, max(leaves, 10))

@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from html import escape
 from random import Random
 
-from flatout_crawl.sites.site_blueprint import Block, Blueprint, Entry, Plan
+from flatout_crawl.sites.site_blueprint import Blueprint, LinkBlock, PageLink, PagePlan
 
 
-def rendered(site: Blueprint, plan: Plan, seed: int) -> bytes:
+def rendered(site: Blueprint, plan: PagePlan, seed: int) -> bytes:
     """The bytes of a page."""
-    return Page(site, plan, Random(f"flatout page {seed} {plan.path}")).html().encode()
+    return PageRenderer(site, plan, Random(f"flatout page {seed} {plan.path}")).html().encode()
 
 
-class Page:
+class PageRenderer:
     """One page on its way to HTML."""
 
-    def __init__(self, site: Blueprint, plan: Plan, rng: Random) -> None:
+    def __init__(self, site: Blueprint, plan: PagePlan, rng: Random) -> None:
         self.site, self.plan, self.rng, self.style = site, plan, rng, site.style
         self.folder = posixpath.dirname(plan.path.partition("?")[0]) or "/"
 
@@ -69,7 +69,7 @@ class Page:
         """The links in the main part."""
         return "\n".join(self.block(block) for block in self.plan.blocks)
 
-    def block(self, block: Block) -> str:
+    def block(self, block: LinkBlock) -> str:
         """Links that stand together."""
         name = self.style.names[block.kind]
         if block.kind == "box":
@@ -81,13 +81,13 @@ class Page:
         rows = "\n".join(f"<{inner}>{self.row(one)}</{inner}>" for one in block.entries)
         return f'{heading}<{outer} class="{name}">\n{rows}\n</{outer}>'
 
-    def row(self, entry: Entry) -> str:
+    def row(self, entry: PageLink) -> str:
         """A link in a list and what is said of it."""
         tag = self.style.title_tag
         link = f"<{tag}>{self.link(entry)}</{tag}>" if tag else self.link(entry)
         return f"{link} <span>{escape(entry.blurb)}</span>" if entry.blurb else link
 
-    def woven(self, entries: Iterable[Entry]) -> str:
+    def woven(self, entries: Iterable[PageLink]) -> str:
         """Links within running text."""
         words = self.site.words
         rate = self.plan.rate
@@ -96,11 +96,11 @@ class Page:
             for one in entries
         )
 
-    def items(self, entries: Iterable[Entry]) -> str:
+    def items(self, entries: Iterable[PageLink]) -> str:
         """Links as a plain list."""
         return "<ul>" + "".join(f"<li>{self.link(one)}</li>" for one in entries) + "</ul>"
 
-    def link(self, entry: Entry) -> str:
+    def link(self, entry: PageLink) -> str:
         """An anchor."""
         rel = "" if entry.follow else ' rel="nofollow"'
         return f'<a href="{escape(self.reference(entry.path))}"{rel}>{escape(entry.anchor)}</a>'
