@@ -26,7 +26,7 @@ from flatout.slow_envs.clock import run_virtually
 from flatout.slow_envs.learner_state import LearnerState
 from flatout.slow_envs.model import flatten_weights
 from flatout_crawl.choosers.baselines import BestFirst
-from flatout_crawl.choosers.evaluate import crawl, learned
+from flatout_crawl.choosers.evaluate import crawl, policy_chooser
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.scorer import LinkScorer
 from flatout_crawl.choosers.session import Prices
@@ -267,7 +267,7 @@ def go_on_learning(folder: Path) -> str:
     CrawlTrainer([site_task(site())], school.training(), folder, lambda _: None)
     read_checkpoint(folder / CHECKPOINT)
     policy = CrawlPolicy.load(folder / POLICY)
-    made = learned(policy.act, policy.model.candidates)(0)
+    made = policy_chooser(policy.act, policy.model.candidates)(0)
     session = run_virtually(crawl(site_task(site()), made, 10, Prices()))
     honest = LinkScorer(
         policy.model.globals, policy.model.columns, width=policy.model.width

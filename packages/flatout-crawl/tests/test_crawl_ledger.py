@@ -126,14 +126,14 @@ def test_books_are_not_kept_through_links_nor_in_pipes_or_holes(tmp_path: Path) 
     outside = tmp_path / "outside"
     outside.write_text("mine")
     for name, made in ((AUDIT_FILE, AuditLog), (BUDGET_FILE, lambda run: RequestBudget(run, 5))):
-        for kind, said in (("link", "symbolic link"), ("pipe", "is no file")):
+        for kind, message in (("link", "symbolic link"), ("pipe", "is no file")):
             run = tmp_path / f"{kind}-{name}"
             run.mkdir()
             if kind == "link":
                 (run / name).symlink_to(outside)
             else:
                 os.mkfifo(run / name)
-            with pytest.raises(RunError, match=said):
+            with pytest.raises(RunError, match=message):
                 made(run)
     assert outside.read_text() == "mine"
     with (tmp_path / BUDGET_FILE).open("wb") as hole:

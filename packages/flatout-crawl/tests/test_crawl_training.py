@@ -151,7 +151,7 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"candidates": 10**12}, "candidates: Input should be less than"),
         ({"width": 10**6}, "width: Input should be less than"),
@@ -164,9 +164,9 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_forged_policy_is_refused_with_the_place(
-    tmp_path: Path, changes: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(BundleError, match=said) as refusal:
+    with pytest.raises(BundleError, match=message) as refusal:
         CrawlPolicy.load(spoiled(tmp_path / "policy.safetensors", **changes))
     assert len(str(refusal.value)) < 2000
 
@@ -190,7 +190,7 @@ COUNTS = {"steps": "10", "descents": "4", "version": "2"}
 
 
 @pytest.mark.parametrize(
-    ("names", "dtype", "size", "counts", "said"),
+    ("names", "dtype", "size", "counts", "message"),
     [
         (("weights", "first"), np.float32, 5, COUNTS, "second is not there"),
         (("weights", "first", "second"), np.float64, 5, COUNTS, "no vector of float32"),
@@ -212,13 +212,18 @@ COUNTS = {"steps": "10", "descents": "4", "version": "2"}
     ],
 )
 def test_a_damaged_checkpoint_is_refused_with_the_place(
-    tmp_path: Path, names: tuple[str, ...], dtype: Any, size: int, counts: dict[str, str], said: str
+    tmp_path: Path,
+    names: tuple[str, ...],
+    dtype: Any,
+    size: int,
+    counts: dict[str, str],
+    message: str,
 ) -> None:
     path = tmp_path / CHECKPOINT
     path.write_bytes(
         safetensors.numpy.save({name: np.zeros(size, dtype) for name in names}, counts)
     )
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         read_checkpoint(path)
 
 

@@ -20,7 +20,7 @@ from flatout_crawl.choosers.evaluate import (
     ChooserEvaluation,
     CrawlPlan,
     evaluate,
-    learned,
+    policy_chooser,
 )
 from flatout_crawl.choosers.scorer import LinkScorer
 from flatout_crawl.choosers.site_task import site_task
@@ -52,7 +52,7 @@ def test_fewer_requests_on_sites_it_never_saw(tmp_path: Path) -> None:
     best-first's; 95 % intervals over sites and seeds.
     """
     policy = train(tasks(range(60)), CrawlTraining(steps=150_000), tmp_path)
-    choosers = {"learned": learned(policy.act), **standard()}
+    choosers = {"learned": policy_chooser(policy.act), **standard()}
     found = run_virtually(
         evaluate(choosers, tasks(range(10_000, 10_010)), (0, 1), CrawlPlan(budget=3 * PAGES))
     )

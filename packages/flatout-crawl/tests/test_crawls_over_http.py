@@ -30,7 +30,7 @@ from flatout_crawl.net.ledger import AuditLog, RequestBudget
 from flatout_crawl.net.scope import Scope
 from flatout_crawl.sites.latency import Latency, constant
 from flatout_crawl.sites.site import SiteSettings, generate
-from flatout_crawl.sites.site_server import Served, Serving, listen, port_of, served
+from flatout_crawl.sites.site_server import Served, Serving, listen, port_of, serve_sites
 from worker_processes import lives
 
 pytest.importorskip("torch")
@@ -107,7 +107,7 @@ def test_steps_are_requests_and_learning_goes_on(tmp_path: Path) -> None:
         await lab.close()
         return figures, spent
 
-    with served(SITE, constant(0.005)) as site:
+    with serve_sites(SITE, constant(0.005)) as site:
         figures, spent = asyncio.run(main(site))
         seen = counted(site)
     done = figures["steps"] + figures["resets"] + 1
@@ -178,7 +178,7 @@ def test_crashes_are_mended_and_counted_exactly(tmp_path: Path) -> None:
         await lab.close()
         return figures
 
-    with served(SITE, constant(0.002)) as site:
+    with serve_sites(SITE, constant(0.002)) as site:
         figures = asyncio.run(main(site))
     assert figures["crashes"] == Fragile.made // 60 and figures["timeouts"] == 0
 
@@ -245,7 +245,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         await session.stop()
         return figures, pids
 
-    with served(SITE, constant(0.002)) as site:
+    with serve_sites(SITE, constant(0.002)) as site:
         figures, pids = asyncio.run(main(site))
     assert (figures["crashes"], figures["restarts"], figures["timeouts"]) == (1, 1, 0)
     assert len(pids) == 3 and not any(lives(pid) for pid in pids)

@@ -71,7 +71,7 @@ def test_a_site_that_may_be_crawled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pages", "name", "said"),
+    ("pages", "name", "message"),
     [
         ({"/": reply(PAGE), "/robots.txt": CLOSED}, "robots.txt", "forbids"),
         ({"/": reply(PAGE), "/robots.txt": reply(status=500)}, "robots.txt", "it gave status 500"),
@@ -82,10 +82,10 @@ def test_a_site_that_may_be_crawled() -> None:
                                                                  "page"), "not on the allow-list"),
     ],
 )  # fmt: skip
-def test_what_a_site_refuses_is_said(pages: dict[str, Any], name: str, said: str) -> None:
+def test_what_a_site_refuses_is_reported(pages: dict[str, Any], name: str, message: str) -> None:
     found, _ = examined(pages)
     assert [finding.name for finding in found.values() if not finding.ok] == [name]
-    assert said in found[name].sentence
+    assert message in found[name].sentence
 
 
 def test_a_dead_server_is_told_soon() -> None:

@@ -8,7 +8,7 @@ from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.reading.page import Link, Page
 from flatout_crawl.reading.parsing import CONTROL, PageCaps, Reader, Resolver, read_page
-from flatout_crawl.reading.taming import SMALL_BYTES, SMALL_TAGS, is_small, rewritten
+from flatout_crawl.reading.taming import SMALL_BYTES, SMALL_TAGS, is_small, rewrite_markup
 
 URL = "http://a.lab/docs/guide/page.html"
 
@@ -227,7 +227,7 @@ def test_a_large_page_is_read_like_a_small_one() -> None:
     assert large.links == small.links
     assert large.title == small.title == "A & B"
     assert large.text.startswith(small.text) and large.text.endswith("filler text")
-    assert read(rewritten(start.encode(), 1_000)) == small
+    assert read(rewrite_markup(start.encode(), 1_000)) == small
 
 
 def test_what_is_large_is_cut_at_the_number_of_tags() -> None:
@@ -239,7 +239,7 @@ def test_what_is_large_is_cut_at_the_number_of_tags() -> None:
 @settings(max_examples=150, deadline=None)
 def test_any_bytes_can_be_read(body: bytes) -> None:
     check(read(body))
-    check(read(rewritten(body, 100)))
+    check(read(rewrite_markup(body, 100)))
 
 
 PIECES = st.sampled_from(
@@ -293,7 +293,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 def test_any_markup_can_be_read(markup: str) -> None:
     check(read(markup))
-    check(read(rewritten(markup.encode(), 1_000)))
+    check(read(rewrite_markup(markup.encode(), 1_000)))
 
 
 def check(page: Page) -> None:

@@ -150,7 +150,7 @@ async def make_env(env_or_maker: Any) -> AsyncEnv:
     if not waits(env):
         raise SettingsError(
             f"Blocking was given {type(env).__name__!r}, whose step is no coroutine: it takes an "
-            f"environment with "
-            "`async def step`, or a function that makes one; plain environments need no such face"
+            "environment with `async def step`, or a function that makes one; plain environments "
+            "need no such face"
         )
     return env

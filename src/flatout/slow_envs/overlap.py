@@ -32,9 +32,8 @@ class Care:
         if min(self.step_deadline_s, self.reset_deadline_s) <= 0 or self.most_failures < 1:
             raise SettingsError(
                 f"step_deadline_s is {self.step_deadline_s}, reset_deadline_s "
-                f"{self.reset_deadline_s}, most_failures "
-                f"{self.most_failures}: deadlines must be positive, and an environment may fail "
-                f"at least once"
+                f"{self.reset_deadline_s}, most_failures {self.most_failures}: deadlines must be "
+                "positive, and an environment may fail at least once"
             )
         if not 0 < self.least_alive <= 1:
             raise SettingsError(
@@ -94,8 +93,7 @@ class Overlap:
         if self.segment < 1 or self.max_lag < 0 or self.waiting_batches < 1:
             raise SettingsError(
                 f"segment is {self.segment}, max_lag {self.max_lag}, waiting_batches "
-                f"{self.waiting_batches}: "
-                "give at least 1, 0 and 1"
+                f"{self.waiting_batches}: give at least 1, 0 and 1"
             )
 
 

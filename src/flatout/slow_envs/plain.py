@@ -224,9 +224,8 @@ def require_plain(env: Any) -> None:
     ):
         raise SettingsError(
             f"the maker returned {type(env).__name__!r}, which is no environment: it must have "
-            f"reset, step and close, "
-            "plain as gymnasium.Env has them or async, and the spaces observation_space and "
-            "action_space"
+            "reset, step and close, plain as gymnasium.Env has them or async, and the spaces "
+            "observation_space and action_space"
         )
 
 

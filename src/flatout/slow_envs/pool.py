@@ -239,8 +239,7 @@ class Pool:
             raise RunError(
                 f"{alive} of {len(self.slots)} environments are alive, fewer than the share of "
                 f"{self.care.least_alive} that must be; environment {slot.index} failed "
-                f"{slot.failures} times in a "
-                f"row, at last with {describe_error(error)}"
+                f"{slot.failures} times in a row, at last with {describe_error(error)}"
             ) from error
 
     async def close(self) -> None:

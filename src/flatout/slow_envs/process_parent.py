@@ -138,8 +138,7 @@ class EnvProcess:
         self.kill()
         died = WorkerDied(
             f"the process of an environment (pid {self.process.pid}) {how}; what it printed is in "
-            f"this program's "
-            "output; reset() starts another one"
+            "this program's output; reset() starts another one"
         )
         if words:
             died.add_note(f"Its last words:\n{words}")

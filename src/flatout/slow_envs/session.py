@@ -204,8 +204,7 @@ class Session:
                 if given != first:
                     raise SettingsError(
                         f"environment {slot.index} has the {name.replace('_', ' ')} {given}, the "
-                        f"first one {first}: "
-                        "all must be equal"
+                        f"first one {first}: all must be equal"
                     )
 
     @property

@@ -109,8 +109,8 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             ):
                 raise SettingsError(
                     f"environment {k} has the spaces {env.observation_space} and "
-                    f"{env.action_space}, the first has "
-                    f"{first.observation_space} and {first.action_space}: they must be equal"
+                    f"{env.action_space}, the first has {first.observation_space} and "
+                    f"{first.action_space}: they must be equal"
                 )
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -214,8 +214,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 raise
             raise RunError(
                 f"environment {k} was not reset within {self.reset_deadline_s} s: raise "
-                f"reset_deadline_s, or see "
-                "what it waits for"
+                "reset_deadline_s, or see what it waits for"
             ) from error
 
     def stack_observations(self) -> Any:

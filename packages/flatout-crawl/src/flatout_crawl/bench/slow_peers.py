@@ -31,7 +31,7 @@ from flatout_crawl.bench.slow_workload import (
 
 
 class Aimed(gym.Wrapper[Any, Any, Any, Any]):
-    """Begins its episodes at the task that it was told: so processes need not be started for each
+    """Begins its episodes at the task that it was given: so processes need not be started for each
     kind of latency.
     """
 

@@ -38,7 +38,7 @@ READY = "ready"  # what a contestant says first
 
 @dataclass(frozen=True)
 class Spec:
-    """What a contestant is told when it begins; it travels as JSON."""
+    """What a contestant is given when it begins; it travels as JSON."""
 
     contestant: str
     envs: int

@@ -27,7 +27,7 @@ class Chooser(Protocol):
         """A URL, or None to stop."""
         ...
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """What came of the choice."""
         ...
 
@@ -38,7 +38,7 @@ MakeChooser = Callable[[int], Chooser]  # from a seed
 class Oblivious:
     """Learns nothing from what comes."""
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """Nothing to do."""
 
 
@@ -134,7 +134,7 @@ class GroupBandit:
         ids = frontier.open_ids()
         return url_of(session, int(self.rng.choice(ids[frontier.group[ids, self.column] == best])))
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """Pay the groups."""
         frontier = session.frontier
         while len(self.tried) < max(len(frontier.kinds.names), len(frontier.tags.names)):
@@ -175,7 +175,7 @@ class LinkClassifier:
         scores = self.inputs[ids] @ self.weights + session.frontier.similarity[ids]
         return url_of(session, int(ids[np.argmax(scores)]))
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """One step of gradient descent."""
         if visit.link < 0 or visit.technical:
             return
@@ -190,7 +190,7 @@ class LinkClassifier:
         )
 
     def _prepare(self, session: CrawlSession) -> None:
-        """Inputs of links that are new: hashed words, and what the page told of them."""
+        """Inputs of links that are new: hashed words, and what the page shows of them."""
         frontier, first = session.frontier, self.known
         if len(frontier) == first:
             return
@@ -251,7 +251,7 @@ class Repeat(Oblivious):
             return BestFirst().choose(session)
         return max(self.best, (0.0, session.task.seed_url))[1]
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """Remember the best."""
         self.best = max(self.best, (visit.relevance, visit.asked))
 
@@ -262,7 +262,7 @@ def url_of(session: CrawlSession, number: int) -> str:
 
 
 def standard() -> dict[str, MakeChooser]:
-    """The baselines by name; oracle and sitemap need to be told about the site."""
+    """The baselines by name; oracle and sitemap need to know the site."""
     return {
         "random": Random,
         "breadth-first": lambda seed: BreadthFirst(),

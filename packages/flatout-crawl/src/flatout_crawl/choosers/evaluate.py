@@ -108,7 +108,7 @@ class ForTask(NamedTuple):
     make: Callable[[CrawlTask, int], Chooser]
 
 
-def learned(
+def policy_chooser(
     policy: Callable[[Observation], int], candidates: int = 64, stop_action: bool = False
 ) -> MakeChooser:
     """A policy as a chooser; it acts within the same candidates as in the environment."""
@@ -120,13 +120,13 @@ async def crawl(
 ) -> CrawlSession:
     """One crawl to its end."""
     session = CrawlSession(task, budget, prices)
-    chooser.told(session, await session.start())
+    chooser.on_visit(session, await session.start())
     while not session.over:
         url = chooser.choose(session)
         if url is None:
             break
         visit = await session.fetch(url)
-        chooser.told(session, visit)
+        chooser.on_visit(session, visit)
         if visit.technical:
             break
     return session
@@ -144,9 +144,9 @@ async def evaluate(
     plan = plan or CrawlPlan()
     if not choosers or not tasks or not seeds or len({task.name for task in tasks}) < len(tasks):
         raise SettingsError(
-            f"an evaluation needs choosers, seeds and tasks of different names, not "
-            f"{len(choosers)} choosers, "
-            f"{len(seeds)} seeds and tasks {[task.name for task in tasks]}"
+            "an evaluation needs choosers, seeds and tasks of different names, not "
+            f"{len(choosers)} choosers, {len(seeds)} seeds and tasks "
+            f"{[task.name for task in tasks]}"
         )
     gate = asyncio.Semaphore(plan.at_once)
 
@@ -160,7 +160,7 @@ async def evaluate(
             make = choosers[name]
             chooser = make.make(task, seed) if isinstance(make, ForTask) else make(seed)
             session = await crawl(task, chooser, budget, plan.prices)
-            return judged(session, name, seed)
+            return judge_crawl(session, name, seed)
 
     work = [one(name, task, seed) for name in choosers for task in tasks for seed in seeds]
     runs = (
@@ -168,10 +168,10 @@ async def evaluate(
         if plan.at_once > 1
         else tuple([await each for each in work])
     )
-    return concluded(runs)
+    return conclude_runs(runs)
 
 
-def judged(session: CrawlSession, chooser: str, seed: int) -> CrawlRun:
+def judge_crawl(session: CrawlSession, chooser: str, seed: int) -> CrawlRun:
     """A crawl that ended, in numbers."""
     task, targets = session.task, session.task.target_count
     half, most = (requests_to(session.curve, targets, share) for share in (0.5, 0.9))
@@ -209,7 +209,7 @@ def area(curve: Sequence[int], targets: int, budget: int) -> float:
     return sum(held) / (targets * budget)
 
 
-def concluded(runs: Sequence[CrawlRun]) -> ChooserEvaluation:
+def conclude_runs(runs: Sequence[CrawlRun]) -> ChooserEvaluation:
     """Summaries of choosers, and comparisons with those they must beat."""
     names = list(dict.fromkeys(run.chooser for run in runs))
     of = {name: [run for run in runs if run.chooser == name] for name in names}
@@ -224,7 +224,7 @@ def concluded(runs: Sequence[CrawlRun]) -> ChooserEvaluation:
     )
     pairs = [(name, other) for other in AGAINST if other in of for name in names if name != other]
     comparisons = tuple(
-        compared(of[name], of[other], metric) for name, other in pairs for metric in METRICS
+        compare_runs(of[name], of[other], metric) for name, other in pairs for metric in METRICS
     )
     return ChooserEvaluation(tuple(runs), summaries, comparisons)
 
@@ -255,7 +255,7 @@ def interval(
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def compared(
+def compare_runs(
     runs: Sequence[CrawlRun], others: Sequence[CrawlRun], metric: str
 ) -> ChooserComparison:
     """Paired by task and seed; better is fewer for requests and waste, more for the rest."""

@@ -19,7 +19,7 @@ __all__ = [
     "GLOBAL",
     "LINK",
     "CandidateView",
-    "flattened",
+    "flatten_observation",
     "observation_size",
     "observation_space",
     "observe",
@@ -70,7 +70,7 @@ def observation_size(count: int) -> int:
     return len(GLOBAL) + count * len(LINK) + count + 1
 
 
-def flattened(observation: Observation) -> Floats:
+def flatten_observation(observation: Observation) -> Floats:
     """As `gymnasium.spaces.flatten` does it: global, links, mask."""
     parts = [
         np.asarray(observation[name], np.float32).ravel() for name in ("global", "links", "mask")
@@ -102,7 +102,7 @@ def overview(session: CrawlSession, scores: Floats) -> Floats:
         session.recent.harvest,
         last.reward if last else 0.0,
         math.log1p(session.since_found) / 3,
-        math.log1p(frontier.opened) / 5,
+        math.log1p(frontier.open_count) / 5,
         session.errors / max(1, session.errors + session.pages),
         math.log1p(session.recent.seconds),
         math.log1p(session.recent.new_links) / 3,
@@ -121,6 +121,6 @@ def entropy(frontier: Frontier) -> float:
     held = held[held > 0]
     if len(held) < 2:
         return 0.0
-    return float(math.log(frontier.opened) - held @ np.log(held) / frontier.opened) / math.log(
-        len(held)
-    )
+    return float(
+        math.log(frontier.open_count) - held @ np.log(held) / frontier.open_count
+    ) / math.log(len(held))

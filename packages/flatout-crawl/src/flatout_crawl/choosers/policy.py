@@ -18,7 +18,7 @@ from flatout.errors import BundleError
 from flatout.foreign import parse_json, read_tensors, shortened
 from flatout.runs import write_bytes
 from flatout.slow_envs.model import flatten_weights, unflatten_weights
-from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flattened
+from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flatten_observation
 from flatout_crawl.choosers.scorer import LinkScorer, ScorerWeights
 
 FORMAT, VERSION = "flatout_crawl-policy", 1
@@ -57,7 +57,7 @@ class CrawlPolicy:
 
     def act(self, observation: Observation) -> int:
         """The most likely of the allowed choices."""
-        seen = flattened(observation)[None]
+        seen = flatten_observation(observation)[None]
         return int(self.model.policy(self.weights, seen, np).mode(np)[0])
 
     def save(self, path: Path) -> None:
@@ -86,14 +86,13 @@ class CrawlPolicy:
         if not path.exists():
             raise BundleError(f"{path} is not there; `flatout crawl train` writes such a file")
         arrays, notes = read_tensors(path, BundleError, TRAIN)
-        told = parse_json(
+        kind = parse_json(
             notes.get("facts", "{}"), FormatFacts, f"{path}: facts", BundleError, TRAIN
         )
-        if (told.format, told.version) != (FORMAT, VERSION):
+        if (kind.format, kind.version) != (FORMAT, VERSION):
             raise BundleError(
-                f"{path} holds {shortened(told.format)}, version {shortened(told.version)}; this "
-                f"crawler reads "
-                f"{FORMAT!r}, version {VERSION}: {TRAIN}"
+                f"{path} holds {shortened(kind.format)}, version {shortened(kind.version)}; this "
+                f"crawler reads {FORMAT!r}, version {VERSION}: {TRAIN}"
             )
         facts = parse_json(notes["facts"], CrawlPolicyFacts, f"{path}: facts", BundleError, TRAIN)
         check_columns(path, facts)
@@ -113,11 +112,11 @@ def check_columns(path: Path, facts: CrawlPolicyFacts) -> None:
     ):
         if given != tuple(own):
             other = [*sorted(set(given) - set(own)), *sorted(set(own) - set(given))]
-            told = ", ".join(map(shortened, other[:SHOWN_COLUMNS])) + (
+            columns = ", ".join(map(shortened, other[:SHOWN_COLUMNS])) + (
                 "…" if len(other) > SHOWN_COLUMNS else ""
             )
             raise BundleError(
-                f"{path} was trained on other {name} ({told or 'in another order'}): train it "
+                f"{path} was trained on other {name} ({columns or 'in another order'}): train it "
                 f"again with this version"
             )
 

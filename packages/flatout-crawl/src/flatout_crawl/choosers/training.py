@@ -79,8 +79,7 @@ class CrawlTraining:
         if min(self.steps, self.envs, self.batch, self.checkpoint_steps) < 1:
             raise SettingsError(
                 f"steps={self.steps}, envs={self.envs}, batch={self.batch}, "
-                f"checkpoint_steps={self.checkpoint_steps}: "
-                "give 1 or more"
+                f"checkpoint_steps={self.checkpoint_steps}: give 1 or more"
             )
 
     def rule(self, progress: float = 0.0) -> Rule:
@@ -122,11 +121,11 @@ def train(
     tasks: Sequence[CrawlTask],
     settings: CrawlTraining,
     folder: Path,
-    told: Callable[[TrainingProgress], None] = lambda _: None,
+    on_progress: Callable[[TrainingProgress], None] = lambda _: None,
 ) -> CrawlPolicy:
     """Train until the steps are done, going on where the folder's checkpoint ends."""
     with alone(folder):
-        return asyncio.run(CrawlTrainer(tasks, settings, folder, told).run())
+        return asyncio.run(CrawlTrainer(tasks, settings, folder, on_progress).run())
 
 
 class CrawlTrainer:
@@ -137,17 +136,16 @@ class CrawlTrainer:
         tasks: Sequence[CrawlTask],
         settings: CrawlTraining,
         folder: Path,
-        told: Callable[[TrainingProgress], None],
+        on_progress: Callable[[TrainingProgress], None],
     ) -> None:
-        self.settings, self.folder, self.told = settings, folder, told
+        self.settings, self.folder, self.on_progress = settings, folder, on_progress
         self.model = LinkScorer(candidates=settings.candidates, width=settings.width)
         check_same(folder, settings)
         self.before, self.steps_before = read_checkpoint(folder / CHECKPOINT)
         if self.before is not None and self.before.vector.size != self.model.weights_count:
             raise RunError(
                 f"{folder / CHECKPOINT} is damaged: it has {self.before.vector.size} weights, and "
-                f"the network "
-                f"{self.model.weights_count}; {ELSEWHERE}"
+                f"the network {self.model.weights_count}; {ELSEWHERE}"
             )
         self.started = self.before.version if self.before else 0
         envs = [
@@ -203,7 +201,7 @@ class CrawlTrainer:
     def note(self, update: Update, journal: Logger) -> None:
         """Tell of an update, on the screen and in files."""
         progress, figures = self.progress(), self.session.figures()
-        self.told(progress)
+        self.on_progress(progress)
         row = {
             **progress._asdict(),
             "version": update.version,
@@ -281,8 +279,7 @@ def check_same(folder: Path, settings: CrawlTraining) -> None:
     if other:
         raise RunError(
             f"{folder} was begun with {other[0]}={shortened(begun.get(other[0]))}, and "
-            f"{given[other[0]]!r} is given "
-            "now: give the same, or another folder"
+            f"{given[other[0]]!r} is given now: give the same, or another folder"
         )
 
 

@@ -46,7 +46,7 @@ def measure_speed(
             seconds=seconds,
             rounds=rounds,
             kinds=tuple(dict.fromkeys(only or KINDS)),
-            told=status.update,
+            on_status=status.update,
         )
     if as_json:
         print_json(result)

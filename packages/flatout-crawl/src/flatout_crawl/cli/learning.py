@@ -63,14 +63,12 @@ class Places:
         ):
             raise SettingsError(
                 f"{self.sites} sites of {self.pages} pages from seed {self.site_seed} on: give "
-                f"{MOST_PAGES:,} pages in "
-                "all at most, and a seed from 0 on"
+                f"{MOST_PAGES:,} pages in all at most, and a seed from 0 on"
             )
         if len(self.archives) != len(self.seed_urls):
             raise SettingsError(
                 f"{len(self.archives)} archives and {len(self.seed_urls)} seed URLs were given: "
-                f"give one --seed-url "
-                "for each --archive"
+                "give one --seed-url for each --archive"
             )
         if self.archives and not self.relevance:
             raise SettingsError(
@@ -101,8 +99,7 @@ class School(Places):
         ):
             raise SettingsError(
                 f"steps={self.steps}, envs={self.envs}, seed={self.seed}: give up to "
-                f"{MOST_STEPS:,} steps, up to "
-                f"{MOST_ENVS:,} crawls at a time, and a seed from 0 on"
+                f"{MOST_STEPS:,} steps, up to {MOST_ENVS:,} crawls at a time, and a seed from 0 on"
             )
         if not 0 < self.learning_rate <= 1:
             raise SettingsError(
@@ -157,18 +154,18 @@ def train(
     school = read_school(folder, steps) if resume else kept_school(folder, school)
     settings, console = school.training(), Console(stderr=True)
     if not as_json:
-        told = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
-        told += (
-            f"{' and ' if told and school.archives else ''}{len(school.archives)} recordings"
+        text = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
+        text += (
+            f"{' and ' if text and school.archives else ''}{len(school.archives)} recordings"
             if school.archives
             else ""
         )
-        told = plain(f"learning on {told}, {school.envs} crawls at a time; {folder}/")
-        console.print(told, highlight=False, soft_wrap=True)
+        text = plain(f"learning on {text}, {school.envs} crawls at a time; {folder}/")
+        console.print(text, highlight=False, soft_wrap=True)
     watch = TrainingWatch(console, settings, as_json)
     try:
         with watch:
-            policy = train_policy(school.tasks(), settings, folder, watch.heard)
+            policy = train_policy(school.tasks(), settings, folder, watch.on_progress)
     except KeyboardInterrupt:
         console.print(
             plain(f"interrupted; go on with: flatout crawl train --resume {folder}"),
@@ -190,8 +187,7 @@ def train(
     if last:
         console.print(
             f"{last.steps:,} steps, {last.steps_per_s:,.0f} a second; of the last crawls' targets "
-            f"{last.recall:.0%} "
-            f"were found; data {last.lag:.1f} updates old, the learner idle "
+            f"{last.recall:.0%} were found; data {last.lag:.1f} updates old, the learner idle "
             f"{last.learner_idle:.0%} of the time",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
@@ -256,14 +252,14 @@ class TrainingWatch:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def heard(self, now: TrainingProgress) -> None:
-        """Show how far it is."""
+    def on_progress(self, now: TrainingProgress) -> None:
+        """Show how far the training is."""
         self.last = now
-        told = (
+        text = (
             f"{now.steps_per_s:,.0f} steps/s, return {now.mean_return:+.2f}, recall "
             f"{now.recall:.0%}"
         )
-        self.bar.update(self.task, description=told, completed=now.steps)
+        self.bar.update(self.task, description=text, completed=now.steps)
         if (
             not self.console.is_terminal
             and not self.quiet
@@ -271,5 +267,5 @@ class TrainingWatch:
         ):
             self.lines = 20 * now.steps // now.total
             self.console.print(
-                f"{min(1.0, now.steps / now.total):4.0%} {told}, lag {now.lag:.1f}", highlight=False
+                f"{min(1.0, now.steps / now.total):4.0%} {text}, lag {now.lag:.1f}", highlight=False
             )

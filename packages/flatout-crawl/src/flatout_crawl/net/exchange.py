@@ -113,7 +113,7 @@ class Exchange:
         self.attempts += 1
         self.address, self.begun = "", self.clock()
 
-    def connected(self, host: str, port: int) -> None:
+    def note_connection(self, host: str, port: int) -> None:
         """Note the address at the other end."""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -137,7 +137,7 @@ class Exchange:
         """Send it and read what comes."""
         failure, token = "cancelled", SENDER.set(self)
         try:
-            reply = await self.guarded(session)
+            reply = await self.run_guarded(session)
             failure = reply.failure
             return reply
         finally:
@@ -145,7 +145,7 @@ class Exchange:
             if self.attempts > self.recorded:
                 self.record(failure)
 
-    async def guarded(self, session: aiohttp.ClientSession) -> HopReply:
+    async def run_guarded(self, session: aiohttp.ClientSession) -> HopReply:
         """What the other side does wrong, as a failure."""
         try:
             async with asyncio.timeout(self.caps.total_seconds):

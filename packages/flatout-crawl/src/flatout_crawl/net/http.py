@@ -1,5 +1,5 @@
 """Pages from the network. Every hop of every redirect passes the same gates: allow-list,
-robots.txt, turn-taking, request budget and kill file, address. There is no way around them, and
+robots.txt, rate limit, request budget and kill file, address. There is no way around them, and
 robots.txt itself passes all but its own.
 
 What the other side does becomes an Answer with a failure; only mistakes on this side raise.
@@ -25,8 +25,8 @@ from flatout_crawl.net.politeness import (
     UNHURRIED,
     UNLIMITED,
     Politeness,
+    RateLimiter,
     RequestOutcome,
-    Turns,
     retry_after_seconds,
 )
 from flatout_crawl.net.robots import Robots, RobotsRules, agent_token
@@ -58,8 +58,7 @@ def checked_agent(user_agent: str, public: bool) -> str:
     if public and not has_contact(user_agent):
         raise SettingsError(
             f"user agent {shortened(user_agent)} names nobody to turn to; whoever crawls public "
-            f"sites says who they "
-            "are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
+            "sites says who they are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return user_agent
 
@@ -92,7 +91,7 @@ class LiveFetcher:
         self.scope, self.lab, self.caps = scope, lab, caps
         self.budget, self.audit, self.politeness = budget, audit, politeness
         self.robots = Robots(self.fetch_robots, user_agent)
-        self.turns = Turns()
+        self.limiter = RateLimiter()
         self.resolver = resolver
         self.had: Callable[[str], Answer | None] = lambda url: (
             None
@@ -173,17 +172,17 @@ class LiveFetcher:
         return ("", rules.delay_seconds) if rules.allows(url) else (why_not(rules), 0.0)
 
     async def send(self, url: str, errand: Errand, delay: float) -> Sent:
-        """Wait for a turn and send one request."""
+        """Wait until the host may be asked again and send one request."""
         host, politeness = self.treatment(origin_of(url))
-        if not await self.turns.take(host, politeness, delay):
+        if not await self.limiter.acquire(host, politeness, delay):
             return Sent(HopReply(failure="down"), 0)
         outcome = None
         try:
             exchange = Exchange(url, errand, host, self.caps, self.budget, self.audit)
-            reply = await exchange.run(self.opened())
+            reply = await exchange.run(self.open_session())
             outcome = outcome_of(reply, exchange)
         finally:
-            self.turns.give(host, outcome)
+            self.limiter.release(host, outcome)
         return Sent(reply, exchange.attempts)
 
     def treatment(self, origin: Origin) -> tuple[str, Politeness]:
@@ -194,7 +193,7 @@ class LiveFetcher:
             return f"{origin.host}:{origin.port}", self.politeness or UNLIMITED
         return origin.host, self.politeness or UNHURRIED
 
-    def opened(self) -> aiohttp.ClientSession:
+    def open_session(self) -> aiohttp.ClientSession:
         """The connections, opened by the first request since they belong to its event loop."""
         if self.session is None:
             self.session = aiohttp.ClientSession(

@@ -1,4 +1,4 @@
-"""Taking turns at a host: how long to wait, how to back off, and when to leave it alone.
+"""Rate limits per host: how long to wait, how to back off, and when to leave it alone.
 
 Time is the event loop's, so everything here runs on a simulated clock too. It knows hosts by a name
 only and sends nothing itself.
@@ -30,7 +30,7 @@ class Politeness:
     connections: int = 1  # at a time
     adapts: bool = True  # slow answers lengthen the delay: one request per answer's time
     backoff_seconds: float = 5.0  # after the first 429 or 503 without Retry-After; doubles
-    patience_seconds: float = 120.0  # who would have to wait longer is told that the host is down
+    patience_seconds: float = 120.0  # for whoever would have to wait longer, the host is down
     window: int = 20  # outcomes the error rate is taken over, half of them at least
     error_rate: float = 0.5  # above it the host is down
     refusals: int = 3  # connections refused in a row that make it down
@@ -60,7 +60,7 @@ UNLIMITED = Politeness(  # for a server of one's own; the circuit breaker stays
 
 
 class RequestOutcome(NamedTuple):
-    """What a turn came to."""
+    """How a request ended, as far as its host's limits care."""
 
     status: int  # 0: no answer
     seconds: float
@@ -87,20 +87,20 @@ def retry_after_seconds(header: str, now: float) -> float:
         return 0.0
 
 
-class Host:
-    """One host's turns."""
+class HostLimiter:
+    """When one host may be asked again."""
 
     def __init__(self, settings: Politeness) -> None:
         self.settings = settings
         self.slots = asyncio.Semaphore(settings.connections)
         self.delay = max(settings.first_delay_seconds, settings.delay_seconds)
-        self.last_at = -math.inf  # when the last turn began
+        self.last_at = -math.inf  # when the last request began
         self.not_before = -math.inf  # what the host asked for
         self.busy = 0  # 429 and 503 in a row
         self.breaker = Breaker(settings)
 
-    async def take(self, floor: float) -> bool:
-        """Wait for a turn; False, without one, if the host is down or the wait would be too
+    async def acquire(self, floor: float) -> bool:
+        """Wait until a request may be sent; False if the host is down or the wait would be too
         long.
         """
         clock = asyncio.get_running_loop().time
@@ -122,7 +122,7 @@ class Host:
         return False
 
     def next_at(self, floor: float) -> float:
-        """When the next turn may begin."""
+        """When the next request may begin."""
         return max(self.last_at + max(self.delay, floor), self.not_before)
 
     def is_down(self, now: float, floor: float) -> bool:
@@ -131,8 +131,8 @@ class Host:
             self.breaker.is_open(now) or self.next_at(floor) - now > self.settings.patience_seconds
         )
 
-    def give(self, outcome: RequestOutcome | None) -> None:
-        """End a turn; None if nothing came of it."""
+    def release(self, outcome: RequestOutcome | None) -> None:
+        """End a request and learn from its outcome; None if nothing was sent."""
         self.slots.release()
         self.breaker.probing = False
         if outcome is not None:
@@ -212,21 +212,21 @@ class Breaker:
         self.errors.clear()
 
 
-class Turns:
-    """The turns of every host met."""
+class RateLimiter:
+    """The limits of every host that was met."""
 
     def __init__(self) -> None:
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, HostLimiter] = {}
 
-    async def take(self, host: str, settings: Politeness, floor: float = 0.0) -> bool:
-        """Wait for a turn at this host, at least `floor` seconds after the last; False if it should
-        be left alone.
+    async def acquire(self, host: str, settings: Politeness, floor: float = 0.0) -> bool:
+        """Wait until this host may be asked, at least `floor` seconds after the last time; False if
+        it should be left alone.
         """
         known = self.hosts.get(host)
         if known is None:
-            known = self.hosts[host] = Host(settings)
-        return await known.take(floor)
+            known = self.hosts[host] = HostLimiter(settings)
+        return await known.acquire(floor)
 
-    def give(self, host: str, outcome: RequestOutcome | None) -> None:
-        """End a turn that was taken; None if nothing was sent."""
-        self.hosts[host].give(outcome)
+    def release(self, host: str, outcome: RequestOutcome | None) -> None:
+        """End a request that `acquire` let begin; None if nothing was sent."""
+        self.hosts[host].release(outcome)

@@ -85,8 +85,7 @@ def agent_token(user_agent: str) -> str:
     if found is None:
         raise SettingsError(
             f"user agent {shortened(user_agent)} does not begin with a product name; write one "
-            f"such as "
-            "'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
+            "such as 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return found[0].lower()
 
@@ -99,11 +98,11 @@ def read_rules(body: bytes, agent: str) -> RobotsRules:
         kept = body[:MOST_BYTES]
         body = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r"), 0)]
     return RobotsRules(
-        Protego.parse(simplified(body.decode("utf-8-sig", errors="replace"), agent)), agent
+        Protego.parse(simplify_robots(body.decode("utf-8-sig", errors="replace"), agent)), agent
     )
 
 
-def simplified(text: str, agent: str) -> str:
+def simplify_robots(text: str, agent: str) -> str:
     """The same rules for this robot. All other robots become one: Protego copies every rule of a
     group to every robot that the group names, and a short file can name thousands of each.
     """

@@ -39,11 +39,11 @@ def canonical(url: str, base: str | None = None) -> str | None:
     crawled.
     """
     # a long one would be remembered, too
-    return None if len(url) > 2 * LONGEST_URL else spelled(url, base)
+    return None if len(url) > 2 * LONGEST_URL else spell_url(url, base)
 
 
 @lru_cache(maxsize=8192)
-def spelled(url: str, base: str | None) -> str | None:
+def spell_url(url: str, base: str | None) -> str | None:
     """The same, remembered."""
     url = url.strip(" \t\r\n\f")
     if len(url) > LONGEST_URL or has_control(url):

@@ -70,8 +70,8 @@ def url_shape(url: str) -> UrlShape:
     template = "/".join(
         ["", *map(general, folders), ("*" if leaf else "") + (f".{extension}" if extension else "")]
     )
-    told = parts.path + parts.query
-    digits = sum(map(str.isdigit, told)) / max(1, len(told))
+    letters = parts.path + parts.query
+    digits = sum(map(str.isdigit, letters)) / max(1, len(letters))
     columns = (len([*folders, *([leaf] if leaf else [])]) / 4, len(keys) / 2, digits)
     shape = f"{parts.netloc}{template}?{'&'.join(keys)}" if keys else f"{parts.netloc}{template}"
     return UrlShape(f"{parts.netloc}{directory}", shape, columns, TYPE_OF.get(extension, 3))

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from flatout_crawl.net.fetching import Answer
-from flatout_crawl.reading.charsets import decoded
+from flatout_crawl.reading.charsets import decode_body
 from flatout_crawl.reading.page import Link, Page, Zone
-from flatout_crawl.reading.taming import tamed
+from flatout_crawl.reading.taming import tame_markup
 
 Canonical = Callable[[str, str], str | None]  # (href, base) -> absolute URL, None if not crawlable
 
@@ -93,7 +93,7 @@ NOWHERE = ElementPlace("", 0, "main", False)
 
 def read_page(answer: Answer, canonical: Canonical, caps: PageCaps = DEFAULT_CAPS) -> Page:
     """The page that an answer holds."""
-    markup = tamed(decoded(answer.body[: caps.bytes]), caps.tags)
+    markup = tame_markup(decode_body(answer.body[: caps.bytes]), caps.tags)
     tree = LexborHTMLParser(markup)
     tree.strip_tags(INVISIBLE)
     body = tree.body
@@ -245,9 +245,9 @@ def own_zone(tag: str, role: str, names: str) -> Zone | None:
     if zone is not None or tag in ("body", "html") or len(names) < 2:
         return zone
     for name in names.lower().split():
-        for pattern, told in ZONE_WORDS:
+        for pattern, zone in ZONE_WORDS:
             if pattern.search(name):
-                return told
+                return zone
     return None
 
 

@@ -46,7 +46,7 @@ class Searcher:
         self.given_up = 0  # searches that took too long
 
     def find(self, kind: Kind, pattern: str, content: bytes) -> bool | None:
-        """Whether the pattern is in the content; None where that could not be told in time."""
+        """Whether the pattern is in the content; None where the search took too long."""
         words, content = pattern.encode("utf-8", "surrogatepass"), content[:MOST_BYTES]
         with self.lock:
             process = self.running()
@@ -54,16 +54,15 @@ class Searcher:
                 sent = cast(IO[bytes], process.stdin)
                 sent.write(HEAD.pack(KINDS.index(kind), len(words), len(content)) + words + content)
                 sent.flush()
-                told = cast(IO[bytes], process.stdout).read(1)
+                answer = cast(IO[bytes], process.stdout).read(1)
             except OSError:
-                told = b""
-            except (
-                BaseException
-            ):  # interrupted: an answer to this must not be taken for one to the next
+                answer = b""
+            # interrupted: an answer to this must not be taken for one to the next
+            except BaseException:
                 self.end()
                 raise
-            if told:
-                return told == FOUND
+            if answer:
+                return answer == FOUND
             self.given_up += 1
             self.end()
             return None
@@ -141,11 +140,11 @@ def holds(kind: Kind, pattern: str, content: bytes) -> bool:
     """Whether the pattern is in the content."""
     if kind == "css":
         return LexborHTMLParser(content).css_first(pattern) is not None
-    return compiled(pattern).search(content.decode("utf-8", "replace")) is not None
+    return compile_pattern(pattern).search(content.decode("utf-8", "replace")) is not None
 
 
 @lru_cache(maxsize=16)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A regular expression as it is searched for."""
     return re.compile(pattern, re.IGNORECASE)
 

@@ -114,9 +114,8 @@ class Archive:
             self.create()
         elif (version, application) != (VERSION, APPLICATION):
             raise RunError(
-                f"{self.path}: not an archive of version {VERSION} (version {version}, "
-                f"application {application:#x}); "
-                "record it anew into another file"
+                f"{self.path}: not an archive of version {VERSION} (version {version}, application "
+                f"{application:#x}); record it anew into another file"
             )
         elif tables(self.base) != OWN_TABLES:  # a view in the place of a table may compute for ever
             raise RunError(
@@ -174,7 +173,7 @@ class Archive:
         ]
         if asked_url != answer.url and not answer.failure:
             rows.append((answer.url, answer.url, host_of(answer.url), answer.seconds, 1, now))
-        with self.told(), self.lock, self.base:
+        with self.explain_errors(), self.lock, self.base:
             self.base.execute("BEGIN IMMEDIATE")
             self.base.execute("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?)", page)
             self.base.execute("INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?)", rows[0])
@@ -193,7 +192,7 @@ class Archive:
                 raise RunError(
                     f"{self.path}: damaged: {shortened(row.page)} is no page's URL; {ANEW}"
                 )
-            body = self.unpacked(row.body, row.size)
+            body = self.unpack_body(row.body, row.size)
             return Answer(
                 row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure
             )
@@ -201,12 +200,12 @@ class Archive:
 
     def read(self, query: str, *values: str) -> list[Any]:
         """All rows that a query gives."""
-        with self.told(), self.lock:
+        with self.explain_errors(), self.lock:
             return self.base.execute(query, values).fetchall()
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """What SQLite says of a damaged file or a full disk, as a sentence."""
+    def explain_errors(self) -> Iterator[None]:
+        """Turn SQLite's errors about a damaged file or a full disk into a sentence."""
         try:
             yield
         except BROKEN as error:
@@ -214,7 +213,7 @@ class Archive:
                 f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}"
             ) from None
 
-    def unpacked(self, body: bytes, size: int) -> bytes:
+    def unpack_body(self, body: bytes, size: int) -> bytes:
         """A stored body; archives may come from others, so it may not be larger than it says."""
         stream = zlib.decompressobj()
         try:

@@ -105,8 +105,8 @@ def check(
         held = ", ".join(f"{site.host} ({site.pages})" for site in archive.sites()[:5]) or "nothing"
         raise RunError(
             f"{archive.path}: {len(graph)} recorded pages can be reached from {seed}, and "
-            f"{FEWEST_PAGES} are the "
-            f"least; it holds {held}: check --seed-url and --allow, or record more"
+            f"{FEWEST_PAGES} are the least; it holds {held}: check --seed-url and --allow, or "
+            "record more"
         )
     if not targets:
         raise RunError(
@@ -140,13 +140,13 @@ def beside(
     """What baselines find in the same recording with as many requests."""
     made = standard()
     return asyncio.run(
-        crawled(
+        crawl_with_each(
             {name: (made[name], count) for name, count in seeds.items()}, task, budget, threshold
         )
     )
 
 
-async def crawled(
+async def crawl_with_each(
     makers: Mapping[str, tuple[MakeChooser, int]], task: CrawlTask, budget: int, threshold: float
 ) -> dict[str, Band]:
     """Crawl with every maker and seed."""

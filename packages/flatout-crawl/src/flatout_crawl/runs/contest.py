@@ -19,8 +19,8 @@ from flatout_crawl.choosers.evaluate import (
     CrawlRun,
     ForTask,
     Interval,
-    compared,
-    concluded,
+    compare_runs,
+    conclude_runs,
     evaluate,
 )
 from flatout_crawl.choosers.session import CrawlTask
@@ -71,7 +71,7 @@ def contest(
     fields: Iterable[Field],
     seeds: Sequence[int] = (0,),
     budget: int | None = None,
-    told: Callable[[str, str], None] = lambda *_: None,
+    on_crawl: Callable[[str, str], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Every chooser on every field; plain values, ready for JSON, the verdict first. Fields are
     taken one by one.
@@ -86,7 +86,7 @@ def contest(
             ORACLE: field.oracle,
         }
         for name, make in choosers.items():
-            told(field.task.name, name)
+            on_crawl(field.task.name, name)
             runs += asyncio.run(evaluate({name: make}, [field.task], seeds, CrawlPlan(budget))).runs
     return {"verdict": verdict(runs), **figures(runs), "sites": sites}
 
@@ -120,7 +120,7 @@ def duel(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
     reached, other_reached = (
         float(np.mean([run.requests_to_90 is not None for run in some])) for some in (own, other)
     )
-    difference = compared(own, other, METRIC).difference
+    difference = compare_runs(own, other, METRIC).difference
     won = difference.high < 0 and reached >= other_reached
     return Duel(other[0].chooser, mean, other_mean, difference, reached, other_reached, won)
 
@@ -130,41 +130,40 @@ def sentence(duels: Sequence[Duel], tasks: int, seeds: int) -> str:
     where = f"{tasks} held-out site{'s' * (tasks > 1)}, {seeds} seed{'s' * (seeds > 1)}"
     lost = [each for each in duels if not each.won]
     if not lost:
-        others = listed([f"{each.against} {each.other:.0f}" for each in duels])
-        told = (
-            f"The learned policy beats {listed([each.against for each in duels])}: it needs "
-            f"{duels[0].own:.0f} "
-            f"requests to find 90 % of the targets, {others} ({where}; each difference is beyond "
-            f"chance at 95 %)."
+        others = join_words([f"{each.against} {each.other:.0f}" for each in duels])
+        sentence = (
+            f"The learned policy beats {join_words([each.against for each in duels])}: it needs "
+            f"{duels[0].own:.0f} requests to find 90 % of the targets, {others} ({where}; each "
+            "difference is beyond chance at 95 %)."
         )
     else:
-        told = (
-            f"The learned policy does NOT beat {listed([each.against for each in lost], 'or')} on "
-            f"requests to 90 % of the targets: it needs {duels[0].own:.0f}, "
-            f"{listed([worded(each) for each in lost])} ({where})."
+        sentence = (
+            f"The learned policy does NOT beat {join_words([each.against for each in lost], 'or')} "
+            f"on requests to 90 % of the targets: it needs {duels[0].own:.0f}, "
+            f"{join_words([describe_duel(each) for each in lost])} ({where})."
         )
     few = " With so few sites this says little about others." if tasks < FEW_TASKS else ""
-    return told + few
+    return sentence + few
 
 
-def worded(lost: Duel) -> str:
+def describe_duel(lost: Duel) -> str:
     """A duel that was not won."""
     gap = lost.difference
-    told = (
+    sentence = (
         f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval "
         f"{gap.low:+.0f} to {gap.high:+.0f}"
     )
     if not lost.own_reached:
-        told += "; the learned policy never reached 90 %"
+        sentence += "; the learned policy never reached 90 %"
     elif lost.own_reached < lost.other_reached:
-        told += (
+        sentence += (
             f"; 90 % was reached in {lost.own_reached:.0%} of the crawls, by the other in "
             f"{lost.other_reached:.0%}"
         )
-    return told + ")"
+    return sentence + ")"
 
 
-def listed(words: Sequence[str], last: str = "and") -> str:
+def join_words(words: Sequence[str], last: str = "and") -> str:
     """a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
@@ -174,7 +173,7 @@ def figures(runs: Sequence[CrawlRun]) -> dict[str, Any]:
     single = [
         {name: value for name, value in asdict(run).items() if name != "curve"} for run in runs
     ]
-    summaries = [asdict(summary) for summary in concluded(runs).summaries]
+    summaries = [asdict(summary) for summary in conclude_runs(runs).summaries]
     for summary in summaries:
         summary["metrics"] = dict(summary["metrics"])
     summaries.sort(key=lambda summary: (summary["metrics"][METRIC]["mean"], summary["chooser"]))

@@ -20,7 +20,7 @@ from flatout.errors import SettingsError
 from flatout.foreign import shortened
 from flatout.runs import write_json
 from flatout_crawl.choosers.baselines import Chooser, MakeChooser, standard
-from flatout_crawl.choosers.evaluate import learned
+from flatout_crawl.choosers.evaluate import policy_chooser
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.session import CrawlSession, Prices, SiteUnreachable, Visit
 from flatout_crawl.net.fetching import Answer
@@ -54,7 +54,7 @@ class TargetRow:
 
 
 class Status(NamedTuple):
-    """How far a crawl is, told after every step."""
+    """How far a crawl is, reported after every step."""
 
     requests: int
     total: int
@@ -86,7 +86,7 @@ def maker_of(order: CrawlOrder) -> MakeChooser:
     """Makes who chooses, from a seed."""
     if order.policy:
         policy = CrawlPolicy.load(Path(order.policy))
-        return learned(policy.act, policy.model.candidates)
+        return policy_chooser(policy.act, policy.model.candidates)
     known = standard()
     if order.chooser not in known:
         raise SettingsError(
@@ -117,9 +117,9 @@ class Deployment:
         order: CrawlOrder,
         folder: Path,
         source: Source,
-        told: Callable[[Status], None] = lambda _: None,
+        on_status: Callable[[Status], None] = lambda _: None,
     ) -> None:
-        self.order, self.folder, self.source, self.told = order, folder, source, told
+        self.order, self.folder, self.source, self.on_status = order, folder, source, on_status
         self.chooser = chooser_of(order)
         self.visits = JsonLines(folder / VISITS, VisitRow)
         try:
@@ -168,7 +168,7 @@ class Deployment:
     def note(self, visit: Visit) -> None:
         """Keep what a visit brought."""
         retraced, session = self.fetcher.retraced, self.session
-        self.chooser.told(session, visit)
+        self.chooser.on_visit(session, visit)
         if visit.technical:
             return
         page, answer = session.page, visit.answer
@@ -182,12 +182,12 @@ class Deployment:
             self.targets.add(target, sync=True)
             self.written.add(target.url)
         total = session.budget
-        self.told(
+        self.on_status(
             Status(
                 session.requests,
                 total,
                 len(session.found),
-                session.frontier.opened,
+                session.frontier.open_count,
                 retraced,
                 target,
             )
@@ -222,7 +222,7 @@ class Deployment:
             "total": self.order.requests,
             "found": len(session.found),
             "pages": session.pages,
-            "open_links": session.frontier.opened,
+            "open_links": session.frontier.open_count,
             "failures": dict(self.failures.most_common()),
             "wasted_mb": round(session.wasted_bytes / 1e6, 3),
             "seconds": round(monotonic() - self.begun, 3),

@@ -30,7 +30,7 @@ from flatout_crawl.runs.archive import Archive
 from flatout_crawl.runs.live import agent_of, is_public, live_fetcher, politeness_of
 from flatout_crawl.runs.order import CrawlOrder
 
-# a dead server is told within 5 s
+# a dead server is noticed within 5 s
 QUICK = RequestCaps(total_seconds=4.0, connect_seconds=3.0, read_seconds=3.5)
 BYTES_PER_REQUEST = 50_000  # of a page, compressed: a guess that is rather large
 LEAST_FREE_BYTES = 50_000_000
@@ -64,17 +64,17 @@ class HealthFinding(NamedTuple):
     sentence: str
 
 
-Told = Callable[[HealthFinding], None]
+OnFinding = Callable[[HealthFinding], None]
 
 
-def refused(findings: list[HealthFinding]) -> str:
+def describe_refusal(findings: list[HealthFinding]) -> str:
     """What stands in the way of a crawl, in one sentence; "" if nothing does."""
     return "; ".join(f"{found.name}: {found.sentence}" for found in findings if not found.ok)
 
 
 def require(findings: list[HealthFinding]) -> None:
     """Raise if a crawl must not begin."""
-    if why := refused(findings):
+    if why := describe_refusal(findings):
         raise RunError(f"the crawl is refused: {why}")
 
 
@@ -95,28 +95,28 @@ def scope(order: CrawlOrder) -> HealthFinding:
     allowed = order.scope()
     if allowed is None:
         return HealthFinding("scope", True, "the seed page's own host, in a recording")
-    told = ", ".join(order.allow)
+    text = ", ".join(order.allow)
     if not allowed.allows(order.seed_url):
         return HealthFinding(
             "scope",
             False,
-            f"{order.seed_url} is not on the allow-list ({told[:500]}): add its host to --allow",
+            f"{order.seed_url} is not on the allow-list ({text[:500]}): add its host to --allow",
         )
-    return HealthFinding("scope", True, f"{told}; everything else is refused")
+    return HealthFinding("scope", True, f"{text}; everything else is refused")
 
 
 def rule(order: CrawlOrder) -> HealthFinding:
-    """Can it be told what is looked for?"""
+    """Whether relevance can be computed for what is looked for."""
     made = order.rule()
     if not order.relevance:
         return HealthFinding("relevance", True, "nothing is looked for: pages are recorded only")
     topic = order.topic or made.topic
     if not topic and order.chooser != "breadth-first":
-        told = (
+        text = (
             "no words to compare links with: best-first and learned policies do better with "
             "--topic WORDS"
         )
-        return HealthFinding("relevance", True, told)
+        return HealthFinding("relevance", True, text)
     return HealthFinding("relevance", True, f"links are compared with: {topic}")
 
 
@@ -129,11 +129,11 @@ def disk(order: CrawlOrder, folder: Path | None) -> HealthFinding:
     )
     free = shutil.disk_usage(place).free
     needed = max(LEAST_FREE_BYTES, order.requests * BYTES_PER_REQUEST if order.is_live else 0)
-    told = f"{free / 1e9:.1f} GB are free at {place}, {needed / 1e9:.2f} GB are wanted"
+    text = f"{free / 1e9:.1f} GB are free at {place}, {needed / 1e9:.2f} GB are wanted"
     return HealthFinding(
         "disk",
         free >= needed,
-        told if free >= needed else f"{told}: free some space or give another --out",
+        text if free >= needed else f"{text}: free some space or give another --out",
     )
 
 
@@ -160,22 +160,22 @@ def manners(order: CrawlOrder) -> HealthFinding:
         settings = politeness_of(order) or (UNHURRIED if is_public(order) else UNLIMITED)
     except FlatoutError as error:
         return HealthFinding("manners", False, f"{error}: give --user-agent")
-    told = f"{shortened(agent)}, known to robots.txt as {shortened(agent_token(agent))}"
-    told += f"; at least {settings.delay_seconds:g} s apart"
-    return HealthFinding("manners", True, told)
+    text = f"{shortened(agent)}, known to robots.txt as {shortened(agent_token(agent))}"
+    text += f"; at least {settings.delay_seconds:g} s apart"
+    return HealthFinding("manners", True, text)
 
 
 async def examine(
-    order: CrawlOrder, folder: Path | None, told: Told = lambda _: None
+    order: CrawlOrder, folder: Path | None, on_finding: OnFinding = lambda _: None
 ) -> list[HealthFinding]:
-    """All checks, each told as soon as it is made; those that need the site stop at the first that
-    fails.
+    """Make all checks and report each as soon as it is made; those that need the site stop at the
+    first that fails.
     """
     findings: list[HealthFinding] = []
 
     def note(found: HealthFinding) -> bool:
         findings.append(found)
-        told(found)
+        on_finding(found)
         return found.ok
 
     for found in without_requests(order, folder):
@@ -187,7 +187,7 @@ async def examine(
             answer = archive.get(order.seed_url) or Answer(order.seed_url, 404)
         note(seed_page(order, answer))
     elif is_address(seed_origin(order).host) or note(await resolved_address(order)):
-        for found in await asked(order):
+        for found in await ask_site(order):
             note(found)
     return findings
 
@@ -203,7 +203,7 @@ def literal_address(order: CrawlOrder) -> HealthFinding:
     try:
         Guard(order.doors()).check(origin.host, origin.port)
     except ForbiddenAddressError as error:
-        return forbidden(error)
+        return address_finding(error)
     return HealthFinding("address", True, f"{origin.host}, port {origin.port}")
 
 
@@ -214,15 +214,15 @@ async def resolved_address(order: CrawlOrder) -> HealthFinding:
         async with asyncio.timeout(QUICK.total_seconds):
             found = await resolver.resolve(origin.host, origin.port, socket.AF_UNSPEC)
     except ForbiddenAddressError as error:
-        return forbidden(error)
+        return address_finding(error)
     except (OSError, TimeoutError) as error:
-        told = (
+        text = (
             "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         )
         return HealthFinding(
             "address",
             False,
-            f"{origin.host} cannot be resolved: {told}; check the name and the network",
+            f"{origin.host} cannot be resolved: {text}; check the name and the network",
         )
     finally:
         await resolver.close()
@@ -233,7 +233,7 @@ async def resolved_address(order: CrawlOrder) -> HealthFinding:
     )
 
 
-def forbidden(error: ForbiddenAddressError) -> HealthFinding:
+def address_finding(error: ForbiddenAddressError) -> HealthFinding:
     """An address that must not be dialled."""
     return HealthFinding(
         "address", False, f"{error}; a server of your own on loopback is named by --lab"
@@ -249,7 +249,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-async def asked(order: CrawlOrder) -> list[HealthFinding]:
+async def ask_site(order: CrawlOrder) -> list[HealthFinding]:
     """robots.txt and the seed page, in books of their own: the run's budget is not touched."""
     with (
         tempfile.TemporaryDirectory() as place,
@@ -296,20 +296,20 @@ async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[HealthFinding
 def seed_page(order: CrawlOrder, answer: Answer) -> HealthFinding:
     """Is there a page with links in scope, and what is it worth?"""
     if not answer.is_page:
-        told = WHY.get(
+        text = WHY.get(
             answer.failure, f"it gave status {answer.status}: begin at a page that is there"
         )
-        return HealthFinding("seed page", False, f"{order.seed_url}: {told}")
+        return HealthFinding("seed page", False, f"{order.seed_url}: {text}")
     page, allowed = read_page(answer, Resolver(canonical)), order.scope()
     inside = allowed.allows if allowed else same_site(order.seed_url)
     links = [link for link in page.links if inside(link.url)]
     worth = order.rule()(page, answer.body)
-    told = (
+    text = (
         f"{len(links)} of its {len(page.links)} links are in scope; its own relevance is "
         f"{worth:.2f}"
     )
     if not links:
         return HealthFinding(
-            "seed page", False, f"{told}: begin at a page that leads on, or widen --allow"
+            "seed page", False, f"{text}: begin at a page that leads on, or widen --allow"
         )
-    return HealthFinding("seed page", True, f"{told} (a target has {order.threshold:g} or more)")
+    return HealthFinding("seed page", True, f"{text} (a target has {order.threshold:g} or more)")

@@ -1,7 +1,7 @@
 """The live side of a crawl's folder: its request budget, its audit log, its archive, and a polite
 fetcher over them.
 
-What a site's robots.txt said is kept for an hour, so that a crawl that is begun again does not ask
+A site's robots.txt is kept for an hour, so that a crawl that is begun again does not ask
 for it anew.
 """
 
@@ -28,7 +28,7 @@ from flatout_crawl.runs.visits import HttpStatus, JsonLines, Url
 
 ROBOTS = "robots.jsonl"
 ROBOTS_KEPT_SECONDS = 3600.0
-CONNECT_SECONDS = 4.0  # a dead host is told soon
+CONNECT_SECONDS = 4.0  # a dead host is noticed soon
 SHORTEST_DELAY = 1.0  # seconds, at public hosts
 
 
@@ -53,7 +53,7 @@ class RobotsRow:
 
 
 class KeptRobots:
-    """A robots.txt's fetch that remembers, over restarts, what sites said a short while ago."""
+    """A robots.txt's fetch that remembers, over restarts, what sites answered a short while ago."""
 
     def __init__(
         self, fetch: Callable[[str], Awaitable[Answer]], lines: JsonLines[RobotsRow]
@@ -61,11 +61,11 @@ class KeptRobots:
         self.fetch, self.lines = fetch, lines
 
     async def __call__(self, url: str) -> Answer:
-        """As the site said it."""
+        """The kept answer if it is young enough, else a new one, which is kept."""
         for row in reversed(self.lines.rows):
             if row.asked == url and 0 <= time.time() - row.time < ROBOTS_KEPT_SECONDS:
-                said = row.body.encode("latin-1", "replace")
-                return Answer(row.url, row.status, said, row.content_type, requests=0)
+                content = row.body.encode("latin-1", "replace")
+                return Answer(row.url, row.status, content, row.content_type, requests=0)
         answer = await self.fetch(url)
         if not answer.failure and answer.status < 500 and answer.status != 429:
             body = answer.body.decode("latin-1")
@@ -136,10 +136,10 @@ def live_source(order: CrawlOrder, folder: Path) -> Iterator[Source]:
     with (
         RequestBudget(folder, order.requests) as budget,
         AuditLog(folder) as audit,
-        JsonLines(folder / ROBOTS, RobotsRow) as said,
+        JsonLines(folder / ROBOTS, RobotsRow) as kept,
         Archive(folder / ARCHIVE) as archive,
     ):
         fetcher = live_fetcher(order, budget, audit)
-        fetcher.robots = Robots(KeptRobots(fetcher.fetch_robots, said), fetcher.user_agent)
+        fetcher.robots = Robots(KeptRobots(fetcher.fetch_robots, kept), fetcher.user_agent)
         fetcher.had = archive.get
         yield Source(RecordingFetcher(fetcher, archive), archive, budget)

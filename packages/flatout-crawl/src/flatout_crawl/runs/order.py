@@ -176,8 +176,7 @@ def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> Non
         if name not in (*MAY_CHANGE, "policy") and begun[name] != value:
             raise RunError(
                 f"{folder} holds a crawl with {name}={shortened(begun[name])}, and "
-                f"{shortened(value)} is given now: "
-                "give the same to go on with it, or another --out"
+                f"{shortened(value)} is given now: give the same to go on with it, or another --out"
             )
     if sorted(before.files.values()) != sorted(files.values()):
         raise RunError(

@@ -34,7 +34,7 @@ RUN_SECTIONS = (
         sections.hosts,
         "no request was sent: a recording was crawled",
     ),
-    Section("order", "What the numbers rest on", sections.asked, "the order is not known"),
+    Section("order", "What the numbers rest on", sections.show_order, "the order is not known"),
 )
 EVALUATION_SECTIONS = (
     Section("duels", "The learned policy and its rivals", sections.duels, "nobody was beside it"),

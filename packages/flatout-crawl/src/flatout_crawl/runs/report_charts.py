@@ -60,7 +60,7 @@ def add(
     )
 
 
-def framed(figure: go.Figure, title: str) -> go.Figure:
+def frame_figure(figure: go.Figure, title: str) -> go.Figure:
     """Axes and all."""
     style_figure(figure, 400, hovermode="x unified")
     figure.update_yaxes(title_text=title, rangemode="tozero").update_xaxes(title_text="requests")
@@ -78,7 +78,7 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
         colour = WINNER if name == "learned" else COLOURS.get(name, OTHER)
         add(figure, name, requests, mapping(choosers, name), colour, "%{y:.0%}")
         key.append(("line", colour, name))
-    framed(figure, "share of the targets found").update_yaxes(tickformat=".0%")
+    frame_figure(figure, "share of the targets found").update_yaxes(tickformat=".0%")
     return Chart(figure, tuple(key[::-1]))
 
 
@@ -94,4 +94,4 @@ def found(report: Mapping[str, Any]) -> Chart | None:
         key.append(("line", colour, name))
     add(figure, "this crawl", range(1, len(curve) + 1), {"mean": curve}, WINNER, "%{y}")
     key.append(("line", WINNER, "this crawl"))
-    return Chart(framed(figure, "targets found"), tuple(key[::-1]))
+    return Chart(frame_figure(figure, "targets found"), tuple(key[::-1]))

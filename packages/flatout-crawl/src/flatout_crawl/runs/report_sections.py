@@ -104,18 +104,18 @@ def way(row: object) -> Html:
 def failures(report: Report) -> Html:
     """Requests that brought no page."""
     kinds, late = mapping(report, "outcome", "failures"), look(report, "outcome", "not_searched")
-    told = (
+    notes = (
         f"In {late:,} pages the search for the pattern took too long; they count as not relevant."
         if late
         else ""
     )
     if not kinds:
         had = "Every page that was asked for was had." if look(report, "outcome", "pages") else ""
-        return paragraph(f"{had} {told}".strip())
+        return paragraph(f"{had} {notes}".strip())
     every = bars(
         ("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()]
     )
-    return join([every, paragraph(told)])
+    return join([every, paragraph(notes)])
 
 
 def hosts(report: Report) -> Html:
@@ -123,15 +123,15 @@ def hosts(report: Report) -> Html:
     rows = [
         (
             host,
-            look(told, "requests"),
-            look(told, "robots"),
-            decimal(look(told, "shortest_gap"), 2, " s"),
-            decimal(look(told, "median_gap"), 2, " s"),
-            decimal(look(told, "median_seconds"), 2, " s"),
-            decimal(look(told, "megabytes"), 2),
-            mapping(told, "ends"),
+            look(facts_of_host, "requests"),
+            look(facts_of_host, "robots"),
+            decimal(look(facts_of_host, "shortest_gap"), 2, " s"),
+            decimal(look(facts_of_host, "median_gap"), 2, " s"),
+            decimal(look(facts_of_host, "median_seconds"), 2, " s"),
+            decimal(look(facts_of_host, "megabytes"), 2),
+            mapping(facts_of_host, "ends"),
         )
-        for host, told in mapping(report, "audit", "hosts").items()
+        for host, facts_of_host in mapping(report, "audit", "hosts").items()
     ]
     headings = (
         "host",
@@ -143,7 +143,7 @@ def hosts(report: Report) -> Html:
         "MB",
         "how they ended",
     )
-    said = [
+    answers = [
         say(
             "{url}: status {status}, {bytes} bytes",
             url=str(row.get("url")),
@@ -152,18 +152,18 @@ def hosts(report: Report) -> Html:
         )
         for row in records(report, "robots")
     ]
-    about = paragraph(join([Html("robots.txt: "), join(said, "; ")])) if said else Html("")
+    about = paragraph(join([Html("robots.txt: "), join(answers, "; ")])) if answers else Html("")
     return join([table(headings, rows, words=(0, 7)), about]) if rows else Html("")
 
 
-def asked(report: Report) -> Html:
-    """What the crawl was told to do, and what that rests on."""
+def show_order(report: Report) -> Html:
+    """What the crawl was asked to do, and what its result rests on."""
     order = mapping(report, "run", "order")
     if not order:
         return Html("")
     shown = {name: value for name, value in order.items() if value not in ("", None, [], {})}
     live = look(report, "outcome", "is_live")
-    told = [
+    notes = [
         (
             "A page is a target if its relevance reaches the threshold; the rule was written by "
             "hand and can be wrong."
@@ -177,7 +177,7 @@ def asked(report: Report) -> Html:
         if live
         else "Pages that are not in the recording do not exist in this crawl.",
     ]
-    return join([pairs("the order", shown, exact=True), bullets(told)])
+    return join([pairs("the order", shown, exact=True), bullets(notes)])
 
 
 def bullets(sentences: Sequence[object]) -> Html:
@@ -287,5 +287,5 @@ def sites(report: Report) -> Html:
 
 def grounds(report: Report) -> Html:
     """What an evaluation rests on."""
-    told = bullets([str(one) for one in listed(report, "assumptions")])
-    return join([told, pairs("settings", mapping(report, "settings"), exact=True)])
+    notes = bullets([str(one) for one in listed(report, "assumptions")])
+    return join([notes, pairs("settings", mapping(report, "settings"), exact=True)])

@@ -127,7 +127,7 @@ class Retracing:
     async def fetch(self, url: str) -> Answer:
         """The answer of the first time, or a new one."""
         if self.past:
-            answer = self.noted(url, self.past.popleft())
+            answer = self.read_note(url, self.past.popleft())
             if answer is not None:
                 self.retraced = True
                 return answer
@@ -142,7 +142,7 @@ class Retracing:
             self.lines.add(row_of(url, answer))
         return answer
 
-    def noted(self, url: str, row: VisitRow) -> Answer | None:
+    def read_note(self, url: str, row: VisitRow) -> Answer | None:
         """A noted answer with its body; None, and the notes end here, if the archive lost it in a
         power cut.
         """

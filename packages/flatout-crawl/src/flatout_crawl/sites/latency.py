@@ -45,7 +45,7 @@ class Latency:
     close_share: float = 0.0  # the connection is closed instead of an answer
     error_share: float = 0.0  # status 500
     busy_share: float = 0.0  # status 503 with Retry-After
-    retry_after: int = 1  # seconds, said with 503
+    retry_after: int = 1  # seconds, sent with 503
 
     def __post_init__(self) -> None:
         shares = (self.hang_share, self.close_share, self.error_share, self.busy_share)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from flatout.errors import SettingsError
 from flatout_crawl.sites.site_blueprint import Blueprint, LinkBlock, PageLink, PagePlan
 from flatout_crawl.sites.site_plan import CALENDAR, plan_site
-from flatout_crawl.sites.site_render import rendered
+from flatout_crawl.sites.site_render import render_html
 
 FEWEST_PAGES = 100
 MOST_PAGES = 20_000
@@ -146,10 +146,12 @@ class Site:
             return body
         plan = self.plan.plans.get(path)
         if plan is not None:
-            body = self.pages[path] = rendered(self.plan, plan, self.settings.seed)
+            body = self.pages[path] = render_html(self.plan, plan, self.settings.seed)
             return body
         if self.settings.hazards and IS_CALENDAR(path):
-            return rendered(self.plan, calendar(path), self.settings.seed)  # without end: not kept
+            return render_html(
+                self.plan, calendar(path), self.settings.seed
+            )  # without end: not kept
         return None
 
     def forbids(self, url: str) -> bool:
@@ -215,7 +217,7 @@ def calendar(path: str) -> PagePlan:
         (year, month - 1) if month > 1 else (year - 1, 12),
         (year, month + 1) if month < 12 else (year + 1, 1),
     )
-    turns = [PageLink(month_path(*before), "Earlier")] if before[0] >= 0 else []
+    pager = [PageLink(month_path(*before), "Earlier")] if before[0] >= 0 else []
     days = [
         PageLink(f"{month_path(year, month)}{day:02d}/", str(day))
         for day in range(1 + month % 3, 29, 4)
@@ -227,7 +229,7 @@ def calendar(path: str) -> PagePlan:
         0,
         0.0,
         20,
-        (LinkBlock("pager", "", (*turns, PageLink(month_path(*after), "Later"))), block),
+        (LinkBlock("pager", "", (*pager, PageLink(month_path(*after), "Later"))), block),
     )
 
 

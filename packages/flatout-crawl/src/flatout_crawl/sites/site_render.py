@@ -8,7 +8,7 @@ from random import Random
 from flatout_crawl.sites.site_blueprint import Blueprint, LinkBlock, PageLink, PagePlan
 
 
-def rendered(site: Blueprint, plan: PagePlan, seed: int) -> bytes:
+def render_html(site: Blueprint, plan: PagePlan, seed: int) -> bytes:
     """The bytes of a page."""
     return PageRenderer(site, plan, Random(f"flatout page {seed} {plan.path}")).html().encode()
 
@@ -29,27 +29,27 @@ class PageRenderer:
             "<style>body{margin:0;font:16px serif}a{color:#036}</style>\n"
             "<script>window.began = Date.now();</script></head>\n<body>\n"
         )
-        main = self.wrapped(
+        main = self.wrap_zone(
             "main", "main", f"<h1>{escape(plan.title)}</h1>\n{self.prose()}\n{self.blocks()}"
         )
         opening, closing = "<div>" * self.style.wrappers, "</div>" * self.style.wrappers
         aside = (
-            self.wrapped("aside", "aside", f"<h4>See also</h4>\n{self.items(plan.aside)}")
+            self.wrap_zone("aside", "aside", f"<h4>See also</h4>\n{self.items(plan.aside)}")
             if plan.aside
             else ""
         )
-        top = self.wrapped("nav", "nav", self.items(self.site.nav))
+        top = self.wrap_zone("nav", "nav", self.items(self.site.nav))
         crumbs = (
-            self.wrapped("crumbs", "nav", " / ".join(self.link(one) for one in plan.crumbs))
+            self.wrap_zone("crumbs", "nav", " / ".join(self.link(one) for one in plan.crumbs))
             if plan.crumbs
             else ""
         )
-        foot = self.wrapped(
+        foot = self.wrap_zone(
             "footer", "footer", f"<p>{' | '.join(self.link(one) for one in self.site.footer)}</p>"
         )
         return f"{head}{top}{opening}{crumbs}{main}{aside}{closing}{foot}</body></html>\n"
 
-    def wrapped(self, role: str, tag: str, inside: str) -> str:
+    def wrap_zone(self, role: str, tag: str, inside: str) -> str:
         """A zone of the page."""
         name = self.style.names[role]
         tag = tag if self.style.semantic else "div"
@@ -73,7 +73,7 @@ class PageRenderer:
         """Links that stand together."""
         name = self.style.names[block.kind]
         if block.kind == "box":
-            return f'<div class="{name}"><p>{self.woven(block.entries)}</p></div>'
+            return f'<div class="{name}"><p>{self.weave_links(block.entries)}</p></div>'
         if block.kind == "pager":
             return f'<div class="{name}">{" ".join(self.link(one) for one in block.entries)}</div>'
         outer, inner = self.style.archive_tags if block.kind == "archive" else self.style.list_tags
@@ -82,12 +82,12 @@ class PageRenderer:
         return f'{heading}<{outer} class="{name}">\n{rows}\n</{outer}>'
 
     def row(self, entry: PageLink) -> str:
-        """A link in a list and what is said of it."""
+        """A link in a list, and the text beside it."""
         tag = self.style.title_tag
         link = f"<{tag}>{self.link(entry)}</{tag}>" if tag else self.link(entry)
         return f"{link} <span>{escape(entry.blurb)}</span>" if entry.blurb else link
 
-    def woven(self, entries: Iterable[PageLink]) -> str:
+    def weave_links(self, entries: Iterable[PageLink]) -> str:
         """Links within running text."""
         words = self.site.words
         rate = self.plan.rate

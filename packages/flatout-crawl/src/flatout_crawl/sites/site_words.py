@@ -50,7 +50,7 @@ class Vocabulary:
     def sentence(self, rng: Random, topic: int, words: int, keyword_rate: float) -> str:
         """Words of a topic and of none, keywords at a rate."""
         plain, shared, keywords, chance = self.plain(topic), self.shared, self.keywords, rng.random
-        said = []
+        drawn = []
         for _ in range(words):
             draw = chance()
             pool = (
@@ -60,8 +60,8 @@ class Vocabulary:
                 if draw < keyword_rate + TOPIC_SHARE
                 else shared
             )
-            said.append(pool[int(chance() * len(pool))])
-        return " ".join(said).capitalize() + "."
+            drawn.append(pool[int(chance() * len(pool))])
+        return " ".join(drawn).capitalize() + "."
 
     def paragraph(self, rng: Random, topic: int, words: int, keyword_rate: float) -> str:
         """Sentences."""
