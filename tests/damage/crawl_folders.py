@@ -39,7 +39,7 @@ from flatout_crawl.choosers.training import (
     read_checkpoint,
 )
 from flatout_crawl.cli import running
-from flatout_crawl.cli.learning import School, kept_school, read_school
+from flatout_crawl.cli.learning import School, keep_school, read_school
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.ledger import AuditEntry, AuditLog, RequestBudget
 from flatout_crawl.runs.archive import Archive, RecordingFetcher
@@ -160,7 +160,7 @@ def finish(deployment: Deployment, bands: Any = None) -> dict[str, Any]:
 def teach(folder: Path) -> None:
     """What a training leaves, without the learning."""
     folder.mkdir()
-    school = kept_school(folder, SCHOOLING)
+    school = keep_school(folder, SCHOOLING)
     training = CrawlTrainer([site_task(site())], school.training(), folder, lambda _: None)
     weights = flatten_weights(training.model.new_weights(WEIGHTS_SEED))
     training.save(LearnerState(weights, np.zeros_like(weights), np.ones_like(weights), 4, 2))

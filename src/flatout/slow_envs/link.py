@@ -91,7 +91,7 @@ class LearnerLink(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the learner."""
+        """End the learner, whatever it is doing."""
         ...
 
 

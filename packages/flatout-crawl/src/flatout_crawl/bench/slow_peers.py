@@ -82,7 +82,7 @@ class RandomActions:
         return Count(rows - resets, resets, seconds, first, requests_seen(origin))._asdict()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes of all environments."""
         self.vector.close()
 
 

@@ -73,7 +73,7 @@ class SubprocPpo:
         )._asdict()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes of all environments."""
         self.vector.close()
 
 

@@ -70,10 +70,10 @@ class ContestantProcess:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(kind) + "\n")
             self.process.stdin.flush()
-        return dict(self.hear(kind))
+        return dict(self.read_line(kind))
 
-    def hear(self, about: str) -> Any:
-        """Its next line."""
+    def read_line(self, about: str) -> Any:
+        """Wait for the process's next line and parse it; RunError if it has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -92,7 +92,7 @@ def contending(spec: Spec) -> Iterator[ContestantProcess]:
     with process.stdin, process.stdout:
         try:
             contestant = ContestantProcess(process, spec.contestant)
-            contestant.hear(READY)  # nobody shall start while another is measured
+            contestant.read_line(READY)  # nobody shall start while another is measured
             yield contestant
         finally:
             with contextlib.suppress(BrokenPipeError):
@@ -179,7 +179,7 @@ def mean_drawn(latency: Latency, first: int, last: int) -> float:
 
 
 def speed(count: Count) -> float:
-    """Steps per second."""
+    """Steps per second of a measurement."""
     return count.steps / count.seconds
 
 

@@ -48,7 +48,7 @@ class Spec:
 
     @property
     def minibatch(self) -> int:
-        """Steps of a minibatch."""
+        """Steps of a minibatch: never more than an update has."""
         return min(MINIBATCH, ROWS * self.envs)
 
     @property
@@ -101,7 +101,7 @@ def known_tasks(origins: list[str], fetcher: Fetcher) -> list[CrawlTask]:
 
 
 def known_task(site: Site, fetcher: Fetcher) -> CrawlTask:
-    """One of them."""
+    """The task of one site, all its pages read."""
     task = site_task(site, fetcher)
     for url in site.graph:
         reply = site.answer(url)

@@ -39,17 +39,17 @@ class Oblivious:
     """Learns nothing from what comes."""
 
     def on_visit(self, session: CrawlSession, visit: Visit) -> None:
-        """Nothing to do."""
+        """Nothing is learned from a visit."""
 
 
 class Random(Oblivious):
-    """Any open link."""
+    """Follows any open link, all equally likely."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
     def choose(self, session: CrawlSession) -> str | None:
-        """One of them."""
+        """Any of the open links."""
         return url_of(session, int(self.rng.choice(session.frontier.open_ids())))
 
 
@@ -95,7 +95,7 @@ class InOrder(Oblivious):
         self.urls = iter(urls)
 
     def choose(self, session: CrawlSession) -> str | None:
-        """The next one."""
+        """The next URL that was not asked for yet; None after the last."""
         index, is_open = session.frontier.index, session.frontier.open
         for url in self.urls:
             number = index.get(url)
@@ -135,7 +135,7 @@ class GroupBandit:
         return url_of(session, int(self.rng.choice(ids[frontier.group[ids, self.column] == best])))
 
     def on_visit(self, session: CrawlSession, visit: Visit) -> None:
-        """Pay the groups."""
+        """Pay the groups of the links that led to this page."""
         frontier = session.frontier
         while len(self.tried) < max(len(frontier.kinds.names), len(frontier.tags.names)):
             self.tried, self.earned = (
@@ -252,12 +252,12 @@ class Repeat(Oblivious):
         return max(self.best, (0.0, session.task.seed_url))[1]
 
     def on_visit(self, session: CrawlSession, visit: Visit) -> None:
-        """Remember the best."""
+        """Remember the page if it is the best so far."""
         self.best = max(self.best, (visit.relevance, visit.asked))
 
 
 def url_of(session: CrawlSession, number: int) -> str:
-    """A link's URL."""
+    """The URL of a link, by its number in the frontier."""
     return session.frontier.links[number].url
 
 

@@ -28,7 +28,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class CrawlRun:
-    """One crawl."""
+    """One crawl by one chooser, in numbers."""
 
     chooser: str
     task: str
@@ -118,7 +118,7 @@ def policy_chooser(
 async def crawl(
     task: CrawlTask, chooser: Chooser, budget: int, prices: Prices | None = None
 ) -> CrawlSession:
-    """One crawl to its end."""
+    """Let a chooser crawl a task to its end."""
     session = CrawlSession(task, budget, prices)
     chooser.on_visit(session, await session.start())
     while not session.over:

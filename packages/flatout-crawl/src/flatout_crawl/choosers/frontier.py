@@ -253,7 +253,7 @@ class Frontier:
 
 
 class Candidates(NamedTuple):
-    """Links to choose among."""
+    """Links to choose among, with their scores."""
 
     links: Ids
     scores: Floats

@@ -37,7 +37,7 @@ class FormatFacts:
 
 @dataclass(frozen=True)
 class CrawlPolicyFacts(FormatFacts):
-    """What the weights mean."""
+    """What the weights in a policy's file mean."""
 
     global_columns: tuple[str, ...] = ()
     link_columns: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ class Critic(NamedTuple):
 
 
 class ScorerWeights(NamedTuple):
-    """All that is learned."""
+    """All that a link scorer learns."""
 
     actor: Actor
     critic: Critic

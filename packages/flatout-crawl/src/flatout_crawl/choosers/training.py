@@ -49,7 +49,7 @@ RECENT = 100  # episodes that means are taken over
 
 @dataclass(frozen=True)
 class CrawlTraining:
-    """How to train."""
+    """The settings of a training of crawls."""
 
     steps: int = 200_000
     envs: int = 32  # crawls at a time
@@ -105,7 +105,7 @@ class CheckpointCounts:
 
 
 class TrainingProgress(NamedTuple):
-    """How far a training is."""
+    """How far a training is, after an update."""
 
     steps: int
     total: int
@@ -221,7 +221,7 @@ class CrawlTrainer:
         journal.dump(self.steps)
 
     def progress(self) -> TrainingProgress:
-        """How far it is."""
+        """How far the training is, by its last episodes."""
         recent = self.session.episodes[-RECENT:]
         figures = self.session.figures()
 

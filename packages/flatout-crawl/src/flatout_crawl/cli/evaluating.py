@@ -77,7 +77,7 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
     evaluation = {
         "verdict": found.pop("verdict"),
         "policy": {"file": str(path), "sha256": digest, "notes": policy.notes},
-        "settings": plain_exam(exam),
+        "settings": exam_as_json(exam),
         "assumptions": assumptions(exam, policy),
         **found,
         "flatout": installed("flatout"),
@@ -143,8 +143,8 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
         raise SettingsError(f"{path} learned on {same[0]}: try it on a recording that it never saw")
 
 
-def plain_exam(exam: Exam) -> dict[str, Any]:
-    """As JSON has it."""
+def exam_as_json(exam: Exam) -> dict[str, Any]:
+    """An exam as JSON has it: lists instead of tuples."""
     return dict(json.loads(json.dumps(asdict(exam))))
 
 

@@ -77,7 +77,7 @@ class Places:
             )
 
     def settings(self) -> Iterator[SiteSettings]:
-        """Of the made-up sites."""
+        """The settings of each made-up site."""
         return (SiteSettings(seed=self.site_seed + k, pages=self.pages) for k in range(self.sites))
 
 
@@ -135,7 +135,7 @@ class School(Places):
 
 
 def budget_of(text: str) -> tuple[int, int]:
-    """ "100" or "60-1200"."""
+    """The smallest and the largest budget that "100" or "60-1200" means."""
     low, _, high = text.partition("-")
     plain_digits = re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?", text)
     if not plain_digits or not 2 <= int(low) <= int(high or low):
@@ -151,7 +151,7 @@ def train(
 ) -> None:
     """Learn, or go on learning."""
     folder = runs_folder(resume or out or fresh_folder("train"))
-    school = read_school(folder, steps) if resume else kept_school(folder, school)
+    school = read_school(folder, steps) if resume else keep_school(folder, school)
     settings, console = school.training(), Console(stderr=True)
     if not as_json:
         text = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
@@ -174,7 +174,7 @@ def train(
         )
         sys.exit(130)
     path, last = folder / POLICY, watch.last
-    replace(policy, notes={**policy.notes, "school": written_down(school)}).save(path)
+    replace(policy, notes={**policy.notes, "school": school_as_json(school)}).save(path)
     facts = {
         "policy": str(path),
         "folder": str(folder),
@@ -195,10 +195,10 @@ def train(
     console.print(plain(f"next: flatout crawl eval {path}"), highlight=False, soft_wrap=True)
 
 
-def kept_school(folder: Path, school: School) -> School:
+def keep_school(folder: Path, school: School) -> School:
     """Write down what is learned on; refuses a folder that was begun with something else."""
     if (folder / SCHOOL).exists():
-        before, given = written_down(read_school(folder)), written_down(school)
+        before, given = school_as_json(read_school(folder)), school_as_json(school)
         other = [name for name in given if name != "steps" and before.get(name) != given[name]]
         if other:
             raise RunError(
@@ -206,7 +206,7 @@ def kept_school(folder: Path, school: School) -> School:
                 f"{shortened(given[other[0]])} is given now: give the same, or another --out"
             )
     else:
-        write_json(folder / SCHOOL, {**written_down(school), "flatout": installed("flatout")})
+        write_json(folder / SCHOOL, {**school_as_json(school), "flatout": installed("flatout")})
     return school
 
 
@@ -220,8 +220,8 @@ def read_school(folder: Path, steps: int | None = None) -> School:
     return school if steps is None else replace(school, steps=steps)
 
 
-def written_down(school: School) -> dict[str, Any]:
-    """As JSON has it."""
+def school_as_json(school: School) -> dict[str, Any]:
+    """A school as JSON has it: lists instead of tuples."""
     return dict(json.loads(json.dumps(asdict(school))))
 
 

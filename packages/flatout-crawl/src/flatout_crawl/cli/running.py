@@ -314,7 +314,7 @@ class Counted:
         self.task = bar.add_task("recording", total=total)
 
     def put(self, answer: Answer, asked_url: str) -> None:
-        """Keep an answer, once."""
+        """Keep an answer, unless the archive has one."""
         if self.archive.get(asked_url) is None:
             self.archive.put(answer, asked_url)
         self.bar.advance(self.task)
@@ -345,7 +345,7 @@ def record_files(source: Path | None, out: Path | None, limit: int | None, as_js
 
 
 def report(folder: Path, show_page: bool, as_json: bool) -> None:
-    """Write the page again."""
+    """Write a folder's report.html again, and print its first sentence."""
     page = write_report(folder)
     _, words, sentence = headline(gather(folder))
     if as_json:

@@ -51,7 +51,7 @@ class RequestCaps:
 
 
 class Errand(NamedTuple):
-    """What a request is for."""
+    """What a request is for, which decides what it may bring."""
 
     method: str  # GET or HEAD
     for_robots: bool = False
@@ -69,7 +69,7 @@ PAGE, PEEK, ROBOTS = Errand("GET"), Errand("HEAD"), Errand("GET", for_robots=Tru
 
 
 class HopReply(NamedTuple):
-    """What one hop led to."""
+    """What one hop of a request led to."""
 
     status: int = 0
     body: bytes = b""

@@ -20,7 +20,7 @@ FAILURES = (
 
 
 class Answer(NamedTuple):
-    """What a request led to."""
+    """What a request led to, redirects included."""
 
     url: str  # where it ended, after redirects
     status: int  # of HTTP; 0 where there was no answer

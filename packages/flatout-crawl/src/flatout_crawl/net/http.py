@@ -120,7 +120,7 @@ class LiveFetcher:
         return tuple(entry for entry in known if entry is not None and self.scope.allows(entry))
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to all hosts."""
         session, self.session = self.session, None
         if session is not None:
             await session.close()

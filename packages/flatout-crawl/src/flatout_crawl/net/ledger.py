@@ -173,7 +173,7 @@ class RequestBudget:
         return why
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; it can be held by others then."""
         self.log.close()
 
     def __enter__(self) -> Self:
@@ -216,7 +216,7 @@ class AuditLog:
         self.log.write(json.dumps(line).encode())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; it can be held by others then."""
         self.log.close()
 
     def __enter__(self) -> Self:

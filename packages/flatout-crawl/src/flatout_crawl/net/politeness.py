@@ -22,7 +22,7 @@ is_seconds = re.compile(r"[0-9]{1,12}").fullmatch
 
 @dataclass(frozen=True)
 class Politeness:
-    """How a host is treated."""
+    """How a host is treated: delays, connections and patience."""
 
     delay_seconds: float = 1.0  # least time between the starts of two requests
     first_delay_seconds: float = 5.0  # before anything is known of the host

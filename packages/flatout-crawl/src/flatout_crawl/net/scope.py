@@ -44,7 +44,7 @@ def canonical(url: str, base: str | None = None) -> str | None:
 
 @lru_cache(maxsize=8192)
 def spell_url(url: str, base: str | None) -> str | None:
-    """The same, remembered."""
+    """The canonical spelling of a URL, remembered for the last of them."""
     url = url.strip(" \t\r\n\f")
     if len(url) > LONGEST_URL or has_control(url):
         return None
@@ -106,7 +106,7 @@ def climbs(path: str) -> bool:
 
 
 class Origin(NamedTuple):
-    """Whom a URL asks."""
+    """The server that a URL asks: scheme, host and port."""
 
     scheme: str
     host: str

@@ -50,7 +50,7 @@ SLUG = re.compile(
 
 
 class UrlShape(NamedTuple):
-    """What a URL looks like."""
+    """What a URL looks like, without what is its own."""
 
     directory: str
     template: str  # names of single things generalised: "/blog/#/*.html"

@@ -118,7 +118,7 @@ class Reading:
         self.heading = ""
 
     def read(self, tree: LexborHTMLParser) -> tuple[str, tuple[Link, ...]]:
-        """Title and links."""
+        """The page's title, and its links where each stands first."""
         title, seen_base, caps = "", False, self.caps
         for node in tree.css(WANTED):
             tag = node.tag

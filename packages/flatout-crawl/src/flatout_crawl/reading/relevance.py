@@ -36,7 +36,7 @@ EXAMPLE_BYTES = 16 << 20  # of one example text
 
 
 class Relevance(Protocol):
-    """What a page is worth."""
+    """A rule that says what a page is worth."""
 
     @property
     def topic(self) -> str:
@@ -44,7 +44,7 @@ class Relevance(Protocol):
         ...
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """From 0 to 1."""
+        """The relevance of a page, from 0 to 1."""
         ...
 
 
@@ -65,7 +65,7 @@ class Keywords:
 
     @property
     def topic(self) -> str:
-        """The words themselves."""
+        """The keywords themselves, as words to compare links with."""
         return " ".join(self.phrases)
 
     @cached_property
@@ -196,7 +196,7 @@ class Matches:
             ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """1 or 0."""
+        """1 if the pattern is found, else 0."""
         texts = (page.title, page.text)
         return float(
             any(
@@ -225,7 +225,7 @@ class Selects:
             ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """1 or 0."""
+        """1 if the selector finds something, else 0."""
         return float(SEARCHER.find("css", self.selector, decode_body(body[:MOST_BYTES])) is True)
 
 
@@ -239,7 +239,7 @@ class KnownTargets:
     topic: str = ""
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """1 or 0."""
+        """1 if the page is a known target, else 0."""
         return float(page.url in self.urls)
 
 
@@ -274,11 +274,11 @@ class AnyOf:
 
     @property
     def topic(self) -> str:
-        """All topics."""
+        """The words of all rules together."""
         return " ".join(part.topic for part in self.parts if part.topic)
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """The largest."""
+        """The largest relevance that any of the rules gives."""
         return max(part(page, body) for part in self.parts)
 
 

@@ -104,7 +104,7 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other one decides
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_memory()
-    tell(given, READY)
+    send_word(given, READY)
     while head := taken.read(HEAD.size):
         kind, words, length = HEAD.unpack(head)
         pattern, content = taken.read(words).decode("utf-8", "surrogatepass"), taken.read(length)
@@ -115,7 +115,7 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
         found = holds(KINDS[kind], pattern, content)
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        tell(given, FOUND if found else NOTHING)
+        send_word(given, FOUND if found else NOTHING)
 
 
 def limit_memory() -> None:
@@ -130,8 +130,8 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def tell(given: IO[bytes], word: bytes) -> None:
-    """Send one word."""
+def send_word(given: IO[bytes], word: bytes) -> None:
+    """Send one word to the other process at once."""
     given.write(word)
     given.flush()
 

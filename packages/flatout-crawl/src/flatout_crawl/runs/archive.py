@@ -243,7 +243,7 @@ class Archive:
         return tuple(shaped(self.read(query), list[SiteFacts], str(self.path), cure=ANEW))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database file."""
         with self.lock:
             self.base.close()
 

@@ -57,12 +57,12 @@ class Duel:
 
 
 def field_of_site(site: Site, judge: Judge = "truth") -> Field:
-    """A made-up site."""
+    """A made-up site as a field of the contest."""
     return Field(site_task(site, judge=judge), oracle([site]), len(site.targets))
 
 
 def field_of_recording(recorded: Recorded) -> Field:
-    """A recording."""
+    """A recording as a field of the contest."""
     return Field(recorded.task, archive_oracle(recorded), recorded.task.target_count)
 
 
@@ -94,7 +94,7 @@ def contest(
 def verdict(runs: Sequence[CrawlRun]) -> dict[str, Any]:
     """Whether it beats its rivals, in words and numbers."""
     of = by_chooser(runs)
-    duels = [duel(of[OWN], of[rival]) for rival in RIVALS]
+    duels = [compare_rival(of[OWN], of[rival]) for rival in RIVALS]
     won = all(each.won for each in duels)
     tasks, seeds = (len({getattr(run, name) for run in runs}) for name in ("task", "seed"))
     return {
@@ -107,13 +107,13 @@ def verdict(runs: Sequence[CrawlRun]) -> dict[str, Any]:
 
 
 def by_chooser(runs: Sequence[CrawlRun]) -> dict[str, list[CrawlRun]]:
-    """The runs of each."""
+    """The runs of each chooser, by its name."""
     names = dict.fromkeys(run.chooser for run in runs)
     return {name: [run for run in runs if run.chooser == name] for name in names}
 
 
-def duel(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
-    """One rival."""
+def compare_rival(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
+    """Compare the learned policy with one rival."""
     mean, other_mean = (
         float(np.mean([run.value(METRIC) for run in some])) for some in (own, other)
     )
@@ -164,7 +164,7 @@ def describe_duel(lost: Duel) -> str:
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:
-    """a, b and c."""
+    """Words as a list in a sentence: a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 

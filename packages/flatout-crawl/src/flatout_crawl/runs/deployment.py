@@ -71,14 +71,14 @@ class Titles:
         self.resolve, self.by_url = Resolver(canonical), dict[str, str]()
 
     def __call__(self, answer: Answer) -> Page:
-        """The page."""
+        """Read the page of an answer and remember its title."""
         page = read_page(answer, self.resolve)
         self.by_url[page.url] = printable(page.title, 300)
         return page
 
 
 def chooser_of(order: CrawlOrder) -> Chooser:
-    """Who chooses."""
+    """The chooser that an order names, with its seed."""
     return maker_of(order)(order.seed)
 
 
@@ -144,7 +144,7 @@ class Deployment:
             await self.fetcher.close()
 
     async def crawl(self) -> None:
-        """From the seed page on."""
+        """Crawl from the seed page on, until the session is over."""
         session = self.session
         try:
             self.note(await session.start())
@@ -236,6 +236,6 @@ class Deployment:
         return outcome
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files that this start holds."""
         self.visits.close()
         self.targets.close()

@@ -57,7 +57,7 @@ WHY = {
 
 
 class HealthFinding(NamedTuple):
-    """One check."""
+    """The result of one check, with a sentence about it."""
 
     name: str
     ok: bool
@@ -258,13 +258,13 @@ async def ask_site(order: CrawlOrder) -> list[HealthFinding]:
     ):
         fetcher = live_fetcher(order, budget, audit, QUICK)
         try:
-            return await answers(order, fetcher)
+            return await check_site(order, fetcher)
         finally:
             await fetcher.close()
 
 
-async def answers(order: CrawlOrder, fetcher: LiveFetcher) -> list[HealthFinding]:
-    """What the site says."""
+async def check_site(order: CrawlOrder, fetcher: LiveFetcher) -> list[HealthFinding]:
+    """Ask the site for robots.txt and the seed page; stops where one fails."""
     seed = canonical(order.seed_url) or order.seed_url
     rules = await fetcher.robots.rules(origin_of(seed))
     if rules.lost:

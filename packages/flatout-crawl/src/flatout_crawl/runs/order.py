@@ -85,7 +85,7 @@ class CrawlOrder:
         return not self.archive
 
     def rule(self) -> Relevance:
-        """What a page is worth."""
+        """The rule that says what a page is worth."""
         if not self.relevance:
             return Judged(nothing, self.topic)
         return parse_relevance({**self.relevance, **({"topic": self.topic} if self.topic else {})})
@@ -95,7 +95,7 @@ class CrawlOrder:
         return Scope.parse(self.allow) if self.allow or self.is_live else None
 
     def doors(self) -> Lab:
-        """The laboratory."""
+        """The servers on loopback that may be asked."""
         return Lab.parse(self.lab)
 
     def task(self, fetcher: Fetcher, read: Callable[[Answer], Page] | None = None) -> CrawlTask:

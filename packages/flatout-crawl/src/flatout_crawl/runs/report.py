@@ -119,7 +119,7 @@ def page(report: Report) -> str:
 
 
 def files(report: Report) -> Html:
-    """Where the numbers are."""
+    """Links to the files that hold the numbers."""
     names = [
         say(('<a href="{file}">{file}</a>'), file=str(name)) for name in look(report, "files") or ()
     ]

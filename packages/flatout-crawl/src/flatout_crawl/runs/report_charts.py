@@ -27,12 +27,12 @@ OTHER = "#77746d"
 
 
 def shade(colour: str) -> str:
-    """A colour for a band."""
+    """A colour as it fills a band: nearly transparent."""
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.16)"
 
 
-def add(
+def add_curve(
     figure: go.Figure,
     name: str,
     requests: Sequence[Any],
@@ -40,7 +40,7 @@ def add(
     colour: str,
     form: str,
 ) -> None:
-    """A mean with its band."""
+    """Draw a mean over requests with its band."""
     x = thin_values(requests)
     mean, low, high = (array(thin_values(listed(curve, part))) for part in ("mean", "low", "high"))
     if len(low) == len(high) == len(x) and (high > low).any():
@@ -61,7 +61,7 @@ def add(
 
 
 def frame_figure(figure: go.Figure, title: str) -> go.Figure:
-    """Axes and all."""
+    """Give a figure the axes that all curves share."""
     style_figure(figure, 400, hovermode="x unified")
     figure.update_yaxes(title_text=title, rangemode="tozero").update_xaxes(title_text="requests")
     return figure
@@ -76,7 +76,7 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
     figure, key = go.Figure(), []
     for name in (*[name for name in SHOWN if name in choosers], "learned"):
         colour = WINNER if name == "learned" else COLOURS.get(name, OTHER)
-        add(figure, name, requests, mapping(choosers, name), colour, "%{y:.0%}")
+        add_curve(figure, name, requests, mapping(choosers, name), colour, "%{y:.0%}")
         key.append(("line", colour, name))
     frame_figure(figure, "share of the targets found").update_yaxes(tickformat=".0%")
     return Chart(figure, tuple(key[::-1]))
@@ -90,8 +90,8 @@ def found(report: Mapping[str, Any]) -> Chart | None:
     figure, key = go.Figure(), []
     for name, band in mapping(report, "outcome", "beside").items():
         colour = COLOURS.get(name, OTHER)
-        add(figure, name, range(1, len(listed(band, "mean")) + 1), band, colour, "%{y:.1f}")
+        add_curve(figure, name, range(1, len(listed(band, "mean")) + 1), band, colour, "%{y:.1f}")
         key.append(("line", colour, name))
-    add(figure, "this crawl", range(1, len(curve) + 1), {"mean": curve}, WINNER, "%{y}")
+    add_curve(figure, "this crawl", range(1, len(curve) + 1), {"mean": curve}, WINNER, "%{y}")
     key.append(("line", WINNER, "this crawl"))
     return Chart(frame_figure(figure, "targets found"), tuple(key[::-1]))

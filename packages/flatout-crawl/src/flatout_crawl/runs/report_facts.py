@@ -137,7 +137,7 @@ def audit(folder: Path) -> dict[str, Any]:
 
 
 def host_facts(some: list[AuditRow]) -> dict[str, Any]:
-    """One host's requests."""
+    """One host's requests in numbers."""
     begun = sorted(row.time.timestamp() - row.seconds for row in some)
     gaps = [later - earlier for earlier, later in pairwise(begun)]
     ends = Counter(row.failure or f"status {row.status}" for row in some)

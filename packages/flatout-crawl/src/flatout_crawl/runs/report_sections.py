@@ -68,7 +68,7 @@ def found_curve(report: Report) -> Html:
 
 
 def targets(report: Report) -> Html:
-    """What was found."""
+    """The pages that were found, as a table."""
     every = records(report, "targets")
     rows = [
         (
@@ -181,7 +181,7 @@ def show_order(report: Report) -> Html:
 
 
 def bullets(sentences: Sequence[object]) -> Html:
-    """A list."""
+    """Sentences as a bulleted list."""
     return (
         say("<ul>{items}</ul>", items=join(say("<li>{one}</li>", one=one) for one in sentences))
         if sentences
@@ -190,7 +190,7 @@ def bullets(sentences: Sequence[object]) -> Html:
 
 
 def summary(report: Report) -> Html:
-    """A run in numbers."""
+    """A run in numbers, for the head of the page."""
     outcome = mapping(report, "outcome")
     if not outcome:
         return Html("")
@@ -277,7 +277,7 @@ def duels(report: Report) -> Html:
 
 
 def sites(report: Report) -> Html:
-    """Where it was tried."""
+    """The sites on which the policy was tried."""
     rows = [
         (look(row, "name"), look(row, "pages"), look(row, "targets"))
         for row in records(report, "sites")

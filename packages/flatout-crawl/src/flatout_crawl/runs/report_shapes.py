@@ -27,7 +27,7 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class ShownTarget:
-    """A page that was found."""
+    """A page that was found, as its file has it."""
 
     url: str
     score: Measure
@@ -56,7 +56,7 @@ class ShownCurve:
 
 @dataclass(frozen=True)
 class ShownOutcome:
-    """What came of a crawl."""
+    """What came of a crawl, as its file has it."""
 
     ended: str
     is_live: bool

@@ -73,7 +73,7 @@ class JsonLines(Generic[R]):
         self.cut(len(self.rows))
 
     def read(self, line: bytes, number: int) -> R:
-        """One row."""
+        """Check and parse one line of the file."""
         where = f"{self.path}: line {number}"
         if len(line) > LONGEST_LINE:
             raise RunError(

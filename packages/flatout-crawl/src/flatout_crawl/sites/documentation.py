@@ -81,7 +81,7 @@ class Tree:
         return iter(sorted(path.relative_to(self.folder).as_posix() for path in found))
 
     def url(self, file: str) -> str:
-        """The URL of a file."""
+        """The URL under which a file is found."""
         return f"{self.origin}{self.prefix}{quote(file)}"
 
     def answer(self, path: str) -> SiteReply:

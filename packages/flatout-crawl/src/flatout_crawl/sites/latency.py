@@ -24,7 +24,7 @@ class Uniform(Protocol):
 
 
 class LatencyDraw(NamedTuple):
-    """One request's fate."""
+    """How long one request takes, and how it fails if it does."""
 
     seconds: float
     fault: Fault = ""
@@ -99,7 +99,7 @@ NO_LATENCY = Latency()
 
 
 def constant(seconds: float) -> Latency:
-    """Always the same."""
+    """Waits that are always equally long."""
     return Latency(seconds)
 
 

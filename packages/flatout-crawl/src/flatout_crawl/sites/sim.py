@@ -79,4 +79,4 @@ class SimFetcher:
         return asyncio.get_running_loop().time() - began
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """There is nothing to give back."""

@@ -46,7 +46,7 @@ class Answering(Protocol):
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """Which site."""
+    """What fixes a made-up site."""
 
     seed: int
     pages: int = 600  # about; copies, redirects, errors and the calendar come on top
@@ -159,7 +159,7 @@ class Site:
         return url.removeprefix(self.origin).startswith(DISALLOWED)
 
     def robots(self) -> bytes:
-        """robots.txt."""
+        """The site's robots.txt."""
         lines = ["User-agent: *", *(f"Disallow: {path}" for path in DISALLOWED)]
         lines += [f"Sitemap: {self.origin}/sitemap.xml"] if self.settings.sitemap else []
         return ("\n".join(lines) + "\n").encode()
@@ -191,14 +191,14 @@ class Site:
 
 
 def generate(settings: SiteSettings) -> Site:
-    """The site of a seed."""
+    """Make the site that these settings fix."""
     return Site(
         settings, plan_site(settings.seed, settings.pages, settings.target_share, settings.hazards)
     )
 
 
 def failure(status: int) -> SiteReply:
-    """An error page."""
+    """An error page with this status."""
     return SiteReply(
         status, {"content-type": HTML}, f"<h1>{REASONS.get(status, 'Error')}</h1>".encode()
     )

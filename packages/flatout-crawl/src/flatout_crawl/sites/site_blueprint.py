@@ -14,7 +14,7 @@ BlockKind = Literal["list", "archive", "box", "pager"]
 
 
 class PageLink(NamedTuple):
-    """A link on a page."""
+    """A link on a page, with the text beside it."""
 
     path: str  # or a whole URL of another site
     anchor: str
@@ -31,7 +31,7 @@ class LinkBlock(NamedTuple):
 
 
 class PagePlan(NamedTuple):
-    """What a page holds."""
+    """What a page holds, before it becomes HTML."""
 
     path: str
     title: str
@@ -45,7 +45,7 @@ class PagePlan(NamedTuple):
 
 @dataclass
 class Blueprint:
-    """A whole site."""
+    """A whole site before it becomes HTML."""
 
     style: Style
     words: Vocabulary
@@ -65,7 +65,7 @@ class Blueprint:
 
 
 class SiteSizes(NamedTuple):
-    """How many of what."""
+    """How many topics, lists and targets a site has."""
 
     topics: int
     shelves: int  # per topic: lists of leaves

@@ -21,7 +21,7 @@ from flatout_crawl.sites.site_blueprint import (
     SiteSizes,
     drawn_sizes,
 )
-from flatout_crawl.sites.site_style import NEUTRAL, Style, drawn_style
+from flatout_crawl.sites.site_style import NEUTRAL, Style, draw_style
 from flatout_crawl.sites.site_words import Vocabulary, drawn_vocabulary, slug
 
 ELSEWHERE = "http://elsewhere.lab/"
@@ -30,9 +30,9 @@ RATES = {"target": 0.11, "gateway": 0.035, "guide": 0.025, "topic": 0.008, "othe
 
 
 def plan_site(seed: int, pages: int, target_share: float, hazards: bool) -> Blueprint:
-    """The site of a seed."""
+    """Plan the site of a seed: its pages, links and targets."""
     rng = Random(f"flatout site {seed} {pages} {target_share} {hazards}")
-    style = drawn_style(rng)
+    style = draw_style(rng)
     sizes = drawn_sizes(rng, pages, target_share, style.per_page)
     return Planning(rng, style, drawn_vocabulary(rng, sizes.topics), sizes, hazards).plan()
 
@@ -99,7 +99,7 @@ class Planning:
                 self.add_leaf(leaf, shelf)
 
     def shelves_of(self, topic: int) -> list[list[Leaf]]:
-        """The lists of a topic."""
+        """The lists of leaves that belong to a topic."""
         return self.shelves[topic * self.sizes.shelves : (topic + 1) * self.sizes.shelves]
 
     def leaf(self, topic: int, rate: str, keywords: int, telling: bool = True) -> Leaf:
@@ -373,5 +373,5 @@ class Planning:
         return made
 
     def put(self, plan: PagePlan) -> None:
-        """Add a page."""
+        """Add the plan of a page to the site."""
         self.site.plans[plan.path] = plan

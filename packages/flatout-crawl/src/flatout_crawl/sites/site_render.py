@@ -9,7 +9,7 @@ from flatout_crawl.sites.site_blueprint import Blueprint, LinkBlock, PageLink, P
 
 
 def render_html(site: Blueprint, plan: PagePlan, seed: int) -> bytes:
-    """The bytes of a page."""
+    """The bytes of a page, as the site's style has it."""
     return PageRenderer(site, plan, Random(f"flatout page {seed} {plan.path}")).html().encode()
 
 
@@ -21,7 +21,7 @@ class PageRenderer:
         self.folder = posixpath.dirname(plan.path.partition("?")[0]) or "/"
 
     def html(self) -> str:
-        """The whole page."""
+        """The whole page as HTML."""
         plan = self.plan
         head = (
             f'<!doctype html>\n<html lang="en"><head><meta '
@@ -50,13 +50,13 @@ class PageRenderer:
         return f"{head}{top}{opening}{crumbs}{main}{aside}{closing}{foot}</body></html>\n"
 
     def wrap_zone(self, role: str, tag: str, inside: str) -> str:
-        """A zone of the page."""
+        """A zone of the page, in the tag that the site's style has for it."""
         name = self.style.names[role]
         tag = tag if self.style.semantic else "div"
         return f'<{tag} class="{name}">\n{inside}\n</{tag}>\n'
 
     def prose(self) -> str:
-        """The text of the page."""
+        """The running text of the page."""
         plan, paragraphs, left = self.plan, [], self.plan.words
         while left > 0:
             length = min(self.rng.randint(40, 90), left)
@@ -97,11 +97,11 @@ class PageRenderer:
         )
 
     def items(self, entries: Iterable[PageLink]) -> str:
-        """Links as a plain list."""
+        """Links as a plain list of anchors."""
         return "<ul>" + "".join(f"<li>{self.link(one)}</li>" for one in entries) + "</ul>"
 
     def link(self, entry: PageLink) -> str:
-        """An anchor."""
+        """A link as an HTML anchor."""
         rel = "" if entry.follow else ' rel="nofollow"'
         return f'<a href="{escape(self.reference(entry.path))}"{rel}>{escape(entry.anchor)}</a>'
 

@@ -44,12 +44,12 @@ class Served(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Of the first site."""
+        """The address of the first site."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Of all sites."""
+        """The addresses of all sites."""
         return tuple(f"http://{self.host}:{port}" for port in self.ports)
 
 
@@ -249,7 +249,7 @@ def arguments(
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the server's command line."""
     made = argparse.ArgumentParser(
         prog="python -m flatout_crawl.sites.site_server", description="Serve sites on loopback."
     )

@@ -33,7 +33,7 @@ TOPIC_SHARE = 0.35  # of the words in a sentence
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All words of a site."""
+    """All words of a site, by topic."""
 
     topics: tuple[tuple[str, ...], ...]
     shared: tuple[str, ...]
@@ -64,7 +64,7 @@ class Vocabulary:
         return " ".join(drawn).capitalize() + "."
 
     def paragraph(self, rng: Random, topic: int, words: int, keyword_rate: float) -> str:
-        """Sentences."""
+        """A paragraph of sentences about a topic."""
         sentences = []
         while words > 0:
             length = rng.randint(6, 16)
