@@ -267,4 +267,6 @@ EVENTS = ("steps", "episodes", "resets", "timeouts", "crashes", "restarts", "qua
 def new_state(weights: Any) -> LearnerState:
     """The state of a learner that has learned nothing yet."""
     vector = flatten_weights(weights)
-    return LearnerState(vector, np.zeros_like(vector), np.zeros_like(vector), 0, 0)
+    return LearnerState(
+        vector=vector, first=np.zeros_like(vector), second=np.zeros_like(vector), steps=0, version=0
+    )

@@ -118,13 +118,13 @@ class TorchSegmentLearner:
         trust = Trust(self.overlap.rho, self.overlap.trace, self.rule.gae_lambda)
         corrected = vtrace(
             arrays.reward,
-            value,
-            arrays.terminated,
-            arrays.acting,
-            ratio,
-            self.rule.gamma,
-            trust,
-            xp,
+            value=value,
+            terminated=arrays.terminated,
+            acting=arrays.acting,
+            ratio=ratio,
+            gamma=self.rule.gamma,
+            trust=trust,
+            xp=xp,
         )
         parts = (seen, arrays.raw, arrays.log_prob, proximal, *corrected, value[:-1])
         rows = Rows(*(part[chosen] for part in parts))
@@ -163,10 +163,10 @@ class TorchSegmentLearner:
         value_clip = torch.tensor(NO_LIMIT if rule.value_clip is None else rule.value_clip)
         error = value_loss(
             self.model.value(self.weights, rows.observation, xp),
-            rows.value,
-            rows.target,
-            value_clip,
-            xp,
+            old_value=rows.value,
+            returns=rows.target,
+            clip=value_clip,
+            xp=xp,
         )
         entropy = torch.mean(policy.entropy(rows.raw, xp))
         loss = surrogate.loss + rule.value * error - rule.entropy * entropy

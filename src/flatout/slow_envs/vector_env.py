@@ -179,7 +179,9 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         """
         if self.mode == AutoresetMode.NEXT_STEP and self.ended[k]:
             observation, info = await self.reset_env(k)
-            return StepResult(observation, 0.0, False, False, info)
+            return StepResult(
+                observation=observation, reward=0.0, terminated=False, truncated=False, info=info
+            )
         row = await self.step_env(k, action)
         if self.mode != AutoresetMode.SAME_STEP or not row.is_over:
             return row
@@ -195,7 +197,13 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         except TimeoutError:
             if not limit.expired():  # the environment's own
                 raise
-            return StepResult(self.last[k], 0.0, False, True, {"timed_out": True})
+            return StepResult(
+                observation=self.last[k],
+                reward=0.0,
+                terminated=False,
+                truncated=True,
+                info={"timed_out": True},
+            )
 
     async def reset_env(
         self, k: int, seed: int | None = None, options: Options = None

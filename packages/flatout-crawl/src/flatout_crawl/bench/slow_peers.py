@@ -79,7 +79,13 @@ class RandomActions:
             _, _, terminated, truncated, _ = self.vector.step(self.vector.action_space.sample())
             ended = terminated | truncated
         seconds = time.perf_counter() - begun
-        return Count(rows - resets, resets, seconds, first, requests_seen(origin))._asdict()
+        return Count(
+            steps=rows - resets,
+            resets=resets,
+            seconds=seconds,
+            first=first,
+            last=requests_seen(origin),
+        )._asdict()
 
     def close(self) -> None:
         """End the processes of all environments."""

@@ -126,7 +126,10 @@ def measure_slow(
             kind: stack.enter_context(serve_sites(SITE, drawn)).origin
             for kind, drawn in serving.items()
         }
-        specs = {name: Spec(name, envs, seconds, origins, folder) for name in entrants()}
+        specs = {
+            name: Spec(contestant=name, envs=envs, seconds=seconds, origins=origins, folder=folder)
+            for name in entrants()
+        }
         on_status("memory of flatout")
         with contending(
             specs["flatout"]

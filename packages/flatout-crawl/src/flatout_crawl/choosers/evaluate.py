@@ -264,5 +264,10 @@ def compare_runs(
     ratio = float(own.mean() / other.mean()) if other.mean() else None
     better = float(np.mean((gain > 0) + 0.5 * (gain == 0)))
     return ChooserComparison(
-        runs[0].chooser, others[0].chooser, metric, interval(own - other), ratio, better
+        chooser=runs[0].chooser,
+        against=others[0].chooser,
+        metric=metric,
+        difference=interval(own - other),
+        ratio=ratio,
+        better=better,
     )

@@ -87,14 +87,24 @@ class CrawlPolicy:
             raise BundleError(f"{path} is not there; `flatout crawl train` writes such a file")
         arrays, notes = read_tensors(path, BundleError, TRAIN)
         kind = parse_json(
-            notes.get("facts", "{}"), FormatFacts, f"{path}: facts", BundleError, TRAIN
+            notes.get("facts", "{}"),
+            shape=FormatFacts,
+            where=f"{path}: facts",
+            refuse=BundleError,
+            cure=TRAIN,
         )
         if (kind.format, kind.version) != (FORMAT, VERSION):
             raise BundleError(
                 f"{path} holds {shortened(kind.format)}, version {shortened(kind.version)}; this "
                 f"crawler reads {FORMAT!r}, version {VERSION}: {TRAIN}"
             )
-        facts = parse_json(notes["facts"], CrawlPolicyFacts, f"{path}: facts", BundleError, TRAIN)
+        facts = parse_json(
+            notes["facts"],
+            shape=CrawlPolicyFacts,
+            where=f"{path}: facts",
+            refuse=BundleError,
+            cure=TRAIN,
+        )
         check_columns(path, facts)
         model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
         return cls(

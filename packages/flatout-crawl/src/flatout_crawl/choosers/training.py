@@ -162,12 +162,12 @@ class CrawlTrainer:
         # Another seed after each start: the crawls that were under way begin anew, and not as the
         # first ones did.
         self.session = Session(
-            envs,
-            self.model,
-            settings.rule(self.steps_before / settings.steps),
-            settings.overlap,
-            self.before,
-            int(np.random.SeedSequence([settings.seed, self.started]).generate_state(1)[0]),
+            envs=envs,
+            model=self.model,
+            rule=settings.rule(self.steps_before / settings.steps),
+            overlap=settings.overlap,
+            state=self.before,
+            seed=int(np.random.SeedSequence([settings.seed, self.started]).generate_state(1)[0]),
         )
 
     @property
@@ -229,14 +229,14 @@ class CrawlTrainer:
             return float(np.mean([value(one) for one in recent])) if recent else 0.0
 
         return TrainingProgress(
-            self.steps,
-            self.settings.steps,
-            (self.steps - self.steps_before) / max(time.monotonic() - self.begun, 1e-9),
-            mean(lambda one: one.earned),
-            mean(lambda one: one.info["recall"]),
-            mean(lambda one: one.info["requests"]),
-            figures["lag_mean"],
-            figures["learner_idle"],
+            steps=self.steps,
+            total=self.settings.steps,
+            steps_per_s=(self.steps - self.steps_before) / max(time.monotonic() - self.begun, 1e-9),
+            mean_return=mean(lambda one: one.earned),
+            recall=mean(lambda one: one.info["recall"]),
+            requests=mean(lambda one: one.info["requests"]),
+            lag=figures["lag_mean"],
+            learner_idle=figures["learner_idle"],
         )
 
     def save(self, state: LearnerState) -> None:
@@ -297,9 +297,13 @@ def read_checkpoint(path: Path) -> tuple[LearnerState | None, int]:
             f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}"
         )
     weights, first, second = vectors
-    return LearnerState(weights, first, second, int(counts.descents), int(counts.version)), int(
-        counts.steps
-    )
+    return LearnerState(
+        vector=weights,
+        first=first,
+        second=second,
+        steps=int(counts.descents),
+        version=int(counts.version),
+    ), int(counts.steps)
 
 
 def checked_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:

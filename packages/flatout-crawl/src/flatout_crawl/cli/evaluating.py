@@ -68,10 +68,10 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
 
         found = contest(
             policy_chooser(policy.act, policy.model.candidates),
-            exam.fields(),
-            range(exam.seeds),
-            exam.budget,
-            on_crawl,
+            fields=exam.fields(),
+            seeds=range(exam.seeds),
+            budget=exam.budget,
+            on_crawl=on_crawl,
         )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     evaluation = {
@@ -117,7 +117,11 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
     taught: Taught | School | None = None
     if noted is not None:
         taught = parse_json(
-            json.dumps(noted), Taught, f"{path}: notes: school", BundleError, "train it again"
+            json.dumps(noted),
+            shape=Taught,
+            where=f"{path}: notes: school",
+            refuse=BundleError,
+            cure="train it again",
         )
     elif (path.parent / SCHOOL).is_file():  # training has not come to its end
         taught = read_school(path.parent)

@@ -92,13 +92,13 @@ def order_from(
     if policy is not None and policy.is_dir():
         policy = policy / "policy.safetensors"
     order = CrawlOrder(
-        seed_url,
-        rule,
-        tuple(allow or ()),
-        tuple(lab or ()),
-        LEARNED if policy else chooser or "best-first",
-        str(policy.resolve()) if policy else "",
-        requests if requests is not None else REQUESTS,
+        seed_url=seed_url,
+        relevance=rule,
+        allow=tuple(allow or ()),
+        lab=tuple(lab or ()),
+        chooser=LEARNED if policy else chooser or "best-first",
+        policy=str(policy.resolve()) if policy else "",
+        requests=requests if requests is not None else REQUESTS,
         archive=str(archive_at(archive).resolve()) if archive else "",
         **more,
     )

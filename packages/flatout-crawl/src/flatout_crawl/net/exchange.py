@@ -122,13 +122,13 @@ class Exchange:
         seconds = self.clock() - self.begun
         self.audit.write(
             AuditEntry(
-                self.errand.method,
-                self.url,
-                self.address,
-                self.status,
-                self.taken,
-                seconds,
-                failure,
+                method=self.errand.method,
+                url=self.url,
+                address=self.address,
+                status=self.status,
+                bytes=self.taken,
+                seconds=seconds,
+                failure=failure,
             )
         )
         self.recorded = self.attempts
@@ -169,7 +169,13 @@ class Exchange:
                 .strip()
                 .lower()
             )
-            reply = HopReply(self.status, b"", kind, None, headers.get("Retry-After", ""))
+            reply = HopReply(
+                status=self.status,
+                body=b"",
+                content_type=kind,
+                location=None,
+                retry_after=headers.get("Retry-After", ""),
+            )
             if self.status in REDIRECTS and "Location" in headers:
                 return reply._replace(location=headers["Location"])
             if self.errand.method == "HEAD" or not 200 <= self.status < 300:

@@ -157,7 +157,13 @@ class LiveFetcher:
             here = target
         body = b"" if failure else reply.body
         return Answer(
-            here, reply.status, body, reply.content_type, clock() - begun, requests, failure
+            url=here,
+            status=reply.status,
+            body=body,
+            content_type=reply.content_type,
+            seconds=clock() - begun,
+            requests=requests,
+            failure=failure,
         )
 
     async def gate(self, url: str, errand: Errand) -> tuple[Failure, float]:
@@ -178,7 +184,14 @@ class LiveFetcher:
             return Sent(HopReply(failure="down"), 0)
         outcome = None
         try:
-            exchange = Exchange(url, errand, host, self.caps, self.budget, self.audit)
+            exchange = Exchange(
+                url=url,
+                errand=errand,
+                host=host,
+                caps=self.caps,
+                budget=self.budget,
+                audit=self.audit,
+            )
             reply = await exchange.run(self.open_session())
             outcome = outcome_of(reply, exchange)
         finally:

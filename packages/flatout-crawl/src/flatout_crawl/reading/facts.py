@@ -130,14 +130,14 @@ class PageNotes:
         links = tuple(link for link in page.links if self.in_scope(link.url))
         shapes = [url_shape(link.url) for link in links]
         return PageFacts(
-            page.url,
-            page.digest,
-            self.relevance(page, answer.body),
-            links,
-            tuple(link.url for link in links),
-            link_columns(page.url, links, shapes, self.topic),
-            tuple(general_tag_path(link.tag_path) for link in links),
-            tuple(shape.template for shape in shapes),
+            url=page.url,
+            digest=page.digest,
+            relevance=self.relevance(page, answer.body),
+            links=links,
+            urls=tuple(link.url for link in links),
+            columns=link_columns(page.url, links, shapes, self.topic),
+            tag_paths=tuple(general_tag_path(link.tag_path) for link in links),
+            templates=tuple(shape.template for shape in shapes),
         )
 
 

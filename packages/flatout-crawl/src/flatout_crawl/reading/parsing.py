@@ -104,7 +104,7 @@ def read_page(answer: Answer, canonical: Canonical, caps: PageCaps = DEFAULT_CAP
     )
     title, links = Reading(answer.url, canonical, caps).read(tree)
     digest = blake2b(f"{title}\n{text}".encode("utf-8", "replace"), digest_size=16).hexdigest()
-    return Page(answer.url, title, text, links, digest)
+    return Page(url=answer.url, title=title, text=text, links=links, digest=digest)
 
 
 class Reading:
@@ -170,7 +170,14 @@ class Reading:
         context = self.context(parent, anchor) if place.zone in ("main", "aside") else self.heading
         own = step("a", (given.get("class") or "")[:LONGEST_NAME])
         path = f"{place.path}/{own}" if place.depth < self.caps.depth else place.path
-        self.links[url] = Link(url, anchor, context, place.zone, path, len(self.links))
+        self.links[url] = Link(
+            url=url,
+            anchor=anchor,
+            context=context,
+            zone=place.zone,
+            tag_path=path,
+            position=len(self.links),
+        )
 
     def context(self, parent: LexborNode | None, anchor: str) -> str:
         """The heading above and the words on either side, from the smallest block that says more

@@ -194,7 +194,13 @@ class Archive:
                 )
             body = self.unpack_body(row.body, row.size)
             return Answer(
-                row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+                url=row.page,
+                status=row.status,
+                body=body,
+                content_type=row.content_type,
+                seconds=row.seconds,
+                requests=row.requests,
+                failure=row.failure,
             )
         return None
 

@@ -122,7 +122,15 @@ def compare_rival(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
     )
     difference = compare_runs(own, other, METRIC).difference
     won = difference.high < 0 and reached >= other_reached
-    return Duel(other[0].chooser, mean, other_mean, difference, reached, other_reached, won)
+    return Duel(
+        against=other[0].chooser,
+        own=mean,
+        other=other_mean,
+        difference=difference,
+        own_reached=reached,
+        other_reached=other_reached,
+        won=won,
+    )
 
 
 def sentence(duels: Sequence[Duel], tasks: int, seeds: int) -> str:

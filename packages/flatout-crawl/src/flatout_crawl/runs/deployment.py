@@ -184,12 +184,12 @@ class Deployment:
         total = session.budget
         self.on_status(
             Status(
-                session.requests,
-                total,
-                len(session.found),
-                session.frontier.open_count,
-                retraced,
-                target,
+                requests=session.requests,
+                total=total,
+                found=len(session.found),
+                open_links=session.frontier.open_count,
+                retraced=retraced,
+                target=target,
             )
         )
 
@@ -197,7 +197,11 @@ class Deployment:
         """A line of targets.jsonl."""
         way = (self.session.task.seed_url, *self.session.frontier.path_to(visit.link))
         return TargetRow(
-            visit.answer.url, round(visit.relevance, 4), title, way, self.session.requests
+            url=visit.answer.url,
+            score=round(visit.relevance, 4),
+            title=title,
+            path=way,
+            request=self.session.requests,
         )
 
     def why(self, visit: Visit) -> str:

@@ -70,7 +70,14 @@ class KeptRobots:
         if not answer.failure and answer.status < 500 and answer.status != 429:
             body = answer.body.decode("latin-1")
             self.lines.add(
-                RobotsRow(url, time.time(), answer.url, answer.status, answer.content_type, body)
+                RobotsRow(
+                    asked=url,
+                    time=time.time(),
+                    url=answer.url,
+                    status=answer.status,
+                    content_type=answer.content_type,
+                    body=body,
+                )
             )
         return answer
 

@@ -144,7 +144,13 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
             read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"),
         )
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    begun = BegunRun(order, files, started, installed("flatout"), platform.python_version())
+    begun = BegunRun(
+        order=order,
+        files=files,
+        started=started,
+        flatout=installed("flatout"),
+        python=platform.python_version(),
+    )
     write_json(folder / RUN, asdict(begun))
     return False
 

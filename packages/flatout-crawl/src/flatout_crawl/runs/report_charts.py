@@ -76,7 +76,14 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
     figure, key = go.Figure(), []
     for name in (*[name for name in SHOWN if name in choosers], "learned"):
         colour = WINNER if name == "learned" else COLOURS.get(name, OTHER)
-        add_curve(figure, name, requests, mapping(choosers, name), colour, "%{y:.0%}")
+        add_curve(
+            figure,
+            name,
+            requests=requests,
+            curve=mapping(choosers, name),
+            colour=colour,
+            form="%{y:.0%}",
+        )
         key.append(("line", colour, name))
     frame_figure(figure, "share of the targets found").update_yaxes(tickformat=".0%")
     return Chart(figure, tuple(key[::-1]))
@@ -90,8 +97,22 @@ def found(report: Mapping[str, Any]) -> Chart | None:
     figure, key = go.Figure(), []
     for name, band in mapping(report, "outcome", "beside").items():
         colour = COLOURS.get(name, OTHER)
-        add_curve(figure, name, range(1, len(listed(band, "mean")) + 1), band, colour, "%{y:.1f}")
+        add_curve(
+            figure,
+            name,
+            requests=range(1, len(listed(band, "mean")) + 1),
+            curve=band,
+            colour=colour,
+            form="%{y:.1f}",
+        )
         key.append(("line", colour, name))
-    add_curve(figure, "this crawl", range(1, len(curve) + 1), {"mean": curve}, WINNER, "%{y}")
+    add_curve(
+        figure,
+        "this crawl",
+        requests=range(1, len(curve) + 1),
+        curve={"mean": curve},
+        colour=WINNER,
+        form="%{y}",
+    )
     key.append(("line", WINNER, "this crawl"))
     return Chart(frame_figure(figure, "targets found"), tuple(key[::-1]))

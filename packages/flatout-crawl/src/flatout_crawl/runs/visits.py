@@ -160,7 +160,13 @@ class Retracing:
                 return None
             body = kept.body
         return Answer(
-            row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+            url=row.url,
+            status=row.status,
+            body=body,
+            content_type=row.content_type,
+            seconds=row.seconds,
+            requests=row.requests,
+            failure=row.failure,
         )
 
     async def close(self) -> None:

@@ -52,7 +52,14 @@ class SimFetcher:
                 return self.faulty(url, draw, began, sent)
             if status not in REDIRECTS:
                 kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-                return Answer(url, status, body, kind, self.since(began), sent)
+                return Answer(
+                    url=url,
+                    status=status,
+                    body=body,
+                    content_type=kind,
+                    seconds=self.since(began),
+                    requests=sent,
+                )
             url = canonical(urljoin(url, headers["location"])) or ""
         return self.fail(url, "redirects", began, sent)
 
@@ -67,7 +74,12 @@ class SimFetcher:
         if draw.fault == "close":
             return self.fail(url, "connection", began, sent)
         return Answer(
-            url, 500 if draw.fault == "error" else 503, b"", "text/html", self.since(began), sent
+            url=url,
+            status=500 if draw.fault == "error" else 503,
+            body=b"",
+            content_type="text/html",
+            seconds=self.since(began),
+            requests=sent,
         )
 
     def fail(self, url: str, failure: Failure, began: float, sent: int) -> Answer:

@@ -211,7 +211,14 @@ def calendar(path: str) -> PagePlan:
     title = f"Events {year}-{month:02d}" + (f"-{day}" if day else "")
     if day:
         return PagePlan(
-            path, title, 0, 0.0, 30, (), (), (PageLink(month_path(year, month), "Month"),)
+            path=path,
+            title=title,
+            topic=0,
+            rate=0.0,
+            words=30,
+            blocks=(),
+            aside=(),
+            crumbs=(PageLink(month_path(year, month), "Month"),),
         )
     before, after = (
         (year, month - 1) if month > 1 else (year - 1, 12),
@@ -224,12 +231,12 @@ def calendar(path: str) -> PagePlan:
     ]
     block = LinkBlock("list", "Days", tuple(days))
     return PagePlan(
-        path,
-        title,
-        0,
-        0.0,
-        20,
-        (LinkBlock("pager", "", (*pager, PageLink(month_path(*after), "Later"))), block),
+        path=path,
+        title=title,
+        topic=0,
+        rate=0.0,
+        words=20,
+        blocks=(LinkBlock("pager", "", (*pager, PageLink(month_path(*after), "Later"))), block),
     )
 
 

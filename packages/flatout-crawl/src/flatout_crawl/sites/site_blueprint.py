@@ -94,4 +94,11 @@ def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> 
     fixed = 2 + topics * (1 + shelves) + len(FIXED) + 4 * gateways + 2 * clustered
     scattered = targets - clustered
     leaves = round((pages - fixed) * per_page / (per_page + 1)) - scattered
-    return SiteSizes(topics, shelves, gateways, clustered, scattered, max(leaves, 10))
+    return SiteSizes(
+        topics=topics,
+        shelves=shelves,
+        gateways=gateways,
+        clustered=clustered,
+        scattered=scattered,
+        leaves=max(leaves, 10),
+    )

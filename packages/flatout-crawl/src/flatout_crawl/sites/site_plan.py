@@ -34,7 +34,13 @@ def plan_site(seed: int, pages: int, target_share: float, hazards: bool) -> Blue
     rng = Random(f"flatout site {seed} {pages} {target_share} {hazards}")
     style = draw_style(rng)
     sizes = drawn_sizes(rng, pages, target_share, style.per_page)
-    return Planning(rng, style, drawn_vocabulary(rng, sizes.topics), sizes, hazards).plan()
+    return Planning(
+        rng=rng,
+        style=style,
+        words=drawn_vocabulary(rng, sizes.topics),
+        sizes=sizes,
+        hazards=hazards,
+    ).plan()
 
 
 class Planning:
@@ -145,7 +151,16 @@ class Planning:
         crumbs = crumbs or (PageLink(self.sections[leaf.topic], "Up"),)
         words = self.rng.randint(120, 420)
         self.put(
-            PagePlan(leaf.entry.path, leaf.title, leaf.topic, leaf.rate, words, (), aside, crumbs)
+            PagePlan(
+                path=leaf.entry.path,
+                title=leaf.title,
+                topic=leaf.topic,
+                rate=leaf.rate,
+                words=words,
+                blocks=(),
+                aside=aside,
+                crumbs=crumbs,
+            )
         )
 
     # --- gateways
@@ -172,12 +187,12 @@ class Planning:
             self.add_leaf(leaf, leaves, crumbs)
         self.add_list(
             gateway,
-            name,
-            topic,
-            "gateway" if real else "other",
-            leaves,
-            self.archive_kind(real),
-            crumbs,
+            title=name,
+            topic=topic,
+            rate="gateway" if real else "other",
+            leaves=leaves,
+            kind=self.archive_kind(real),
+            crumbs=crumbs,
         )
         if real:
             self.site.gateways[gateway] = [leaf.entry.path for leaf in leaves]
@@ -203,7 +218,16 @@ class Planning:
         box = LinkBlock("box", "", tuple(links))
         crumbs = (PageLink(self.sections[topic], "Up"),)
         self.put(
-            PagePlan(entry.path, title, topic, rate, rng.randint(120, 300), (box,), (), crumbs)
+            PagePlan(
+                path=entry.path,
+                title=title,
+                topic=topic,
+                rate=rate,
+                words=rng.randint(120, 300),
+                blocks=(box,),
+                aside=(),
+                crumbs=crumbs,
+            )
         )
         shelf.insert(rng.randrange(len(shelf) + 1), Leaf(entry, topic, rate, title))
         self.guides.add(entry.path)
@@ -226,17 +250,23 @@ class Planning:
                 )
                 crumbs = (PageLink(section, "Up"),)
                 self.add_list(
-                    path, title, topic, "topic" if own else "other", leaves, "list", crumbs
+                    path,
+                    title=title,
+                    topic=topic,
+                    rate="topic" if own else "other",
+                    leaves=leaves,
+                    kind="list",
+                    crumbs=crumbs,
                 )
             rate = RATES["guide" if own else "other"]
             self.put(
                 PagePlan(
-                    section,
-                    self.section_title(topic),
-                    topic,
-                    rate,
-                    80,
-                    (LinkBlock("list", "Sections", tuple(shelves)),),
+                    path=section,
+                    title=self.section_title(topic),
+                    topic=topic,
+                    rate=rate,
+                    words=80,
+                    blocks=(LinkBlock("list", "Sections", tuple(shelves)),),
                 )
             )
 
@@ -260,7 +290,18 @@ class Planning:
             if count > 1:
                 blocks.append(LinkBlock("pager", "", self.pager(paths, k)))
             text = title if k == 0 else f"{title} page {k + 1}"
-            self.put(PagePlan(page, text, topic, RATES[rate], 60, tuple(blocks), (), crumbs))
+            self.put(
+                PagePlan(
+                    path=page,
+                    title=text,
+                    topic=topic,
+                    rate=RATES[rate],
+                    words=60,
+                    blocks=tuple(blocks),
+                    aside=(),
+                    crumbs=crumbs,
+                )
+            )
 
     def further(self, path: str, page: int) -> str:
         """The URL of a further page of a list."""
@@ -308,12 +349,22 @@ class Planning:
         site.redirects.update({first: second, second: first, out: ELSEWHERE})
         for path in (first, out):
             self.advertise(rng.choice(self.shelves), PageLink(path, self.words.title(rng, 0)))
-        self.put(PagePlan("/private/", "Members", self.words.topic, 0.0, 50))
+        self.put(
+            PagePlan(path="/private/", title="Members", topic=self.words.topic, rate=0.0, words=50)
+        )
         site.private.add("/private/")
         for n in range(3):
             hidden = self.leaf(self.words.topic, "other", 0)
             entry = hidden.entry._replace(path=self.free(f"/private/{self.number + n}"))
-            self.put(PagePlan(entry.path, hidden.title, hidden.topic, hidden.rate, 100))
+            self.put(
+                PagePlan(
+                    path=entry.path,
+                    title=hidden.title,
+                    topic=hidden.topic,
+                    rate=hidden.rate,
+                    words=100,
+                )
+            )
             site.private.add(entry.path)
             self.advertise(rng.choice(self.shelves_of(self.words.topic)), entry)
         site.slow = {
@@ -348,7 +399,15 @@ class Planning:
         self.site.footer = (*fixed[1:], PageLink(ELSEWHERE, "Partner"))
         topic = rng.randrange(self.sizes.topics)
         for entry in fixed:
-            self.put(PagePlan(entry.path, entry.anchor, topic, 0.0, rng.randint(60, 200)))
+            self.put(
+                PagePlan(
+                    path=entry.path,
+                    title=entry.anchor,
+                    topic=topic,
+                    rate=0.0,
+                    words=rng.randint(60, 200),
+                )
+            )
         news = [
             leaf.entry
             for shelf in self.shelves
@@ -357,7 +416,11 @@ class Planning:
         ]
         rng.shuffle(news)
         blocks = (LinkBlock("box", "", tuple(PageLink(one.path, one.anchor) for one in news[:4])),)
-        self.put(PagePlan("/", "Home", topic, RATES["other"], 90, blocks))
+        self.put(
+            PagePlan(
+                path="/", title="Home", topic=topic, rate=RATES["other"], words=90, blocks=blocks
+            )
+        )
 
     def section_title(self, topic: int) -> str:
         """The name of a topic, as its URL has it."""
