@@ -52,10 +52,10 @@ class Aimed(gym.Wrapper[Any, Any, Any, Any]):
 def crawl_in_process(origins: list[str], folder: Path) -> gym.Env[Any, Any]:
     """The crawl as these libraries want it: flat, plain, with connections of its own."""
 
-    def made() -> AsyncEnv:
+    def make_crawl() -> AsyncEnv:
         return new_crawl(known_tasks(origins, Books(origins, folder).fetcher), alone=True)
 
-    return FlattenObservation(Aimed(Blocking(made)))
+    return FlattenObservation(Aimed(Blocking(make_crawl)))
 
 
 class RandomActions:

@@ -49,7 +49,7 @@ class Random(Oblivious):
         self.rng = np.random.default_rng(seed)
 
     def choose(self, session: CrawlSession) -> str | None:
-        """Any of the open links."""
+        """Any of the open links, drawn at random."""
         return url_of(session, int(self.rng.choice(session.frontier.open_ids())))
 
 

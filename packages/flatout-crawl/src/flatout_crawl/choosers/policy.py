@@ -109,7 +109,7 @@ class CrawlPolicy:
         model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
         return cls(
             model,
-            unflatten_weights(checked_weights(path, facts, arrays, model), model.new_weights(0)),
+            unflatten_weights(check_weights(path, facts, arrays, model), model.new_weights(0)),
             facts.notes,
         )
 
@@ -131,7 +131,7 @@ def check_columns(path: Path, facts: CrawlPolicyFacts) -> None:
             )
 
 
-def checked_weights(
+def check_weights(
     path: Path, facts: CrawlPolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
 ) -> NDArray[np.float32]:
     """The weights, if they are those that were saved and fit the network that the file speaks

@@ -291,7 +291,7 @@ def read_checkpoint(path: Path) -> tuple[LearnerState | None, int]:
     counts = parse_json(
         json.dumps(notes), CheckpointCounts, f"{path}: __metadata__", cure=ELSEWHERE
     )
-    vectors = [checked_vector(path, name, arrays.get(name)) for name in VECTORS]
+    vectors = [check_vector(path, name, arrays.get(name)) for name in VECTORS]
     if len({vector.size for vector in vectors}) > 1:
         raise RunError(
             f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}"
@@ -306,7 +306,7 @@ def read_checkpoint(path: Path) -> tuple[LearnerState | None, int]:
     ), int(counts.steps)
 
 
-def checked_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
+def check_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
     """One of the vectors in a checkpoint."""
     if (
         vector is None

@@ -48,7 +48,7 @@ class Sent(NamedTuple):
     requests: int
 
 
-def checked_agent(user_agent: str, public: bool) -> str:
+def check_agent(user_agent: str, public: bool) -> str:
     """The user agent, if it names a product and, where it meets the public, somebody to turn to."""
     agent_token(user_agent)
     if not user_agent.isascii() or not user_agent.isprintable():
@@ -87,7 +87,7 @@ class LiveFetcher:
         public = not all(
             lab.holds(place.host, port) for place in scope.places for port in place.ports
         )
-        self.user_agent = checked_agent(user_agent, public)
+        self.user_agent = check_agent(user_agent, public)
         self.scope, self.lab, self.caps = scope, lab, caps
         self.budget, self.audit, self.politeness = budget, audit, politeness
         self.robots = Robots(self.fetch_robots, user_agent)

@@ -37,7 +37,7 @@ def printable(text: str, longest: int = 2000) -> str:
     )
 
 
-def held(path: Path) -> int:
+def hold_file(path: Path) -> int:
     """The descriptor of a file that only grows, held by one process at a time. Links are not
     followed, nor pipes waited for.
     """
@@ -87,7 +87,7 @@ class AppendOnly:
     """A file that only grows, one line per write, held by one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        self.handle, self.path = held(path), path
+        self.handle, self.path = hold_file(path), path
         size = os.fstat(self.handle).st_size
         if size and os.pread(self.handle, 1, size - 1) != b"\n":
             self.write(b"")  # end the line that a killed process left half written

@@ -122,10 +122,10 @@ class PageNotes:
         if found is None:
             if len(self._known) >= self.remembered_pages:
                 del self._known[next(iter(self._known))]
-            found = self._known[key] = self._worked_out(answer)
+            found = self._known[key] = self._compute_facts(answer)
         return found
 
-    def _worked_out(self, answer: Answer) -> PageFacts:
+    def _compute_facts(self, answer: Answer) -> PageFacts:
         page = self.read(answer)
         links = tuple(link for link in page.links if self.in_scope(link.url))
         shapes = [url_shape(link.url) for link in links]

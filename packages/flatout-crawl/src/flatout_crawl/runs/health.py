@@ -20,7 +20,7 @@ from flatout_crawl.choosers.session import same_site
 from flatout_crawl.net.addresses import ForbiddenAddressError, Guard, GuardedResolver
 from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.fetching import Answer
-from flatout_crawl.net.http import LiveFetcher, checked_agent
+from flatout_crawl.net.http import LiveFetcher, check_agent
 from flatout_crawl.net.ledger import BUDGET_FILE, STOP_FILE, AuditLog, RequestBudget, requests_sent
 from flatout_crawl.net.politeness import UNHURRIED, UNLIMITED
 from flatout_crawl.net.robots import agent_token
@@ -156,7 +156,7 @@ def books(order: CrawlOrder, folder: Path) -> HealthFinding:
 def manners(order: CrawlOrder) -> HealthFinding:
     """Does it say who it is, and how fast does it ask?"""
     try:
-        agent = checked_agent(agent_of(order), is_public(order))
+        agent = check_agent(agent_of(order), is_public(order))
         settings = politeness_of(order) or (UNHURRIED if is_public(order) else UNLIMITED)
     except FlatoutError as error:
         return HealthFinding("manners", False, f"{error}: give --user-agent")
@@ -186,7 +186,7 @@ async def examine(
         with Archive(Path(order.archive), read_only=True) as archive:
             answer = archive.get(order.seed_url) or Answer(order.seed_url, 404)
         note(seed_page(order, answer))
-    elif is_address(seed_origin(order).host) or note(await resolved_address(order)):
+    elif is_address(seed_origin(order).host) or note(await resolve_address(order)):
         for found in await ask_site(order):
             note(found)
     return findings
@@ -207,7 +207,7 @@ def literal_address(order: CrawlOrder) -> HealthFinding:
     return HealthFinding("address", True, f"{origin.host}, port {origin.port}")
 
 
-async def resolved_address(order: CrawlOrder) -> HealthFinding:
+async def resolve_address(order: CrawlOrder) -> HealthFinding:
     """Where does the seed's name lead?"""
     origin, resolver = seed_origin(order), GuardedResolver()
     try:

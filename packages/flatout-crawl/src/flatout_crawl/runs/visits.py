@@ -20,7 +20,7 @@ from flatout.errors import RunError
 from flatout.foreign import parse_json, read_file
 from flatout_crawl.choosers.session import TECHNICAL
 from flatout_crawl.net.fetching import Answer, Fetcher
-from flatout_crawl.net.ledger import LONGEST_LINE, append, held, printable
+from flatout_crawl.net.ledger import LONGEST_LINE, append, hold_file, printable
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.runs.archive import Archive, Count, Seconds
 
@@ -30,14 +30,14 @@ ELSEWHERE = "begin in another folder"
 R = TypeVar("R")
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """A URL that can be asked for."""
     if canonical(url) is None:
         raise ValueError("it is no URL that can be crawled")
     return url
 
 
-Url = Annotated[str, AfterValidator(checked_url)]
+Url = Annotated[str, AfterValidator(check_url)]
 HttpStatus = Annotated[int, Field(ge=0, le=999)]
 
 
@@ -61,7 +61,7 @@ class JsonLines(Generic[R]):
     """
 
     def __init__(self, path: Path, shape: type[R]) -> None:
-        self.handle, self.path, self.shape = held(path), path, shape
+        self.handle, self.path, self.shape = hold_file(path), path, shape
         try:
             content = read_file(path, VISITS_BYTES, cure=ELSEWHERE)
             lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)

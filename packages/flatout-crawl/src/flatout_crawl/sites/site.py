@@ -159,7 +159,7 @@ class Site:
         return url.removeprefix(self.origin).startswith(DISALLOWED)
 
     def robots(self) -> bytes:
-        """The site's robots.txt."""
+        """The text of the site's robots.txt."""
         lines = ["User-agent: *", *(f"Disallow: {path}" for path in DISALLOWED)]
         lines += [f"Sitemap: {self.origin}/sitemap.xml"] if self.settings.sitemap else []
         return ("\n".join(lines) + "\n").encode()

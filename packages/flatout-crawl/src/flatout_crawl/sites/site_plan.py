@@ -22,7 +22,7 @@ from flatout_crawl.sites.site_blueprint import (
     drawn_sizes,
 )
 from flatout_crawl.sites.site_style import NEUTRAL, Style, draw_style
-from flatout_crawl.sites.site_words import Vocabulary, drawn_vocabulary, slug
+from flatout_crawl.sites.site_words import Vocabulary, draw_vocabulary, slug
 
 ELSEWHERE = "http://elsewhere.lab/"
 CALENDAR = "/calendar/2025/03/"
@@ -37,7 +37,7 @@ def plan_site(seed: int, pages: int, target_share: float, hazards: bool) -> Blue
     return Planning(
         rng=rng,
         style=style,
-        words=drawn_vocabulary(rng, sizes.topics),
+        words=draw_vocabulary(rng, sizes.topics),
         sizes=sizes,
         hazards=hazards,
     ).plan()

@@ -80,7 +80,7 @@ class Vocabulary:
         return words[KEYWORDS:] if topic == self.topic else words
 
 
-def drawn_vocabulary(rng: Random, topics: int) -> Vocabulary:
+def draw_vocabulary(rng: Random, topics: int) -> Vocabulary:
     """Words that no other topic of the site has."""
     known: set[str] = set()
     while len(known) < topics * WORDS_PER_TOPIC + SHARED_WORDS:
