@@ -23,7 +23,9 @@ inputs = {
     one.name: np.zeros([n if isinstance(n, int) else 1 for n in one.shape], kinds[one.type])
     for one in session.get_inputs()
 }
-outputs = dict(zip([one.name for one in session.get_outputs()], session.run(None, inputs)))
+outputs = dict(
+    zip([one.name for one in session.get_outputs()], session.run(None, inputs), strict=True)
+)
 print("inputs:", {name: value.shape for name, value in inputs.items()})
 print("outputs:", {name: value.shape for name, value in outputs.items()})
 

@@ -4,11 +4,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import flatout
+import flatout_crawl
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = Path(flatout.__file__).parent
 
 
 def contracts() -> list[dict[str, object]]:
@@ -26,17 +29,26 @@ def test_every_contract_is_kept() -> None:
     assert f"Contracts: {len(contracts())} kept, 0 broken." in run.stdout
 
 
-def test_every_part_of_the_package_has_a_layer() -> None:
-    (layers,) = [contract["layers"] for contract in contracts() if contract["type"] == "layers"]
-    assert isinstance(layers, list)
+def layers_of(package: str) -> set[str]:
+    """The parts of a package that its contract of layers names."""
+    every = [contract["layers"] for contract in contracts() if contract["type"] == "layers"]
+    assert all(isinstance(layers, list) for layers in every)
     named = {
-        part.strip().removeprefix("flatout.")
-        for layer in layers
+        part.strip()
+        for layers in every
+        for layer in layers  # type: ignore[attr-defined]
         for part in layer.replace(":", "|").split("|")
     }
-    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
-    assert named == folders | files
+    return {part.removeprefix(f"{package}.") for part in named if part.startswith(f"{package}.")}
+
+
+@pytest.mark.parametrize("package", [flatout, flatout_crawl], ids=["flatout", "flatout_crawl"])
+def test_every_part_of_a_package_has_a_layer(package: ModuleType) -> None:
+    assert package.__file__ is not None
+    folder = Path(package.__file__).parent
+    folders = {path.parent.name for path in folder.glob("*/__init__.py")}
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert layers_of(package.__name__) == folders | files
 
 
 def test_an_import_upward_would_be_found(tmp_path: Path) -> None:

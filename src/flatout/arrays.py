@@ -10,6 +10,8 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Array", "Namespace"]
+
 Array = Any  # an array of NumPy, PyTorch or JAX; the standard has no common type to name
 Namespace = Any
 T = TypeVar("T", bound=tuple[Any, ...])

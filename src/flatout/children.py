@@ -7,10 +7,15 @@ import resource
 import sys
 from pathlib import Path
 
+__all__ = ["own_program"]
+
 
 def own_program(module: str, *words: str) -> list[str]:
     """The command that runs a module of flatout. -P keeps the current folder off the import path: a
     file that lies there, perhaps beside downloaded bars, must not be taken for a library.
+
+    >>> own_program("json.tool", "--indent", "2")[1:]
+    ['-P', '-m', 'json.tool', '--indent', '2']
     """
     return [sys.executable, "-P", "-m", module, *words]
 

@@ -13,6 +13,16 @@ Some are defined where they arise: `slow_envs` has WorkerDied, EnvFailedError an
 `crawl` has SiteUnreachable, ActionRefused and ForbiddenAddressError.
 """
 
+__all__ = [
+    "BarsError",
+    "BundleError",
+    "FlatoutError",
+    "RecipeError",
+    "RulesError",
+    "RunError",
+    "SettingsError",
+]
+
 
 class FlatoutError(ValueError):
     """What every exception raised on purpose by flatout is."""

@@ -29,6 +29,23 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from flatout.errors import FlatoutError, RunError
 
+__all__ = [
+    "Refuse",
+    "Sha256",
+    "Tensors",
+    "check_file",
+    "parse_json",
+    "parse_tensors",
+    "parse_toml",
+    "read_file",
+    "read_json",
+    "read_json_if_there",
+    "read_tensors",
+    "read_toml",
+    "shorten_repr",
+    "validate_shape",
+]
+
 T = TypeVar("T")
 Refuse = Callable[[str], FlatoutError]  # an error class
 Sha256 = Annotated[
@@ -51,7 +68,11 @@ BRIEF.maxstring = BRIEF.maxother = BRIEF.maxlong = SHOWN
 
 
 class Tensors(NamedTuple):
-    """The arrays of a safetensors file, and the notes in its header."""
+    """The arrays of a safetensors file, and the notes in its header.
+
+    >>> Tensors({"weights": np.zeros(3)}, {"format": "1"}).notes
+    {'format': '1'}
+    """
 
     arrays: dict[str, NDArray[Any]]
     notes: dict[str, str]
@@ -60,6 +81,10 @@ class Tensors(NamedTuple):
 def read_file(path: Path, limit: int, refuse: Refuse = RunError, cure: str = RESTORE) -> bytes:
     """The content of an ordinary file that is not larger than the limit. Pipes and devices, which
     may never end, are not even opened for waiting.
+
+    >>> read_file(Path("nowhere"), limit=100, cure="give a file")
+    Traceback (most recent call last):
+    flatout.errors.RunError: nowhere: there is no such file; give a file
     """
     try:
         with open_file(path, limit, refuse, cure) as file:
@@ -92,7 +117,12 @@ def open_file(path: Path, limit: int, refuse: Refuse, cure: str) -> Iterator[IO[
 def check_file(
     path: Path, status: os.stat_result, limit: int, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> None:
-    """Refuse folders, pipes, devices, and files that are too large."""
+    """Refuse folders, pipes, devices, and files that are too large.
+
+    >>> check_file(Path("bars"), os.stat("."), limit=100)
+    Traceback (most recent call last):
+    flatout.errors.RunError: bars: is a folder, where a file is wanted; restore it from a copy, ...
+    """
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
         raise refuse(f"{path}: is {kind}, where a file is wanted; {cure}")
@@ -111,6 +141,12 @@ def read_json(
 ) -> T:
     """A JSON file in the shape of a type: a pydantic model, a dataclass, `dict[str, int]` and the
     like.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "run.json").write_text('{"seed": 7}')
+    ...     read_json(Path(folder, "run.json"), dict[str, int])
+    {'seed': 7}
     """
     return parse_json(
         read_file(path, limit, refuse, cure), shape, where=str(path), refuse=refuse, cure=cure
@@ -120,14 +156,25 @@ def read_json(
 def read_json_if_there(
     path: Path, shape: type[T], refuse: Refuse = RunError, cure: str = RESTORE
 ) -> T | None:
-    """A JSON file in the shape of a type; None where there is no such file."""
+    """A JSON file in the shape of a type; None where there is no such file.
+
+    >>> print(read_json_if_there(Path("nowhere.json"), dict[str, int]))
+    None
+    """
     return read_json(path, shape, refuse, cure) if os.path.lexists(path) else None
 
 
 def parse_json(
     content: bytes | str, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> T:
-    """JSON text in the shape of a type; `where` names it in a refusal."""
+    """JSON text in the shape of a type; `where` names it in a refusal.
+
+    >>> parse_json('{"pages": 3}', dict[str, int], where="answer")
+    {'pages': 3}
+    >>> parse_json('{"pages": "3"}', dict[str, int], where="answer", cure="ask again")
+    Traceback (most recent call last):
+    flatout.errors.RunError: answer: pages: Input should be a valid integer, given '3'; ask again
+    """
     try:
         tree = pydantic_core.from_json(content, allow_inf_nan=False)
         if MAYBE_INFINITE.search(
@@ -155,7 +202,11 @@ def check_finite(tree: Any) -> None:
 def validate_shape(
     value: Any, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> T:
-    """A value that came out of a foreign file or database, checked to have the shape of a type."""
+    """A value that came out of a foreign file or database, checked to have the shape of a type.
+
+    >>> validate_shape(("a.org", 3), tuple[str, int], where="row 1")
+    ('a.org', 3)
+    """
     try:
         return adapter(cast(Any, shape)).validate_python(value, strict=True)
     except ValidationError as error:
@@ -188,7 +239,11 @@ def shorten(value: Any, limit: int = SHOWN) -> str:
 
 
 def shorten_repr(value: Any) -> str:
-    """A value for a message as Python writes it, texts in quotes, without its end if it is long."""
+    """A value for a message as Python writes it, texts in quotes, without its end if it is long.
+
+    >>> shorten_repr("word"), len(shorten_repr("x" * 1000))
+    ("'word'", 81)
+    """
     try:
         text = repr(value[: SHOWN + 1]) if isinstance(value, str | bytes) else BRIEF.repr(value)
     except ValueError:  # a whole number of more digits than Python shows
@@ -197,14 +252,25 @@ def shorten_repr(value: Any) -> str:
 
 
 def read_toml(path: Path, refuse: Refuse, cure: str = "give a TOML file") -> dict[str, Any]:
-    """The table in a TOML file of at most 1 MB."""
+    """The table in a TOML file of at most 1 MB.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "flatout.toml").write_text("market.capital = 5000")
+    ...     read_toml(Path(folder, "flatout.toml"), refuse=RunError)
+    {'market': {'capital': 5000}}
+    """
     return parse_toml(read_file(path, TOML_BYTES, refuse, cure), str(path), refuse, cure)
 
 
 def parse_toml(
     content: bytes | str, where: str, refuse: Refuse, cure: str = "give a TOML file"
 ) -> dict[str, Any]:
-    """The table in TOML text; `where` names it in a refusal."""
+    """The table in TOML text; `where` names it in a refusal.
+
+    >>> parse_toml("market.capital = 5000", where="settings", refuse=RunError)
+    {'market': {'capital': 5000}}
+    """
     if len(content) > TOML_BYTES:
         raise refuse(
             f"{where}: has {len(content):,} bytes, and at most {TOML_BYTES:,} are read; {cure}"
@@ -240,6 +306,12 @@ def check_depth(tree: Any) -> None:
 def read_tensors(path: Path, refuse: Refuse = RunError, cure: str = RESTORE) -> Tensors:
     """The arrays of a safetensors file and the notes in its header. It is mapped, not read at
     once.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     safetensors.numpy.save_file({"bias": np.ones(2)}, f"{folder}/weights.safetensors")
+    ...     read_tensors(Path(folder, "weights.safetensors")).arrays["bias"]
+    array([1., 1.])
     """
     try:
         with open_file(path, sys.maxsize, refuse, cure) as file:
@@ -260,7 +332,12 @@ def read_tensors(path: Path, refuse: Refuse = RunError, cure: str = RESTORE) -> 
 def parse_tensors(
     content: bytes, where: str, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> Tensors:
-    """The arrays of a safetensors file's bytes and the notes in its header; `where` names it."""
+    """The arrays of a safetensors file's bytes and the notes in its header; `where` names it.
+
+    >>> content = safetensors.numpy.save({"bias": np.ones(2)}, {"made": "by hand"})
+    >>> parse_tensors(content, where="weights")
+    Tensors(arrays={'bias': array([1., 1.])}, notes={'made': 'by hand'})
+    """
     notes = check_header(content[: 8 + HEADER_BYTES], where, refuse, cure)
     try:
         return Tensors(safetensors.numpy.load(content), notes)

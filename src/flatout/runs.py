@@ -22,6 +22,8 @@ from flatout.errors import RunError
 from flatout.file_names import file_name
 from flatout.settings.loading import Resolved
 
+__all__ = ["alone", "check_links", "installed", "runs_folder", "write_bytes", "write_json"]
+
 LOCK = "lock"
 # letters of a run's name in that of its folder, so that it is never too long; `about.json` has the
 # rest
@@ -73,6 +75,10 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
 def runs_folder(root: Path) -> Path:
     """The folder for runs, made if need be, and tried by writing to it: asked for before long work,
     so that a bad path or a full disk does not cost its result.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runs_folder(Path(folder, "runs", "crawls")).is_dir()
+    True
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -92,7 +98,11 @@ def versions() -> dict[str, str | None]:
 
 
 def installed(name: str) -> str | None:
-    """The version of a package, or None."""
+    """The version of a package, or None.
+
+    >>> installed("numpy") is not None, installed("no-such-package")
+    (True, None)
+    """
     try:
         return version(name)
     except PackageNotFoundError:
@@ -100,12 +110,24 @@ def installed(name: str) -> str | None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically."""
+    """Write JSON atomically.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(Path(folder, "run.json"), {"seed": 7})
+    ...     print(Path(folder, "run.json").read_text().split())
+    ['{', '"seed":', '7', '}']
+    """
     write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write to a temporary neighbour, flush it to disk, then move it into place."""
+    """Write to a temporary neighbour, flush it to disk, then move it into place.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_bytes(Path(folder, "page.html"), b"<p>3</p>")
+    ...     Path(folder, "page.html").read_bytes()
+    b'<p>3</p>'
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -131,6 +153,10 @@ def sweep(folder: Path, deep: bool = False) -> None:
 def alone(folder: Path) -> Iterator[None]:
     """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with
     the process.
+
+    >>> with tempfile.TemporaryDirectory() as folder, alone(Path(folder)):
+    ...     is_held(Path(folder))
+    True
     """
     check_links(folder)
     try:
@@ -172,6 +198,12 @@ def check_links(folder: Path) -> None:
     """Refuse a run's folder with a symbolic link in it, or with a file to be appended to that has
     another name elsewhere: flatout makes none, and writing would reach outside. The folder's own
     path may be a link.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Path(folder, "elsewhere").symlink_to("/etc")
+    ...     check_links(Path(folder))
+    Traceback (most recent call last):
+    flatout.errors.RunError: ...elsewhere is a symbolic link to /etc: nothing is written ...
     """
     for place, folders, files in os.walk(folder, onerror=refuse_place):
         for name in (*folders, *files):

@@ -8,10 +8,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+__all__ = ["can_draw", "describe_span", "plain", "progress_bar", "say", "visible"]
+
 
 def plain(text: object) -> str:
     """Text from outside, such as a symbol, a path or a title, among Rich's markup: brackets are
     shown, not obeyed.
+
+    >>> from rich.text import Text
+    >>> Text.from_markup(plain("[bold]BTC")).plain
+    '[bold]BTC'
     """
     return escape(visible(text))
 
@@ -19,6 +25,9 @@ def plain(text: object) -> str:
 def visible(text: object) -> str:
     """Text with control characters spelled out: a terminal would obey them, move the cursor or turn
     the line around.
+
+    >>> visible("BTC\\x1b[2J")
+    'BTC\\\\x1b[2J'
     """
     shown = str(text)
     if shown.isprintable():
@@ -30,17 +39,31 @@ def visible(text: object) -> str:
 
 
 def say(text: object, err: bool = False) -> None:
-    """Print one line or more on standard output, or on standard error."""
+    """Print one line or more on standard output, or on standard error.
+
+    >>> say("3 trials")
+    3 trials
+    """
     print(visible(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def can_draw(console: Console) -> bool:
-    """Whether a bar can move there: on a terminal, or in a notebook."""
+    """Whether a bar can move there: on a terminal, or in a notebook.
+
+    >>> import io
+    >>> can_draw(Console(file=io.StringIO()))
+    False
+    """
     return console.is_terminal or console.is_jupyter
 
 
 def progress_bar(quiet: bool = False) -> Progress:
-    """A bar with the remaining time where one can move, nothing elsewhere."""
+    """A bar with the remaining time where one can move, nothing elsewhere.
+
+    >>> with progress_bar(quiet=True) as bar:
+    ...     task = bar.add_task("crawling", total=2)
+    ...     bar.advance(task)
+    """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -54,7 +77,11 @@ def progress_bar(quiet: bool = False) -> Progress:
 
 
 def describe_span(seconds: float) -> str:
-    """75 as 1 min 15 s."""
+    """A number of seconds for people.
+
+    >>> describe_span(75)
+    '1 min 15 s'
+    """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -23,10 +23,10 @@ from damage.mutations import damage_folder, replace_file
 from damage.one_case import SilentlyWrong
 from flatout.runs import write_json
 from flatout.slow_envs.clock import run_virtually
-from flatout.slow_envs.knowledge import Knowledge
-from flatout.slow_envs.model import flat
+from flatout.slow_envs.learner_state import LearnerState
+from flatout.slow_envs.model import flatten_weights
 from flatout_crawl.choosers.baselines import BestFirst
-from flatout_crawl.choosers.evaluate import crawl, learned
+from flatout_crawl.choosers.evaluate import crawl, policy_chooser
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.scorer import LinkScorer
 from flatout_crawl.choosers.session import Prices
@@ -34,14 +34,14 @@ from flatout_crawl.choosers.site_task import site_task
 from flatout_crawl.choosers.training import (
     CHECKPOINT,
     POLICY,
-    Training,
+    CrawlTrainer,
     check_same,
     read_checkpoint,
 )
 from flatout_crawl.cli import running
-from flatout_crawl.cli.learning import School, kept_school, read_school
+from flatout_crawl.cli.learning import School, keep_school, read_school
 from flatout_crawl.net.fetching import Answer
-from flatout_crawl.net.ledger import AuditLog, Entry, RequestBudget
+from flatout_crawl.net.ledger import AuditEntry, AuditLog, RequestBudget
 from flatout_crawl.runs.archive import Archive, RecordingFetcher
 from flatout_crawl.runs.archive_task import beside
 from flatout_crawl.runs.contest import contest, field_of_site
@@ -136,7 +136,9 @@ def deploy(order: CrawlOrder, folder: Path, fetcher: Counting) -> None:
         )
         for _ in range(20):
             budget.take("site5.lab")
-            audit.write(Entry("GET", f"{site().origin}/", "198.51.100.1:80", 200, 4000, 0.2, ""))
+            audit.write(
+                AuditEntry("GET", f"{site().origin}/", "198.51.100.1:80", 200, 4000, 0.2, "")
+            )
         with Archive(folder / ARCHIVE) as archive:
             deployment = Deployment(
                 order, folder, Source(RecordingFetcher(fetcher, archive), archive, budget)
@@ -158,10 +160,10 @@ def finish(deployment: Deployment, bands: Any = None) -> dict[str, Any]:
 def teach(folder: Path) -> None:
     """What a training leaves, without the learning."""
     folder.mkdir()
-    school = kept_school(folder, SCHOOLING)
-    training = Training([site_task(site())], school.training(), folder, lambda _: None)
-    weights = flat(training.model.new_weights(WEIGHTS_SEED))
-    training.save(Knowledge(weights, np.zeros_like(weights), np.ones_like(weights), 4, 2))
+    school = keep_school(folder, SCHOOLING)
+    training = CrawlTrainer([site_task(site())], school.training(), folder, lambda _: None)
+    weights = flatten_weights(training.model.new_weights(WEIGHTS_SEED))
+    training.save(LearnerState(weights, np.zeros_like(weights), np.ones_like(weights), 4, 2))
     (folder / "metrics.jsonl").write_text('{"steps": 100}\n')
 
 
@@ -262,15 +264,15 @@ def go_on_learning(folder: Path) -> str:
     """All that a training reads before it goes on, and its policy."""
     school = read_school(folder)
     check_same(folder, school.training())
-    Training([site_task(site())], school.training(), folder, lambda _: None)
+    CrawlTrainer([site_task(site())], school.training(), folder, lambda _: None)
     read_checkpoint(folder / CHECKPOINT)
     policy = CrawlPolicy.load(folder / POLICY)
-    made = learned(policy.act, policy.model.candidates)(0)
+    made = policy_chooser(policy.act, policy.model.candidates)(0)
     session = run_virtually(crawl(site_task(site()), made, 10, Prices()))
     honest = LinkScorer(
         policy.model.globals, policy.model.columns, width=policy.model.width
     ).new_weights(WEIGHTS_SEED)
-    if not np.array_equal(flat(policy.weights), flat(honest)):
+    if not np.array_equal(flatten_weights(policy.weights), flatten_weights(honest)):
         raise SilentlyWrong("the policy's weights are not those that were saved")
     return "read" if session.requests else "nothing crawled"
 

@@ -126,13 +126,15 @@ class Lasting(gym.Wrapper):
 def test_plain_environments_are_measured_once_and_all_are_stepped_in_the_way_that_suits(
     monkeypatch: pytest.MonkeyPatch, kind: str, seconds: float
 ) -> None:
-    measured: list[choice.Choice] = []
+    measured: list[choice.SteppingChoice] = []
     monkeypatch.setattr(
         choice, "time", SimpleNamespace(perf_counter=lambda: Lasting.now, thread_time=lambda: 0.0)
     )
     monkeypatch.setattr(choice, "seconds_queued", lambda: 0.0)
     monkeypatch.setattr(
-        plain_envs, "measured", lambda env: measured.append(choice.measured(env)) or measured[-1]
+        plain_envs,
+        "measure_steps",
+        lambda env: measured.append(choice.measure_steps(env)) or measured[-1],
     )
     model = PPO("MlpPolicy", [partial(Lasting, seconds)] * 4, overlap=Overlap(**INLINE), **SMALL)
     assert model.engine.overlap.plain == kind  # type: ignore[union-attr]

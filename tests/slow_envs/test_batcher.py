@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flatout.errors import SettingsError
-from flatout.slow_envs.batcher import MOST_IN_A_ROW, Batcher, Batching, Decisions
+from flatout.slow_envs.batcher import MOST_IN_A_ROW, Batcher, Batching, SampledActions
 from flatout.slow_envs.clock import run_virtually
 
 
@@ -19,15 +19,15 @@ class Echo:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def __call__(self, observations: Any) -> Decisions:
+    def __call__(self, observations: Any) -> SampledActions:
         self.sizes.append(len(observations))
-        return Decisions(observations[:, 0].copy(), -observations[:, 0], len(self.sizes))
+        return SampledActions(observations[:, 0].copy(), -observations[:, 0], len(self.sizes))
 
 
 async def asked(batcher: Batcher, number: int, at: float) -> tuple[float, Any]:
     await asyncio.sleep(at)
-    decision = await batcher.ask(np.array([number], np.float32))
-    return asyncio.get_running_loop().time(), decision
+    action = await batcher.ask(np.array([number], np.float32))
+    return asyncio.get_running_loop().time(), action
 
 
 def serve(batching: Batching, times: list[float]) -> tuple[list[tuple[float, Any]], Echo]:
@@ -46,10 +46,8 @@ def serve(batching: Batching, times: list[float]) -> tuple[list[tuple[float, Any
 def test_all_who_are_ready_go_together_and_get_their_own() -> None:
     answers, echo = serve(Batching(), [0.0, 0.0, 0.0, 1.0])
     assert echo.sizes == [3, 1]
-    assert [(decision.raw, decision.log_prob) for _, decision in answers] == [
-        (k, -k) for k in range(4)
-    ]
-    assert [decision.version for _, decision in answers] == [1, 1, 1, 2]
+    assert [(action.raw, action.log_prob) for _, action in answers] == [(k, -k) for k in range(4)]
+    assert [action.version for _, action in answers] == [1, 1, 1, 2]
     assert [when for when, _ in answers] == [0.0, 0.0, 0.0, 1.0]
 
 
@@ -62,7 +60,7 @@ def test_a_pass_waits_for_company_but_not_past_its_patience() -> None:
 def test_large_crowds_are_split_and_small_ones_padded() -> None:
     answers, echo = serve(Batching(largest=4, buckets=(2, 4)), [0.0] * 7)
     assert echo.sizes == [4, 4]
-    assert [decision.raw for _, decision in answers] == list(range(7))
+    assert [action.raw for _, action in answers] == list(range(7))
 
 
 def test_passes_of_one_answer_before_anything_else_happens() -> None:
@@ -70,8 +68,8 @@ def test_passes_of_one_answer_before_anything_else_happens() -> None:
 
     async def one(batcher: Batcher, k: int) -> None:
         happened.append(f"asks {k}")
-        decision = await batcher.ask(np.array([k], np.float32))
-        happened.append(f"does {decision.raw:.0f}")
+        action = await batcher.ask(np.array([k], np.float32))
+        happened.append(f"does {action.raw:.0f}")
 
     async def main() -> None:
         batcher = Batcher(echo, 1, Batching(largest=1))
@@ -112,14 +110,14 @@ def test_whoever_was_cancelled_is_left_out() -> None:
         leaving.cancel()
         return await asked(batcher, 1, 0.0)
 
-    when, decision = run_virtually(main())
-    assert echo.sizes == [1] and decision.raw == 1 and when == pytest.approx(0.1)
+    when, action = run_virtually(main())
+    assert echo.sizes == [1] and action.raw == 1 and when == pytest.approx(0.1)
 
 
 def test_a_thread_computes_while_others_gather_and_its_errors_arrive() -> None:
     echo = Echo()
 
-    def slow(observations: Any) -> Decisions:
+    def slow(observations: Any) -> SampledActions:
         if observations[0, 0] == 9:
             raise ZeroDivisionError("no answer")
         return echo(observations)
@@ -135,7 +133,7 @@ def test_a_thread_computes_while_others_gather_and_its_errors_arrive() -> None:
         return [*first, *failed, after]
 
     *answers, failure, after = asyncio.run(main())
-    assert [decision.raw for decision in answers] == [0, 1, 2] and after.raw == 4
+    assert [action.raw for action in answers] == [0, 1, 2] and after.raw == 4
     assert isinstance(failure, ZeroDivisionError)
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from flatout.learners.environment import Discrete
-from flatout.slow_envs.knowledge import Assignment
+from flatout.slow_envs.learner_state import Assignment
 from flatout.slow_envs.link import ProcessLink
 from flatout.slow_envs.model import PerceptronModel
 from flatout.slow_envs.outbox import Outbox
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.session import beginning
+from flatout.slow_envs.session import new_state
 from flatout.slow_envs.tape import Format
 
 MANY = 3000  # small messages: several times what a socket takes
@@ -48,16 +48,16 @@ def test_what_finds_no_room_is_sent_later_in_order() -> None:
         for k in range(MANY):
             outbox.send(k)
         assert 0 < len(outbox.unsent) < MANY
-        heard = []
-        while len(heard) < MANY:
+        received = []
+        while len(received) < MANY:
             while theirs.poll():
-                heard.append(theirs.recv())
+                received.append(theirs.recv())
             await asyncio.sleep(0)
         assert not outbox.unsent and not outbox.waiting
         outbox.close()
         ours.close()
         theirs.close()
-        return heard
+        return received
 
     with not_for_ever():
         assert asyncio.run(main()) == list(range(MANY))
@@ -84,30 +84,37 @@ def test_messages_to_one_who_is_gone_are_dropped() -> None:
 
 @pytest.mark.long
 def test_both_sides_may_have_much_to_say_at_once() -> None:
-    """The learner says all it knows, more than the connection holds, while it is told of more
+    """The learner sends its whole state, more than the connection holds, while it is sent more
     segments than that.
     """
     pytest.importorskip("torch")
     model = PerceptronModel(64, Discrete(2), (256, 256))
     form = Format(1, model.observation_size, model.actions)
     rule = Rule(batch_segments=1000, minibatch=1000, epochs=1)
-    known = beginning(model.new_weights(0))
-    segment = form.new()
+    segment, start = form.new(), new_state(model.new_weights(0))
 
     async def main() -> Any:
         link = ProcessLink(
-            Assignment(model, rule, Overlap(learner="process"), form, known, 0),
-            *([lambda *_: None] * 2),
+            Assignment(
+                model=model,
+                rule=rule,
+                overlap=Overlap(learner="process"),
+                form=form,
+                state=start,
+                seed=0,
+            ),
+            on_update=lambda update, vector, idle: None,
+            on_failure=lambda error: None,
         )
         try:
-            told = asyncio.create_task(link.knowledge())
+            state = asyncio.create_task(link.state())
             await asyncio.sleep(0)
-            for _ in range(rule.batch_segments - 1):  # none of these lets the loop turn
+            for _ in range(rule.batch_segments - 1):  # none of these lets the event loop go on
                 await link.put(segment)
             assert link.outbox.unsent
-            return await told
+            return await state
         finally:
             await link.close()
 
     with not_for_ever():
-        assert np.array_equal(asyncio.run(main()).vector, known.vector)
+        assert np.array_equal(asyncio.run(main()).vector, start.vector)

@@ -18,8 +18,8 @@ from plain_and_async_envs import Awaited, Composite, Counting, same
 from flatout.errors import SettingsError
 from flatout.slow_envs import choice
 from flatout.slow_envs.async_env import AsyncEnv, waits
-from flatout.slow_envs.choice import Choice, chosen, measured
-from flatout.slow_envs.plain import Inline, InThread, StillBusyError, adapted
+from flatout.slow_envs.choice import SteppingChoice, choose_stepping, measure_steps
+from flatout.slow_envs.plain import Inline, InThread, StillBusyError, adapt_env
 from flatout.slow_envs.process_env import InProcess
 
 
@@ -81,7 +81,7 @@ class Steady(Counting):
 def test_the_way_is_chosen_by_what_steps_cost(
     clock: Clock, costs: tuple[float, float, float], kind: str, adapter: type, steps: int
 ) -> None:
-    env: Any = adapted(partial(Costs, clock, *costs))
+    env: Any = adapt_env(partial(Costs, clock, *costs))
     assert isinstance(env, adapter) and isinstance(env, AsyncEnv) and waits(env)
     # sums of many small numbers
     assert env.choice.kind == kind and abs(env.choice.steps - steps) <= 1
@@ -108,20 +108,26 @@ def test_the_systems_clocks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.01)
             return super().step(action)
 
-    found = measured(Sleeps())
+    found = measure_steps(Sleeps())
     assert 1 <= found.steps <= 3 and found.step_s > 0.009 and 0 <= found.cpu_share <= 1
 
 
 def test_the_borders_of_the_choice() -> None:
-    assert chosen(0.0001, 0.01, 9) == Choice("inline", 0.0001, 0.01, 9)
-    assert chosen(0.0003, 0.49, 9).kind == "thread" and chosen(0.0003, 0.51, 9).kind == "process"
-    assert str(chosen(0.0125, 0.25, 8)) == "thread: 12.500 ms per step, 25% computing (8 steps)"
+    assert choose_stepping(0.0001, 0.01, 9) == SteppingChoice("inline", 0.0001, 0.01, 9)
+    assert (
+        choose_stepping(0.0003, 0.49, 9).kind == "thread"
+        and choose_stepping(0.0003, 0.51, 9).kind == "process"
+    )
+    assert (
+        str(choose_stepping(0.0125, 0.25, 8))
+        == "thread: 12.500 ms per step, 25% computing (8 steps)"
+    )
 
 
 @pytest.mark.usefixtures("clock")
 def test_measuring_goes_on_after_the_end_of_an_episode() -> None:
     env = Composite()
-    assert measured(env).steps > 10 and env.t <= env.last  # its episodes have 2 to 6 steps
+    assert measure_steps(env).steps > 10 and env.t <= env.last  # its episodes have 2 to 6 steps
 
 
 @pytest.mark.usefixtures("clock")
@@ -132,17 +138,17 @@ def test_what_is_used_has_not_been_measured() -> None:
         made.append(Steady())
         return made[-1]
 
-    env: Any = adapted(keep)
+    env: Any = adapt_env(keep)
     assert len(made) == 2 and env.env is made[1] and made[0].count > 0 and made[1].count == 0
     one = Steady()
     with pytest.raises(SettingsError, match="the same environment twice"):
-        adapted(lambda: one)
+        adapt_env(lambda: one)
 
 
 def test_async_environments_are_left_alone() -> None:
     env = Awaited(Counting())
     for kind in ("auto", "inline", "thread"):
-        assert adapted(lambda: env, kind) is env
+        assert adapt_env(lambda: env, kind) is env
 
 
 def test_what_is_no_environment_is_refused() -> None:
@@ -156,17 +162,17 @@ def test_what_is_no_environment_is_refused() -> None:
             with pytest.raises(
                 SettingsError, match="which is no environment: it must have reset, step and close"
             ):
-                adapted(wrong, kind)
+                adapt_env(wrong, kind)
     with pytest.raises(
         SettingsError, match="kind is 'proces'; it may be one of auto, inline, thread, process"
     ):
-        adapted(Counting, "proces")
+        adapt_env(Counting, "proces")
 
 
 @pytest.mark.parametrize("kind", ["inline", "thread"])
 def test_they_answer_as_the_environment_does(kind: str) -> None:
     async def both() -> None:
-        ours: Any = adapted(Composite, kind)
+        ours: Any = adapt_env(Composite, kind)
         theirs = Composite()
         assert same(await ours.reset(seed=4), theirs.reset(seed=4))
         for k in range(20):
@@ -205,7 +211,7 @@ class Gated(gymnasium.Env):
 
 def test_a_cancelled_call_keeps_others_out_until_it_returned() -> None:
     async def run() -> None:
-        env: Any = adapted(Gated, "thread")
+        env: Any = adapt_env(Gated, "thread")
         await env.reset()
         task = asyncio.create_task(env.step(1))
         while not env.env.inside:
@@ -269,7 +275,7 @@ def test_a_shared_pool_of_threads() -> None:
 
 def test_exceptions_of_a_thread_are_the_environments() -> None:
     async def run() -> None:
-        env: Any = adapted(Counting, "thread")
+        env: Any = adapt_env(Counting, "thread")
         await env.reset()
         with pytest.raises(LookupError, match="no page 1"):
             await env.step(Counting.RAISE)

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from flatout.errors import RunError, SettingsError
 from flatout.learners.environment import Discrete
-from flatout.slow_envs.batcher import Decision
+from flatout.slow_envs.batcher import SampledAction
 from flatout.slow_envs.clock import run_virtually
 from flatout.slow_envs.overlap import Care
-from flatout.slow_envs.pool import Pool, flat_observation
+from flatout.slow_envs.pool import Pool, flatten_observation
 from flatout.slow_envs.tape import Format, Segment
 from slow_envs.waiting_envs import CRASH, HANG, Counting, forever, stratified
 
 FORM = Format(4, 3, Discrete(2))
 
 
-async def first_choice(observation: Any) -> Decision:
-    return Decision(1, -0.5, 7)
+async def first_choice(observation: Any) -> SampledAction:
+    return SampledAction(1, -0.5, 7)
 
 
 class Run:
@@ -286,7 +286,7 @@ def test_observations_are_flattened_as_gymnasium_does(space: Any) -> None:
     space.seed(0)
     for _ in range(5):
         seen = space.sample()
-        made = flat_observation(space, seen)
+        made = flatten_observation(space, seen)
         np.testing.assert_array_equal(made, gym.spaces.flatten(space, seen).astype(np.float32))
         assert made.dtype == np.float32
 

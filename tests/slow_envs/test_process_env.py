@@ -127,7 +127,7 @@ def test_kill_9_amid_a_step(tmp_path: Path) -> None:
         assert env.pid != first and (await env.step(Counting.PLAIN))[0].tolist() == [1]
         second = env.pid
         os.kill(second, signal.SIGKILL)  # while nobody waits for it: the next reset finds out
-        await soon(lambda: env.worker.process.poll() is not None)
+        await soon(lambda: env.process.process.poll() is not None)
         await env.reset()
         assert (await env.step(Counting.PLAIN))[0].tolist() == [1] and env.pid != second
         os.kill(env.pid, signal.SIGKILL)

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_and_async_envs import same
 
-from flatout.slow_envs.process_wire import fits, read, receive, send, slots_in, whole_room, write
+from flatout.slow_envs.process_wire import (
+    bytes_of_slots,
+    has_fixed_size,
+    map_slots,
+    read_value,
+    receive,
+    send,
+    write_value,
+)
 
 DTYPES = [np.float32, np.float64, np.uint8, np.int16, np.int64]
 SHAPES = st.lists(st.integers(1, 4), max_size=3).map(tuple)
@@ -37,17 +45,17 @@ SPACES = st.recursive(
 @settings(max_examples=60, deadline=None)
 def test_what_is_written_is_read(seen: Space[Any], act: Space[Any], seed: int) -> None:
     seen.seed(seed), act.seed(seed)
-    slots = slots_in(mmap(-1, whole_room(seen, act)), seen, act)
+    slots = map_slots(mmap(-1, bytes_of_slots(seen, act)), seen, act)
     observation, action = seen.sample(), act.sample()
     slots.reward[...], slots.ended[:] = 1.5, (True, False)
-    write(slots.observation, observation)
-    write(slots.action, action)
-    assert same(plain(read(slots.observation)), plain(observation)) and same(
-        plain(read(slots.action)), plain(action)
+    write_value(slots.observation, observation)
+    write_value(slots.action, action)
+    assert same(plain(read_value(slots.observation)), plain(observation)) and same(
+        plain(read_value(slots.action)), plain(action)
     )
     assert slots.reward == 1.5 and slots.ended.tolist() == [True, False]
-    kept = read(slots.observation)
-    write(slots.observation, seen.sample())
+    kept = read_value(slots.observation)
+    write_value(slots.observation, seen.sample())
     assert same(plain(kept), plain(observation))  # what was read is a copy
 
 
@@ -61,17 +69,17 @@ def plain(value: Any) -> Any:
 def test_what_does_not_fit() -> None:
     box = spaces.Box(0, 1, (3,))
     assert (
-        fits(box)
-        and not fits(spaces.Text(5))
-        and not fits(spaces.Dict(a=box, b=spaces.Sequence(box)))
+        has_fixed_size(box)
+        and not has_fixed_size(spaces.Text(5))
+        and not has_fixed_size(spaces.Dict(a=box, b=spaces.Sequence(box)))
     )
-    slots = slots_in(mmap(-1, whole_room(spaces.Text(5), box)), spaces.Text(5), box)
+    slots = map_slots(mmap(-1, bytes_of_slots(spaces.Text(5), box)), spaces.Text(5), box)
     assert slots.observation is None
     for wrong in (0.5, np.zeros((1, 3)), np.zeros(4)):
         with pytest.raises(ValueError, match=r"where the space has \(3,\)"):
-            write(slots.action, wrong)
-    write(slots.action, [1, 2, 3])
-    assert same(read(slots.action), np.array([1, 2, 3], np.float32))
+            write_value(slots.action, wrong)
+    write_value(slots.action, [1, 2, 3])
+    assert same(read_value(slots.action), np.array([1, 2, 3], np.float32))
 
 
 def test_messages_arrive_whole_and_in_order() -> None:

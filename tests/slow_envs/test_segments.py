@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.learners.environment import Box, Discrete
-from flatout.slow_envs.batcher import Decision
-from flatout.slow_envs.tape import Format, Segment, Tape, side_by_side
+from flatout.slow_envs.batcher import SampledAction
+from flatout.slow_envs.tape import Format, Segment, SegmentTape, join_segments
 
 FORM = Format(3, 2, Discrete(4))
 ENDS = st.sampled_from(["goes on", "goes on", "goes on", "terminated", "truncated", "breaks"])
@@ -20,15 +20,20 @@ def written(
     env: int, ends: list[str], form: Format = FORM
 ) -> tuple[list[Segment], list[tuple[Any, ...]]]:
     """The segments of such a life, and its steps: (seen, then, ended how)."""
-    tape, segments, steps, number = Tape(form, env), [], [], 0
+    tape, segments, steps, number = SegmentTape(form, env), [], [], 0
     for end in ends:
         seen, then = np.array([env, number], np.float32), np.array([env, number + 1], np.float32)
         if end == "breaks":
-            segments += tape.cut(seen)
+            segments += tape.add_end(seen)
         else:
-            decision = Decision(number % 4, -number, number)
-            segments += tape.act(
-                seen, decision, number, then, end == "terminated", end == "truncated"
+            action = SampledAction(number % 4, -number, number)
+            segments += tape.add_step(
+                seen=seen,
+                action=action,
+                reward=number,
+                then=then,
+                terminated=end == "terminated",
+                truncated=end == "truncated",
             )
             steps.append((number, end))
         number += 1 if end == "goes on" else 100  # another episode begins elsewhere
@@ -41,7 +46,7 @@ def test_a_batch_holds_every_step_once_with_what_it_led_to(lives: list[list[str]
     segments = [segment for life, _ in made for segment in life]
     if not segments:
         return
-    batch = side_by_side(segments)
+    batch = join_segments(segments)
     for k, env in enumerate(batch.env):
         steps = made[env][1]
         rows = np.flatnonzero(batch.acting[:, k])
@@ -63,15 +68,22 @@ def test_a_batch_holds_every_step_once_with_what_it_led_to(lives: list[list[str]
 
 def test_a_batch_keeps_the_order_of_each_environment_and_boxes_keep_their_shape() -> None:
     form = Format(2, 2, Box((-1.0,) * 3, (1.0,) * 3))
-    first, second = Tape(form, 7), Tape(form, 3)
+    first, second = SegmentTape(form, 7), SegmentTape(form, 3)
     made: list[Segment] = []
     for number in range(4):
         for tape in (first, second):
             seen, then = np.full(2, number, np.float32), np.full(2, number + 1, np.float32)
             if tape is second and number > 1:
                 continue
-            made += tape.act(seen, Decision(np.full(3, number), 0.0, 0), number, then, False, False)
-    batch = side_by_side(made)
+            made += tape.add_step(
+                seen=seen,
+                action=SampledAction(np.full(3, number), 0.0, 0),
+                reward=number,
+                then=then,
+                terminated=False,
+                truncated=False,
+            )
+    batch = join_segments(made)
     assert batch.env.tolist() == [7, 3] and batch.raw.shape == (4, 2, 3)
     assert batch.reward.T.tolist() == [[0, 1, 2, 3], [0, 1, 0, 0]]
     assert batch.acting.T.tolist() == [[True] * 4, [True, True, False, False]]

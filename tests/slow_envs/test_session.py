@@ -101,7 +101,7 @@ def test_environments_of_other_spaces_and_other_batches_are_refused() -> None:
     with pytest.raises(SettingsError, match="environment 2 has the action space"):
         run_virtually(trained(session, 1))
     with pytest.raises(SettingsError, match="fixed when a session begins"):
-        Session(envs_of(2), MODEL, RULE, inline()).change(Rule(batch_segments=99))
+        Session(envs_of(2), MODEL, RULE, inline()).change_rule(Rule(batch_segments=99))
 
 
 # --- real processes

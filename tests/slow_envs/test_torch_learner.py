@@ -12,9 +12,9 @@ from flatout.learners.rates import ADAM_EPSILON, Program, Rates
 from flatout.learners.trajectory import Transition
 from flatout.market.rules import OFF
 from flatout.slow_envs.learning import Learning
-from flatout.slow_envs.model import PerceptronModel, flat, unflat
+from flatout.slow_envs.model import PerceptronModel, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Reuse, Rule
-from flatout.slow_envs.session import beginning
+from flatout.slow_envs.session import new_state
 from flatout.slow_envs.tape import Format, Segment
 from rounding import assert_close, close_to, tolerance
 
@@ -87,8 +87,8 @@ def test_an_update_from_fresh_segments_is_ppos(kind: str) -> None:
     )
     host.seen = batch.observation[-1]
     figures = host.learn(np.arange(ROWS * SEGMENTS)[None], rule.learning_rate)
-    same_after_one_step(learner, flat(host.network))
-    assert np.abs(learner.vector - flat(weights)).max() > 1e-3
+    same_after_one_step(learner, flatten_weights(host.network))
+    assert np.abs(learner.vector - flatten_weights(weights)).max() > 1e-3
     for name in ("value_loss", "entropy", "loss"):
         size = max(1.0, abs(figures["value_loss"]))  # the largest part of the loss
         assert learned.figures[name] == close_to(
@@ -160,7 +160,7 @@ def test_rows_that_are_too_old_or_do_not_act_teach_nothing() -> None:
     all_old = TorchSegmentLearner(model, rule_of(), overlap, weights)
     all_old.version = 50
     assert all_old.update(batch).figures == {}
-    np.testing.assert_array_equal(all_old.vector, flat(weights))
+    np.testing.assert_array_equal(all_old.vector, flatten_weights(weights))
 
 
 @pytest.mark.parametrize("objective", ["decoupled", "vtrace"])
@@ -172,11 +172,11 @@ def test_going_on_from_what_was_known_changes_nothing(kind: str, objective: Any)
     one = TorchSegmentLearner(model, rule, overlap, weights)
     one.update(batch_of(model, weights, 1))
     other = TorchSegmentLearner(model, rule, overlap, model.new_weights(9))
-    other.recall(one.knowledge)
-    batch = batch_of(model, unflat(one.vector, weights), 2)
+    other.load_state(one.state)
+    batch = batch_of(model, unflatten_weights(one.vector, weights), 2)
     assert one.update(batch).figures == other.update(batch).figures
     assert one.vector.tobytes() == other.vector.tobytes()
-    assert one.knowledge.first.tobytes() == other.knowledge.first.tobytes()
+    assert one.state.first.tobytes() == other.state.first.tobytes()
 
 
 KNOBS: dict[str, Any] = {
@@ -235,11 +235,11 @@ def test_a_batch_teaches_again_only_while_that_is_allowed(reuse: Reuse, updates:
         TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap
     )
     for k in range(SEGMENTS):
-        assert not learning.gather() and learning.work() is None
-        learning.take(segment_of(batch, k))
-    assert learning.gather() == SEGMENTS
+        assert not learning.gather_batch() and learning.make_update() is None
+        learning.add_segment(segment_of(batch, k))
+    assert learning.gather_batch() == SEGMENTS
     made = []
-    while (update := learning.work()) is not None:
+    while (update := learning.make_update()) is not None:
         made.append(update)
     assert [update.again for update in made] == [False] + [True] * (updates - 1)
 
@@ -255,10 +255,10 @@ def test_reuse_stops_when_the_batch_has_become_too_old() -> None:
         TorchSegmentLearner(model, rule_of(learning_rate=1e-3), overlap, weights), overlap
     )
     for k in range(SEGMENTS):
-        learning.take(segment_of(batch, k))
-    learning.gather()
+        learning.add_segment(segment_of(batch, k))
+    learning.gather_batch()
     lags = []
-    while (update := learning.work()) is not None:
+    while (update := learning.make_update()) is not None:
         lags.append(dict(update.lags))
     assert lags == [{k: ROWS * SEGMENTS} for k in range(3)]
 
@@ -266,5 +266,5 @@ def test_reuse_stops_when_the_batch_has_become_too_old() -> None:
 def test_weights_of_another_size_are_refused() -> None:
     weights = MODELS["boxes"].new_weights(0)
     with pytest.raises(ValueError, match="weights were given"):
-        unflat(np.zeros(7, np.float32), weights)
-    assert beginning(weights).steps == 0 and Format(3, 2, Discrete(4)).new().raw.dtype == np.int64
+        unflatten_weights(np.zeros(7, np.float32), weights)
+    assert new_state(weights).steps == 0 and Format(3, 2, Discrete(4)).new().raw.dtype == np.int64

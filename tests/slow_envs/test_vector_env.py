@@ -34,16 +34,16 @@ def history(env: Any, steps: int, seed: int = 5) -> list[Any]:
     says so.
     """
     env.action_space.seed(3)
-    told = [env.reset(seed=seed)]
+    results = [env.reset(seed=seed)]
     for _ in range(steps):
-        told.append(env.step(env.action_space.sample()))
-        ended = told[-1][2] | told[-1][3]
+        results.append(env.step(env.action_space.sample()))
+        ended = results[-1][2] | results[-1][3]
         if env.metadata["autoreset_mode"] == AutoresetMode.DISABLED and ended.any():
-            told.append(env.reset(options={"reset_mask": ended}))
-    told.append(env.reset(seed=[None, 7, None], options={}))
-    told.append(env.step(env.action_space.sample()))
+            results.append(env.reset(options={"reset_mask": ended}))
+    results.append(env.reset(seed=[None, 7, None], options={}))
+    results.append(env.step(env.action_space.sample()))
     env.close()
-    return told
+    return results
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -110,7 +110,7 @@ def test_all_wait_at_the_same_time() -> None:
 
 
 class Sticky(Awaited):
-    """Waits for ever when told to; counts how often that was cancelled."""
+    """Waits for ever when asked to; counts how often that was cancelled."""
 
     def __init__(self) -> None:
         super().__init__(Counting())
@@ -341,8 +341,8 @@ def test_wrappers_of_gymnasium_take_it() -> None:
         lengths = []
         for _ in range(60):
             *_, info = env.step(np.array([0, 1]))
-            told = info.get("episode") or info.get("final_info", {}).get("episode")
-            lengths += [] if told is None else told["l"][told["l"] > 0].tolist()
+            episode = info.get("episode") or info.get("final_info", {}).get("episode")
+            lengths += [] if episode is None else episode["l"][episode["l"] > 0].tolist()
         assert len(lengths) > 4 and all(5 < length < 15 for length in lengths)
         env.close()
 

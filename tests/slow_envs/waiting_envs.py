@@ -1,6 +1,4 @@
-"""Environments that wait, break and hang as they are told, and say in every observation who they
-are.
-"""
+"""Environments that wait, break and hang when asked to; every observation says whose it is."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from flatout_crawl.net.addresses import Lab
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.http import LiveFetcher
 from flatout_crawl.net.ledger import AuditLog, RequestBudget
 from flatout_crawl.net.scope import Scope
 
 Talk = Callable[[asyncio.StreamWriter], Awaitable[None]]  # writes an answer as it likes
-PATIENT = Caps(
+PATIENT = RequestCaps(
     total_seconds=600.0, connect_seconds=600.0, read_seconds=600.0
 )  # none of it is meant to pass
 

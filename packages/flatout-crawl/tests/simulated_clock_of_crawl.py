@@ -1,5 +1,5 @@
 """Event loops whose clocks jump: to the next timer where nothing is real, or when they are
-told to.
+asked to.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def skip(seconds: float) -> None:
 
 
 def run_skipping(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on a clock that can be told to skip."""
+    """`asyncio.run` on a clock that can be asked to skip."""
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         return runner.run(work)
 

@@ -53,10 +53,8 @@ def test_a_policy_that_beats_all_of_them_is_told_so() -> None:
     assert found["beats"] is True
     assert found["sentence"] == (
         "The learned policy beats best-first, tag-path-bandit and kind-bandit: it needs 41 "
-        "requests to find 90 % of "
-        "the targets, best-first 80, tag-path-bandit 80 and kind-bandit 80 (6 held-out sites, 1 "
-        "seed; each difference "
-        "is beyond chance at 95 %)."
+        "requests to find 90 % of the targets, best-first 80, tag-path-bandit 80 and kind-bandit "
+        "80 (6 held-out sites, 1 seed; each difference is beyond chance at 95 %)."
     )
 
 
@@ -97,18 +95,18 @@ def test_curves_are_means_over_sites_within_their_band() -> None:
 
 
 def test_a_contest_on_a_made_up_site_has_everybody_in_it() -> None:
-    told: list[tuple[str, str]] = []
+    crawls: list[tuple[str, str]] = []
     quick = generate(SiteSettings(seed=5, pages=120, hazards=False))  # contests wait for slow pages
     found = contest(
         lambda seed: BestFirst(),
         [field_of_site(quick)],
         budget=40,
-        told=lambda *now: told.append(now),
+        on_crawl=lambda *now: crawls.append(now),
     )
     names = [row["chooser"] for row in found["choosers"]]
     assert set(names) >= {"learned", "oracle", "random", *RIVALS}
     assert names[0] == "oracle"
-    assert len(told) == len(names)
+    assert len(crawls) == len(names)
     assert found["verdict"]["beats"] is False  # it is best-first itself
     assert next(iter(found)) == "verdict"
     json.dumps(found, allow_nan=False)

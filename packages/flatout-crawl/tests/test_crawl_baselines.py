@@ -18,13 +18,13 @@ from flatout_crawl.choosers.baselines import (
     DepthFirst,
     GroupBandit,
     InOrder,
-    Learned,
+    LearnedChooser,
     LinkClassifier,
     Random,
     Repeat,
     standard,
 )
-from flatout_crawl.choosers.evaluate import Evaluation, Plan, crawl, evaluate
+from flatout_crawl.choosers.evaluate import ChooserEvaluation, CrawlPlan, crawl, evaluate
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.choosers.site_task import oracle, site_task
 from flatout_crawl.sites.site import SiteSettings, generate
@@ -42,10 +42,10 @@ def made_up() -> list[CrawlTask]:
 
 
 @pytest.fixture(scope="module")
-def evaluation(made_up: list[CrawlTask]) -> Evaluation:
+def evaluation(made_up: list[CrawlTask]) -> ChooserEvaluation:
     """All choosers on three made-up sites, waits taking no time."""
     choosers = {**standard(), **TRICKS, "oracle": oracle(SITES)}
-    return run_virtually(evaluate(choosers, made_up, (0,), Plan(budget=BUDGET)))
+    return run_virtually(evaluate(choosers, made_up, (0,), CrawlPlan(budget=BUDGET)))
 
 
 def asked(task: CrawlTask, chooser: Chooser, budget: int = 30) -> list[str]:
@@ -128,14 +128,15 @@ def test_a_policy_sees_what_the_environment_shows_and_may_stop() -> None:
         return 0 if len(seen) < 4 else 8
 
     order = asked(
-        small_task(chain(50, 3), targets=None), Learned(policy, 0, candidates=8, stop_action=True)
+        small_task(chain(50, 3), targets=None),
+        LearnedChooser(policy, 0, candidates=8, stop_action=True),
     )
     assert len(order) == 3
     assert all(observation["links"].shape == (8, 28) for observation in seen)
     assert all(observation["mask"][8] == 1 for observation in seen)
 
 
-def reward(evaluation: Evaluation, chooser: str) -> np.ndarray:
+def reward(evaluation: ChooserEvaluation, chooser: str) -> np.ndarray:
     return np.array([run.reward for run in evaluation.runs if run.chooser == chooser])
 
 
@@ -153,7 +154,7 @@ def test_no_trick_is_paid_as_well_as_breadth_first_of_the_whole_site(
 
 
 def test_with_a_small_budget_tricks_find_nothing_more_and_lose_on_average(
-    evaluation: Evaluation,
+    evaluation: ChooserEvaluation,
 ) -> None:
     """Where breadth-first finds no target in time it pays for errors, which who stays on one page
     does not meet; so at this budget the rewards are compared over sites, not on each.
@@ -175,7 +176,7 @@ def test_repeating_the_best_page_pays_it_once() -> None:
     assert session.total_reward < 1 - 0.03 * 25
 
 
-def test_the_oracle_needs_the_fewest_requests(evaluation: Evaluation) -> None:
+def test_the_oracle_needs_the_fewest_requests(evaluation: ChooserEvaluation) -> None:
     to_half = {s.chooser: s.metrics["requests_to_50"].mean for s in evaluation.summaries}
     assert min(to_half, key=lambda name: to_half[name]) == "oracle"
     best = [run for run in evaluation.runs if run.chooser == "oracle"]
@@ -186,7 +187,7 @@ def test_the_oracle_needs_the_fewest_requests(evaluation: Evaluation) -> None:
         assert run.reward <= own.reward
 
 
-def test_similarity_beats_breadth_and_finds_targets(evaluation: Evaluation) -> None:
+def test_similarity_beats_breadth_and_finds_targets(evaluation: ChooserEvaluation) -> None:
     found = {s.chooser: s.metrics["recall"].mean for s in evaluation.summaries}
     assert found["best-first"] > 2 * found["breadth-first"]
     assert found["link-classifier"] > found["breadth-first"]

@@ -10,13 +10,13 @@ import pytest
 from lab_server_of_crawl import PATIENT, Talk, fetching, lab_server, packed, reply
 from simulated_clock_of_crawl import run_skipping, skip
 
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.fetching import Answer
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 
-SLOW = Caps(total_seconds=3600.0, connect_seconds=3600.0, read_seconds=600.0)
+SLOW = RequestCaps(total_seconds=3600.0, connect_seconds=3600.0, read_seconds=600.0)
 PAUSE = 100.0  # far below what may lie between two pieces
 
 
@@ -42,7 +42,7 @@ class Dawdling:
             waited += PAUSE
 
 
-def answer_to(tmp_path: Path, page: bytes | Talk, caps: Caps = PATIENT) -> Answer:
+def answer_to(tmp_path: Path, page: bytes | Talk, caps: RequestCaps = PATIENT) -> Answer:
     """What a fetcher makes of this page."""
 
     async def main() -> Answer:

@@ -24,7 +24,7 @@ from flatout.cli.main import app, main
 from flatout_crawl.choosers.observation import GLOBAL
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.scorer import LinkScorer
-from flatout_crawl.sites.latency import Draw
+from flatout_crawl.sites.latency import LatencyDraw
 from flatout_crawl.sites.site import Site, SiteSettings, generate
 from flatout_crawl.sites.site_server import HOST, Serving, listen, port_of
 
@@ -38,11 +38,11 @@ class Prompt(Serving):
     """No page is slower than the others."""
 
     def prepared(self, path: str, head_only: bool) -> tuple[bytes, int, float]:
-        return *super().prepared(path, head_only)[:2], 0.0
+        return *super().prepare_answer(path, head_only)[:2], 0.0
 
 
 class Lab:
-    """A server in a thread that answers at once, until it is told to hold: then it answers nobody
+    """A server in a thread that answers at once, until it is asked to hold: then it answers nobody
     until let go.
     """
 
@@ -53,13 +53,13 @@ class Lab:
         self.left, self.holds, self.go_on = -1, threading.Event(), threading.Event()
         self.port = 0
 
-    def draw(self, _: Any) -> Draw:
+    def draw(self, _: Any) -> LatencyDraw:
         """In place of a wait that is drawn: called for every request, in the server's thread."""
         self.left -= 1
         if self.left == 0:
             self.holds.set()
             assert self.go_on.wait(PATIENCE)
-        return Draw(0.0)
+        return LatencyDraw(0.0)
 
     @contextmanager
     def holding(self, request: int) -> Iterator[None]:
@@ -241,11 +241,11 @@ def test_an_interrupted_crawl_says_how_to_go_on(server: Lab, tmp_path: Path, cal
     out = tmp_path / "run"
     with held(server, 14, "--requests", "40", "--out", str(out)) as process:
         process.send_signal(signal.SIGINT)
-        told, err = process.communicate(timeout=PATIENCE)
+        answer, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert f"interrupted; go on with: flatout crawl run --resume {out}" in err
     assert "Traceback" not in err
-    assert "it was interrupted" in told
+    assert "it was interrupted" in answer
     assert (out / "report.html").exists() and (out / "graph.gexf").exists()
     code, _, err = call("run", "--resume", str(out))
     assert code == 0, err
@@ -259,14 +259,14 @@ def test_a_kill_file_stops_and_its_removal_goes_on(server: Lab, tmp_path: Path, 
     with held(server, 14, "--requests", "40", "--out", str(out), "--json") as process:
         (out / "STOP").touch()
         server.go_on.set()
-        told, err = process.communicate(timeout=PATIENCE)
+        answer, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
-    assert "STOP is there: remove it to go on" in json.loads(told)["ended"]
+    assert "STOP is there: remove it to go on" in json.loads(answer)["ended"]
     code, _, err = call("run", "--resume", str(out))
     assert (code, "the crawl is refused: budget:" in err) == (2, True)
     (out / "STOP").unlink()
-    code, told, _ = call("run", "--resume", str(out), "--requests", "30", "--json")
-    assert (code, json.loads(told)["sent"]) == (0, 30)
+    code, answer, _ = call("run", "--resume", str(out), "--requests", "30", "--json")
+    assert (code, json.loads(answer)["sent"]) == (0, 30)
 
 
 def test_record_then_look_for_something_without_the_network(
@@ -317,14 +317,14 @@ def test_a_folder_of_files_is_recorded(tmp_path: Path, call: Call) -> None:
             "record", "--folder", str(folder), "--out", str(tmp_path / "rec"), "--json"
         )
         assert code == 0, err
-    told = json.loads(out)
-    assert (told["pages"], told["seed_url"]) == (9, "http://docs.lab/docs/index.html")
+    answer = json.loads(out)
+    assert (answer["pages"], answer["seed_url"]) == (9, "http://docs.lab/docs/index.html")
     run = [
         "run",
         "--archive",
-        told["archive"],
+        answer["archive"],
         "--seed-url",
-        told["seed_url"],
+        answer["seed_url"],
         "--keywords",
         "solar power",
     ]
@@ -366,9 +366,9 @@ def test_the_doctor_tells_a_live_server_from_a_dead_one(server: Lab, call: Call)
     assert (code, out.splitlines()[-1]) == (0, "a crawl may begin")
     gone = [word.replace(str(server.port), "9") for word in words_for(server)]
     code, out, _ = call("doctor", *gone, "--json")
-    told = json.loads(out)
-    assert (code, told["ok"]) == (1, False)
-    assert "is the server running" in told["refused"]
+    answer = json.loads(out)
+    assert (code, answer["ok"]) == (1, False)
+    assert "is the server running" in answer["refused"]
     code, _, err = call("run", *gone, "--out", os.devnull + "/x")
     assert code == 2
     assert err.startswith("error: ")
@@ -394,7 +394,7 @@ LAB = ["--seed-url", "http://127.0.0.1:9/", "--lab", "127.0.0.1:9"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["run", *LAB, "--keywords", "x"],
@@ -450,13 +450,13 @@ LAB = ["--seed-url", "http://127.0.0.1:9/", "--lab", "127.0.0.1:9"]
     ],
 )
 def test_what_is_refused_is_said_in_a_sentence(
-    call: Call, words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = call(*words)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from lab_server_of_crawl import PATIENT, LabServer, fetching, lab_server, packed, reply
 
 from flatout.errors import SettingsError
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.ledger import AUDIT_FILE, BUDGET_FILE, STOP_FILE
 from flatout_crawl.net.politeness import UNHURRIED, UNLIMITED, Politeness
 from flatout_crawl.net.scope import origin_of
@@ -379,7 +379,7 @@ def test_public_hosts_are_treated_unhurriedly(tmp_path: Path) -> None:
 
 def test_bad_caps_are_refused() -> None:
     with pytest.raises(SettingsError):
-        Caps(page_bytes=0)
+        RequestCaps(page_bytes=0)
     with pytest.raises(SettingsError):
-        Caps(redirects=-1)
+        RequestCaps(redirects=-1)
     assert PATIENT.redirects == 5

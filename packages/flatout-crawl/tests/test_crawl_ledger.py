@@ -17,8 +17,8 @@ from flatout_crawl.net.ledger import (
     BUDGET_FILE,
     LONGEST_LINE,
     STOP_FILE,
+    AuditEntry,
     AuditLog,
-    Entry,
     RequestBudget,
     printable,
 )
@@ -98,7 +98,9 @@ def test_bad_budgets_and_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_audit_log_is_json_without_control_characters(tmp_path: Path) -> None:
-    entry = Entry("GET", "http://h/\x1b[2J\r\n\u202e\x9b", "127.0.0.1:80", 200, 5, 0.12345678, "")
+    entry = AuditEntry(
+        "GET", "http://h/\x1b[2J\r\n\u202e\x9b", "127.0.0.1:80", 200, 5, 0.12345678, ""
+    )
     for _ in range(2):
         with AuditLog(tmp_path) as audit:
             audit.write(entry)
@@ -124,14 +126,14 @@ def test_books_are_not_kept_through_links_nor_in_pipes_or_holes(tmp_path: Path) 
     outside = tmp_path / "outside"
     outside.write_text("mine")
     for name, made in ((AUDIT_FILE, AuditLog), (BUDGET_FILE, lambda run: RequestBudget(run, 5))):
-        for kind, said in (("link", "symbolic link"), ("pipe", "is no file")):
+        for kind, message in (("link", "symbolic link"), ("pipe", "is no file")):
             run = tmp_path / f"{kind}-{name}"
             run.mkdir()
             if kind == "link":
                 (run / name).symlink_to(outside)
             else:
                 os.mkfifo(run / name)
-            with pytest.raises(RunError, match=said):
+            with pytest.raises(RunError, match=message):
                 made(run)
     assert outside.read_text() == "mine"
     with (tmp_path / BUDGET_FILE).open("wb") as hole:

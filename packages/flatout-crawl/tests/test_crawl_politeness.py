@@ -1,4 +1,4 @@
-"""Taking turns, on a simulated clock."""
+"""Taking limiter, on a simulated clock."""
 
 import asyncio
 from dataclasses import replace
@@ -13,14 +13,18 @@ from flatout.errors import SettingsError
 from flatout_crawl.net.politeness import (
     UNHURRIED,
     UNLIMITED,
-    Outcome,
     Politeness,
-    Turns,
+    RateLimiter,
+    RequestOutcome,
     retry_after_seconds,
 )
 
 STEADY = Politeness(first_delay_seconds=1.0, adapts=False)
-FINE, BROKEN, REFUSED = Outcome(200, 0.1), Outcome(500, 0.1), Outcome(0, 0.1, refused=True)
+FINE, BROKEN, REFUSED = (
+    RequestOutcome(200, 0.1),
+    RequestOutcome(500, 0.1),
+    RequestOutcome(0, 0.1, refused=True),
+)
 
 
 def now() -> float:
@@ -28,27 +32,27 @@ def now() -> float:
 
 
 async def visit(
-    turns: Turns,
+    limiter: RateLimiter,
     rules: Politeness,
-    outcome: Outcome | None = FINE,
+    outcome: RequestOutcome | None = FINE,
     host: str = "h",
     floor: float = 0,
 ) -> float:
     """One request; when it began, or -1 if the host is down."""
-    if not await turns.take(host, rules, floor):
+    if not await limiter.acquire(host, rules, floor):
         return -1.0
     begun = now()
     await asyncio.sleep(outcome.seconds if outcome else 0.0)
-    turns.give(host, outcome)
+    limiter.release(host, outcome)
     return begun
 
 
-def times(rules: Politeness, *outcomes: Outcome | None, floor: float = 0.0) -> list[float]:
+def times(rules: Politeness, *outcomes: RequestOutcome | None, floor: float = 0.0) -> list[float]:
     """When requests began that were sent one after the other."""
 
     async def main() -> list[float]:
-        turns = Turns()
-        return [round(await visit(turns, rules, outcome, floor=floor), 6) for outcome in outcomes]
+        limiter = RateLimiter()
+        return [round(await visit(limiter, rules, outcome, floor=floor), 6) for outcome in outcomes]
 
     return run_simulated(main())
 
@@ -56,7 +60,7 @@ def times(rules: Politeness, *outcomes: Outcome | None, floor: float = 0.0) -> l
 def test_one_request_a_second_and_more_slowly_if_the_site_wants_it() -> None:
     assert times(STEADY, *[FINE] * 4) == [0, 1, 2, 3]
     assert times(STEADY, *[FINE] * 3, floor=7.0) == [0, 7, 14]
-    assert times(UNLIMITED, *[Outcome(200, 0.0)] * 4) == [0, 0, 0, 0]
+    assert times(UNLIMITED, *[RequestOutcome(200, 0.0)] * 4) == [0, 0, 0, 0]
 
 
 @settings(deadline=None, max_examples=30)
@@ -65,18 +69,18 @@ def test_no_two_starts_are_close_and_no_connections_too_many(
     connections: int, latencies: list[float]
 ) -> None:
     async def main() -> None:
-        turns, starts, open_now, most = Turns(), [], 0, 0
+        limiter, starts, open_now, most = RateLimiter(), [], 0, 0
         rules = replace(STEADY, connections=connections)
 
         async def one(latency: float) -> None:
             nonlocal open_now, most
-            assert await turns.take("h", rules)
+            assert await limiter.acquire("h", rules)
             starts.append(now())
             open_now += 1
             most = max(most, open_now)
             await asyncio.sleep(latency)
             open_now -= 1
-            turns.give("h", Outcome(200, latency))
+            limiter.release("h", RequestOutcome(200, latency))
 
         await asyncio.gather(*(one(latency) for latency in latencies))
         assert len(starts) == len(latencies) and most <= connections
@@ -87,57 +91,59 @@ def test_no_two_starts_are_close_and_no_connections_too_many(
 
 def test_hosts_do_not_wait_for_each_other() -> None:
     async def main() -> list[float]:
-        turns = Turns()
-        return await asyncio.gather(*(visit(turns, STEADY, host=f"h{k}") for k in range(10)))
+        limiter = RateLimiter()
+        return await asyncio.gather(*(visit(limiter, STEADY, host=f"h{k}") for k in range(10)))
 
     assert run_simulated(main()) == [0.0] * 10
 
 
 def test_the_delay_follows_the_latency() -> None:
-    quick = times(UNHURRIED, *[Outcome(200, 0.1)] * 8)
+    quick = times(UNHURRIED, *[RequestOutcome(200, 0.1)] * 8)
     gaps = [b - a for a, b in pairwise(quick)]
     # from five seconds down to the least
     assert gaps[0] == pytest.approx((5 + 0.1) / 2) and gaps[-1] == 1.0
-    slow = times(UNHURRIED, *[Outcome(200, 8.0)] * 12)
+    slow = times(UNHURRIED, *[RequestOutcome(200, 8.0)] * 12)
     assert slow[-1] - slow[-2] == pytest.approx(8.0, abs=0.1)  # up to one at a time
-    frozen = times(UNHURRIED, *[Outcome(404, 0.1)] * 5)
+    frozen = times(UNHURRIED, *[RequestOutcome(404, 0.1)] * 5)
     assert [b - a for a, b in pairwise(frozen)] == [5.0] * 4  # an error never shortens it
-    endless = times(UNHURRIED, *[Outcome(200, 500.0)] * 12)
+    endless = times(UNHURRIED, *[RequestOutcome(200, 500.0)] * 12)
     assert endless[-1] - endless[-2] == pytest.approx(
         500.0
     )  # its own latency; the delay itself is capped
 
     async def capped() -> float:
-        turns = Turns()
+        limiter = RateLimiter()
         for _ in range(12):
-            await visit(turns, UNHURRIED, Outcome(200, 500.0))
-        return turns.hosts["h"].delay
+            await visit(limiter, UNHURRIED, RequestOutcome(200, 500.0))
+        return limiter.hosts["h"].delay
 
     assert run_simulated(capped()) == 60.0
 
 
 def test_a_host_that_is_busy_is_given_ever_longer() -> None:
     rules = replace(STEADY, window=100, refusals=100)
-    busy = Outcome(503, 0.0)
+    busy = RequestOutcome(503, 0.0)
     assert times(rules, busy, busy, busy, FINE, FINE) == [0, 5, 15, 35, 36]
-    assert times(rules, Outcome(429, 0.0, retry_after=30.0), FINE) == [0, 30]
-    assert times(rules, Outcome(200, 0.0, retry_after=30.0), FINE) == [0, 30]
+    assert times(rules, RequestOutcome(429, 0.0, retry_after=30.0), FINE) == [0, 30]
+    assert times(rules, RequestOutcome(200, 0.0, retry_after=30.0), FINE) == [0, 30]
 
 
 def test_who_would_wait_too_long_is_told_so() -> None:
     async def main() -> None:
-        turns = Turns()
-        await visit(turns, STEADY, Outcome(503, 0.0, retry_after=1000.0))
-        assert await visit(turns, STEADY) == -1.0 and now() == 0.0
+        limiter = RateLimiter()
+        await visit(limiter, STEADY, RequestOutcome(503, 0.0, retry_after=1000.0))
+        assert await visit(limiter, STEADY) == -1.0 and now() == 0.0
         await asyncio.sleep(1000.0)
-        assert await visit(turns, STEADY) == 1000.0
-        assert await visit(turns, STEADY, floor=1e6) == -1.0
+        assert await visit(limiter, STEADY) == 1000.0
+        assert await visit(limiter, STEADY, floor=1e6) == -1.0
 
     run_simulated(main())
 
 
-@pytest.mark.parametrize(("outcome", "needed"), [(REFUSED, 3), (BROKEN, 10), (Outcome(0, 0.1), 10)])
-def test_a_failing_host_is_left_alone(outcome: Outcome, needed: int) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "needed"), [(REFUSED, 3), (BROKEN, 10), (RequestOutcome(0, 0.1), 10)]
+)
+def test_a_failing_host_is_left_alone(outcome: RequestOutcome, needed: int) -> None:
     begun = times(STEADY, *[outcome] * (needed + 5))
     assert begun == [*range(needed), *[-1] * 5]
 
@@ -145,51 +151,57 @@ def test_a_failing_host_is_left_alone(outcome: Outcome, needed: int) -> None:
 def test_half_of_the_answers_may_be_errors_and_missing_pages_are_none() -> None:
     assert -1 not in times(STEADY, *[FINE, BROKEN] * 30)
     assert -1 in times(STEADY, *[FINE, BROKEN, BROKEN] * 10)
-    assert -1 not in times(STEADY, *[Outcome(404, 0.1)] * 30)
+    assert -1 not in times(STEADY, *[RequestOutcome(404, 0.1)] * 30)
     assert -1 not in times(STEADY, *[REFUSED, REFUSED, FINE] * 3)
 
 
 def test_one_request_finds_out_whether_the_host_is_back() -> None:
     async def main() -> None:
-        turns = Turns()
+        limiter = RateLimiter()
         rules = replace(STEADY, connections=4, patience_seconds=1e6)
         for _ in range(3):
-            await visit(turns, rules, REFUSED)
-        down_until = turns.hosts["h"].breaker.down_until
+            await visit(limiter, rules, REFUSED)
+        down_until = limiter.hosts["h"].breaker.down_until
         assert down_until == pytest.approx(62.1)
         await asyncio.sleep(62.1 - now())
-        probes = await asyncio.gather(*(visit(turns, rules, Outcome(0, 5.0)) for _ in range(4)))
-        assert sorted(probes)[:3] == [-1.0] * 3 and max(probes) >= 62.1  # one went, three were told
-        assert turns.hosts["h"].breaker.down_until == pytest.approx(now() + 120.0)  # twice as long
+        probes = await asyncio.gather(
+            *(visit(limiter, rules, RequestOutcome(0, 5.0)) for _ in range(4))
+        )
+        assert (
+            sorted(probes)[:3] == [-1.0] * 3 and max(probes) >= 62.1
+        )  # one went, three were refused
+        assert limiter.hosts["h"].breaker.down_until == pytest.approx(
+            now() + 120.0
+        )  # twice as long
         await asyncio.sleep(121.0)
-        assert await visit(turns, rules, FINE) > 0
+        assert await visit(limiter, rules, FINE) > 0
         # closed again
-        assert await visit(turns, rules, BROKEN) > 0 and await visit(turns, rules, FINE) > 0
+        assert await visit(limiter, rules, BROKEN) > 0 and await visit(limiter, rules, FINE) > 0
 
     run_simulated(main())
 
 
 def test_late_outcomes_do_not_lengthen_it() -> None:
     async def main() -> None:
-        turns = Turns()
+        limiter = RateLimiter()
         rules = replace(UNLIMITED, connections=50)
         await asyncio.gather(
-            *(visit(turns, rules, Outcome(0, 0.01 * k, refused=True)) for k in range(50))
+            *(visit(limiter, rules, RequestOutcome(0, 0.01 * k, refused=True)) for k in range(50))
         )
-        assert turns.hosts["h"].breaker.falls == 1
+        assert limiter.hosts["h"].breaker.falls == 1
 
     run_simulated(main())
 
 
 def test_a_cancelled_wait_gives_its_place_back() -> None:
     async def main() -> None:
-        turns = Turns()
-        await visit(turns, STEADY)
-        waiting = asyncio.create_task(visit(turns, STEADY))
+        limiter = RateLimiter()
+        await visit(limiter, STEADY)
+        waiting = asyncio.create_task(visit(limiter, STEADY))
         await asyncio.sleep(0.5)
         waiting.cancel()
-        assert await visit(turns, STEADY, None) == 1.0
-        assert await visit(turns, STEADY) == 2.0
+        assert await visit(limiter, STEADY, None) == 1.0
+        assert await visit(limiter, STEADY) == 2.0
 
     run_simulated(main())
 

@@ -1,5 +1,5 @@
 """The report of a crawl: complete in itself, the finding first, and harmless whatever pages
-said.
+hold.
 """
 
 import json
@@ -48,14 +48,14 @@ def run_folder(folder: Path, **outcome: Any) -> Path:
     (folder / "run.json").write_text(
         json.dumps({"order": order, "files": {}, "started": "2026-01-01", "flatout": "0.1.0"})
     )
-    told = {
+    facts = {
         "ended": ("all 30 requests are "
                  "spent"), "is_live": True, "requests": 30, "sent": 31, "total": 30, "found": 2,
         "pages": 20, "open_links": 7, "failures": {"status 404": 3, "robots": 1}, "wasted_mb": 0.2,
         "seconds": 3.1,
         "curve": [0, 0, 1, 1, 2] + [2] * 25, "beside": {}, "hosts": {"127.0.0.1:8000": 31},
     }  # fmt: skip
-    (folder / "outcome.json").write_text(json.dumps(told | outcome))
+    (folder / "outcome.json").write_text(json.dumps(facts | outcome))
     rows = [
         line(
             url=f"{SEED}a", score=0.9, title=EVIL, path=[SEED, f"{SEED}hub", f"{SEED}a"], request=3
@@ -218,7 +218,7 @@ def test_pages_of_nothing_are_pages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("outcome.json", '{"found": "many"}', "outcome.json: ended is missing"),
         ("outcome.json", "[" * 100_000, "outcome.json: is not JSON"),
@@ -253,10 +253,10 @@ def test_pages_of_nothing_are_pages(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_named_with_the_place(
-    tmp_path: Path, name: str, content: str, said: str
+    tmp_path: Path, name: str, content: str, message: str
 ) -> None:
     (run_folder(tmp_path) / name).write_text(content)
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         write_report(tmp_path)
 
 
@@ -337,5 +337,5 @@ addEventListener("load", () => setTimeout(() => parent.postMessage({bad, inner: 
     assert ended.returncode == 0, ended.stderr[-2000:]
     title = re.search(r"<title>(.*?)</title>", ended.stdout)
     assert title is not None
-    told = json.loads(title.group(1))
-    assert told == {"bad": "", "inner": 390, "scroll": 390, "charts": 1}
+    facts = json.loads(title.group(1))
+    assert facts == {"bad": "", "inner": 390, "scroll": 390, "charts": 1}

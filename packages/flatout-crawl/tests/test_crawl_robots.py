@@ -20,7 +20,7 @@ from flatout_crawl.net.robots import (
     agent_token,
     judge,
     read_rules,
-    simplified,
+    simplify_robots,
 )
 from flatout_crawl.net.scope import Origin
 
@@ -148,7 +148,7 @@ LINES = (
 @given(st.lists(st.sampled_from(LINES), max_size=9), st.sampled_from(["\n", "\r", "\r\n", "\x0b"]))
 def test_files_with_few_robots_left_say_the_same(lines: list[str], end: str) -> None:
     text = end.join(lines)
-    whole, simple = Protego.parse(text), Protego.parse(simplified(text, "flatout"))
+    whole, simple = Protego.parse(text), Protego.parse(simplify_robots(text, "flatout"))
     for path in ("/a/b", "/a/c", "/"):
         url = f"http://example.org{path}"
         assert simple.can_fetch(url, "flatout") == whole.can_fetch(url, "flatout")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.errors import SettingsError
-from flatout_crawl.net.scope import LONGEST_URL, Origin, Scope, canonical, origin_of, spelled
+from flatout_crawl.net.scope import LONGEST_URL, Origin, Scope, canonical, origin_of, spell_url
 
 CANONICAL = {
     "HTTP://Docs.Example.ORG:80/a/../b/./c#part": "http://docs.example.org/b/c",
@@ -246,7 +246,7 @@ def test_a_relative_link_keeps_the_spelling_of_its_page(folder: str) -> None:
 
 
 def test_a_long_url_is_refused_without_being_remembered() -> None:
-    spelled.cache_clear()
+    spell_url.cache_clear()
     assert canonical("http://a.lab/" + "x" * 1_000_000) is None
     assert canonical("http://a.lab/x") == "http://a.lab/x"
-    assert spelled.cache_info().currsize == 1
+    assert spell_url.cache_info().currsize == 1

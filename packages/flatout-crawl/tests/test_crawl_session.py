@@ -211,7 +211,7 @@ def test_a_cancelled_request_leaves_no_trace() -> None:
 
         session = CrawlSession(CrawlTask(Hangs(PAGES), HOME, known("solar/a")), 50)
         await session.start()
-        before = (session.requests, session.steps, session.frontier.opened, list(session.curve))
+        before = (session.requests, session.steps, session.frontier.open_count, list(session.curve))
         waiting = asyncio.create_task(session.fetch(url("news")))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -220,7 +220,7 @@ def test_a_cancelled_request_leaves_no_trace() -> None:
         assert (
             session.requests,
             session.steps,
-            session.frontier.opened,
+            session.frontier.open_count,
             list(session.curve),
         ) == before
         assert (await session.fetch(url("solar/a"))).earned == 1

@@ -16,7 +16,7 @@ CONTACT = "probe/1.0 (+https://example.org/probe)"
 
 
 class Scripted(AbstractResolver):
-    """Says what it was told to, the last for ever, and counts."""
+    """Answers what it was given, the last for ever, and counts."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers, self.lookups = list(answers), 0
@@ -44,7 +44,7 @@ class Quiet:
     def attempt(self) -> None:
         return
 
-    def connected(self, host: str, port: int) -> None:
+    def note_connection(self, host: str, port: int) -> None:
         self.reached = f"{host}:{port}"
 
 

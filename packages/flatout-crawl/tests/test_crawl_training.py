@@ -17,7 +17,7 @@ import safetensors.numpy
 
 from flatout.errors import BundleError, RunError, SettingsError
 from flatout.runs import alone
-from flatout.slow_envs.model import flat
+from flatout.slow_envs.model import flatten_weights
 from flatout.slow_envs.overlap import Overlap
 from flatout_crawl.choosers.environment import FocusedCrawl
 from flatout_crawl.choosers.policy import CrawlPolicy
@@ -56,13 +56,13 @@ def test_it_trains_and_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
     assert seen[-1] >= 400 and seen == sorted(seen)
     known, steps = read_checkpoint(tmp_path / CHECKPOINT)
     assert known is not None and steps >= 400
-    np.testing.assert_array_equal(known.vector, flat(policy.weights))
-    assert (known.vector != flat(policy.model.new_weights(0))).any()
+    np.testing.assert_array_equal(known.vector, flatten_weights(policy.weights))
+    assert (known.vector != flatten_weights(policy.model.new_weights(0))).any()
     rows = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
     assert [row["version"] for row in rows] == sorted(row["version"] for row in rows)
     assert list((tmp_path / "tensorboard").iterdir())
     again = train(tasks(), SMALL, tmp_path)  # nothing is left to do
-    np.testing.assert_array_equal(flat(again.weights), known.vector)
+    np.testing.assert_array_equal(flatten_weights(again.weights), known.vector)
     train(tasks(), replace(SMALL, steps=600), tmp_path)
     later, more = read_checkpoint(tmp_path / CHECKPOINT)
     assert later is not None and later.version > known.version and more >= 600
@@ -103,7 +103,7 @@ def test_a_policy_comes_back_as_it_was_and_chooses_what_is_allowed(tmp_path: Pat
     model = CrawlPolicy(SMALL_MODEL, SMALL_MODEL.new_weights(3), {"steps": 7})
     model.save(tmp_path / "policy.safetensors")
     again = CrawlPolicy.load(tmp_path / "policy.safetensors")
-    np.testing.assert_array_equal(flat(again.weights), flat(model.weights))
+    np.testing.assert_array_equal(flatten_weights(again.weights), flatten_weights(model.weights))
     assert (again.model, again.notes) == (SMALL_MODEL, {"steps": 7})
 
     async def crawled() -> int:
@@ -151,7 +151,7 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"candidates": 10**12}, "candidates: Input should be less than"),
         ({"width": 10**6}, "width: Input should be less than"),
@@ -164,9 +164,9 @@ def test_files_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_forged_policy_is_refused_with_the_place(
-    tmp_path: Path, changes: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(BundleError, match=said) as refusal:
+    with pytest.raises(BundleError, match=message) as refusal:
         CrawlPolicy.load(spoiled(tmp_path / "policy.safetensors", **changes))
     assert len(str(refusal.value)) < 2000
 
@@ -183,14 +183,14 @@ def test_a_policy_of_what_is_no_number_is_refused_though_its_sum_fits(tmp_path: 
 @pytest.mark.parametrize("width", [2, 3, 8, 65])
 def test_weights_are_counted_without_making_them(width: int) -> None:
     model = LinkScorer(5, 7, 9, width)
-    assert model.weights_count == flat(model.new_weights(0)).size
+    assert model.weights_count == flatten_weights(model.new_weights(0)).size
 
 
 COUNTS = {"steps": "10", "descents": "4", "version": "2"}
 
 
 @pytest.mark.parametrize(
-    ("names", "dtype", "size", "counts", "said"),
+    ("names", "dtype", "size", "counts", "message"),
     [
         (("weights", "first"), np.float32, 5, COUNTS, "second is not there"),
         (("weights", "first", "second"), np.float64, 5, COUNTS, "no vector of float32"),
@@ -212,13 +212,18 @@ COUNTS = {"steps": "10", "descents": "4", "version": "2"}
     ],
 )
 def test_a_damaged_checkpoint_is_refused_with_the_place(
-    tmp_path: Path, names: tuple[str, ...], dtype: Any, size: int, counts: dict[str, str], said: str
+    tmp_path: Path,
+    names: tuple[str, ...],
+    dtype: Any,
+    size: int,
+    counts: dict[str, str],
+    message: str,
 ) -> None:
     path = tmp_path / CHECKPOINT
     path.write_bytes(
         safetensors.numpy.save({name: np.zeros(size, dtype) for name in names}, counts)
     )
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         read_checkpoint(path)
 
 

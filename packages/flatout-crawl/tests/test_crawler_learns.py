@@ -15,7 +15,13 @@ from flatout.slow_envs.overlap import Overlap
 from flatout.slow_envs.session import Session
 from flatout_crawl.choosers.baselines import standard
 from flatout_crawl.choosers.environment import FocusedCrawl
-from flatout_crawl.choosers.evaluate import Comparison, Evaluation, Plan, evaluate, learned
+from flatout_crawl.choosers.evaluate import (
+    ChooserComparison,
+    ChooserEvaluation,
+    CrawlPlan,
+    evaluate,
+    policy_chooser,
+)
 from flatout_crawl.choosers.scorer import LinkScorer
 from flatout_crawl.choosers.site_task import site_task
 from flatout_crawl.choosers.training import CrawlTraining, train
@@ -33,7 +39,7 @@ def tasks(seeds: range, latency: Latency | None = None) -> list[Any]:
     return [site_task(site, SimFetcher(site, latency) if latency else None) for site in sites]
 
 
-def against(found: Evaluation, other: str) -> Comparison:
+def against(found: ChooserEvaluation, other: str) -> ChooserComparison:
     return next(
         one for one in found.comparisons
         if (one.chooser, one.against, one.metric) == ("learned", other, "requests_to_90")
@@ -46,9 +52,9 @@ def test_fewer_requests_on_sites_it_never_saw(tmp_path: Path) -> None:
     best-first's; 95 % intervals over sites and seeds.
     """
     policy = train(tasks(range(60)), CrawlTraining(steps=150_000), tmp_path)
-    choosers = {"learned": learned(policy.act), **standard()}
+    choosers = {"learned": policy_chooser(policy.act), **standard()}
     found = run_virtually(
-        evaluate(choosers, tasks(range(10_000, 10_010)), (0, 1), Plan(budget=3 * PAGES))
+        evaluate(choosers, tasks(range(10_000, 10_010)), (0, 1), CrawlPlan(budget=3 * PAGES))
     )
     for one in found.summaries:
         print(
@@ -83,13 +89,13 @@ def return_of_training(latency: Latency, update_s: float, seed: int) -> tuple[fl
 
     async def main() -> None:
         await session.start()
-        while session.pool.events["steps"] < settings.steps:
+        while session.steps < settings.steps:
             await session.next_update()
-            session.change(settings.rule(session.pool.events["steps"] / settings.steps))
+            session.change_rule(settings.rule(session.steps / settings.steps))
         await session.stop()
 
     run_virtually(main())
-    earned = [one.earned for one in session.pool.episodes]
+    earned = [one.earned for one in session.episodes]
     half, tenth = len(earned) // 2, len(earned) // 10
     return float(np.mean(earned[half:])), float(np.mean(earned[-tenth:])), max(session.lags)
 

@@ -18,19 +18,19 @@ from simulated_clock_of_crawl import run_skipping, skip
 
 from flatout.errors import RunError
 from flatout.slow_envs.overlap import Care, Overlap, Rule
-from flatout.slow_envs.plain import adapted
+from flatout.slow_envs.plain import adapt_env
 from flatout.slow_envs.session import Session
 from flatout_crawl.choosers.environment import FocusedCrawl, SiteUnreachable
 from flatout_crawl.choosers.scorer import LinkScorer
 from flatout_crawl.choosers.site_task import site_task
 from flatout_crawl.net.addresses import Lab
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.http import LiveFetcher
 from flatout_crawl.net.ledger import AuditLog, RequestBudget
 from flatout_crawl.net.scope import Scope
 from flatout_crawl.sites.latency import Latency, constant
 from flatout_crawl.sites.site import SiteSettings, generate
-from flatout_crawl.sites.site_server import Served, Serving, listen, port_of, served
+from flatout_crawl.sites.site_server import Served, Serving, listen, port_of, serve_sites
 from worker_processes import lives
 
 pytest.importorskip("torch")
@@ -44,7 +44,7 @@ OVERLAP = Overlap(
     learner="inline",
     care=Care(step_deadline_s=DEADLINE_S, reset_deadline_s=DEADLINE_S, first_pause_s=0.01),
 )
-CAPS = Caps(
+CAPS = RequestCaps(
     total_seconds=9e6, connect_seconds=9e6, read_seconds=9e6
 )  # the deadlines above are those that count
 
@@ -107,7 +107,7 @@ def test_steps_are_requests_and_learning_goes_on(tmp_path: Path) -> None:
         await lab.close()
         return figures, spent
 
-    with served(SITE, constant(0.005)) as site:
+    with serve_sites(SITE, constant(0.005)) as site:
         figures, spent = asyncio.run(main(site))
         seen = counted(site)
     done = figures["steps"] + figures["resets"] + 1
@@ -118,8 +118,8 @@ def test_steps_are_requests_and_learning_goes_on(tmp_path: Path) -> None:
 async def until(session: Session, happened: Callable[[], bool]) -> None:
     """Wait for this, however long it takes; raises what ended the run."""
     while not happened():
-        if session.life.done():
-            session.life.result()
+        if session.running.done():
+            session.running.result()
         await asyncio.sleep(0.001)
 
 
@@ -178,7 +178,7 @@ def test_crashes_are_mended_and_counted_exactly(tmp_path: Path) -> None:
         await lab.close()
         return figures
 
-    with served(SITE, constant(0.002)) as site:
+    with serve_sites(SITE, constant(0.002)) as site:
         figures = asyncio.run(main(site))
     assert figures["crashes"] == Fragile.made // 60 and figures["timeouts"] == 0
 
@@ -224,7 +224,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
 
         def maker(k: int) -> Any:
             def make() -> Any:
-                env: Any = adapted(InItsProcess(tmp_path, site.port, k), "process")
+                env: Any = adapt_env(InItsProcess(tmp_path, site.port, k), "process")
                 pids.append(env.pid)
                 return env
 
@@ -245,7 +245,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         await session.stop()
         return figures, pids
 
-    with served(SITE, constant(0.002)) as site:
+    with serve_sites(SITE, constant(0.002)) as site:
         figures, pids = asyncio.run(main(site))
     assert (figures["crashes"], figures["restarts"], figures["timeouts"]) == (1, 1, 0)
     assert len(pids) == 3 and not any(lives(pid) for pid in pids)

@@ -32,13 +32,15 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def go(
-    order: CrawlOrder, folder: Path, fetcher: Any, told: list[Status] | None = None
+    order: CrawlOrder, folder: Path, fetcher: Any, reported: list[Status] | None = None
 ) -> dict[str, Any] | None:
     """One start of a crawl; None if it was stopped."""
     begin(folder, order)
     with Archive(folder / "archive.sqlite") as archive:
         source = Source(RecordingFetcher(fetcher, archive), archive, None)
-        deployment = Deployment(order, folder, source, (told if told is not None else []).append)
+        deployment = Deployment(
+            order, folder, source, (reported if reported is not None else []).append
+        )
         try:
             run_virtually(deployment.run())  # some pages are slow
         except StoppedError:
@@ -137,24 +139,26 @@ def test_a_crawl_that_was_stopped_goes_on_as_if_it_never_was(
         asked.stops_at = asked.asked.total() + stop
         go(order, folder, asked)
     asked.stops_at = None
-    told: list[Status] = []
-    after = go(order, folder, asked, told)
+    reported: list[Status] = []
+    after = go(order, folder, asked, reported)
     assert after is not None
     assert {**after, "seconds": 0} == {**outcome, "seconds": 0}
     for name in ("targets.jsonl", "visits.jsonl", "graph.gexf"):
         assert (folder / name).read_bytes() == (before / name).read_bytes(), name
     assert asked.asked == fetcher.asked
     assert asked.asked.most_common(1)[0][1] == 1
-    assert [status.requests for status in told] == sorted(status.requests for status in told)
+    assert [status.requests for status in reported] == sorted(
+        status.requests for status in reported
+    )
 
 
 def test_a_crawl_that_ended_asks_for_nothing_when_it_is_begun_again(tmp_path: Path) -> None:
     first, again = Counting(site()), Counting(site())
-    before, told = go(order_of(site()), tmp_path, first), []
-    after = go(order_of(site()), tmp_path, again, told)
+    before, reported = go(order_of(site()), tmp_path, first), []
+    after = go(order_of(site()), tmp_path, again, reported)
     assert before is not None and after is not None
     assert not again.asked
-    assert all(status.retraced for status in told)
+    assert all(status.retraced for status in reported)
     assert after["curve"] == before["curve"]
 
 
@@ -237,17 +241,17 @@ def test_a_host_that_goes_down_ends_the_crawl_until_later(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"chooser": "random"}, "chooser='best-first', and 'random' is given now"),
         ({"threshold": 0.6}, "threshold=0.4, and 0.6 is given now"),
         ({"relevance": {"regex": "x"}}, "relevance="),
     ],
 )
-def test_another_order_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_another_order_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     assert begin(tmp_path, order_of(site())) is False
     assert begin(tmp_path, order_of(site(), requests=70)) is True
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         begin(tmp_path, order_of(site(), **changed))
 
 
@@ -271,7 +275,7 @@ def test_a_policy_is_kept_with_the_crawl(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"allow": ()}, "the allow-list is empty"),
         ({"lab": ("10.0.0.1:80",)}, "only a loopback address"),
@@ -279,8 +283,8 @@ def test_a_policy_is_kept_with_the_crawl(tmp_path: Path) -> None:
         ({"threshold": 0}, "threshold of 0"),
     ],
 )
-def test_an_order_that_cannot_be_meant_is_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_an_order_that_cannot_be_meant_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         order_of(site(), **changed)
 
 

@@ -13,7 +13,7 @@ from small_sites import HOME, PAGES, FixedFetcher, chain, html, known, small_tas
 from flatout.errors import SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
 from flatout_crawl.choosers.environment import ActionRefused, FocusedCrawl, SiteUnreachable
-from flatout_crawl.choosers.observation import GLOBAL, LINK, flattened, observation_size
+from flatout_crawl.choosers.observation import GLOBAL, LINK, flatten_observation, observation_size
 from flatout_crawl.net.fetching import Answer
 from rounding import close_to
 
@@ -70,7 +70,7 @@ def test_every_observation_is_in_its_space_and_the_mask_is_right(
     def choose(observation: Any, step: int) -> int:
         check(observation)
         assert env.session is not None
-        assert observation["mask"][:count].sum() == min(count, env.session.frontier.opened)
+        assert observation["mask"][:count].sum() == min(count, env.session.frontier.open_count)
         assert observation["mask"][count] == stop
         assert not observation["links"][observation["mask"][:count] == 0].any()
         return int(rng.choice(np.flatnonzero(observation["mask"][:count])))
@@ -79,7 +79,7 @@ def test_every_observation_is_in_its_space_and_the_mask_is_right(
         assert env.observation_space.contains(observation)
         assert np.isfinite(observation["links"]).all()
         flat = flatten(env.observation_space, observation)
-        np.testing.assert_array_equal(flattened(observation), flat)
+        np.testing.assert_array_equal(flatten_observation(observation), flat)
         assert flat.shape == (observation_size(count),)
 
     steps = played(env, choose, seed)
@@ -110,16 +110,18 @@ def test_columns_of_a_link_by_hand() -> None:
         await env.reset(seed=0)
         for path in ("solar", "solar/a"):
             observation, *_ = await env.step(link_to(env, path))
-        told = dict(zip(LINK, observation["links"][link_to(env, "solar/b")].tolist(), strict=True))
+        columns = dict(
+            zip(LINK, observation["links"][link_to(env, "solar/b")].tolist(), strict=True)
+        )
         news = dict(zip(LINK, observation["links"][link_to(env, "news")].tolist(), strict=True))
-        assert told["depth"] == single(2 / 5)  # home, hub
-        assert told["same_directory"] == 0
-        assert told["zone_main"] == told["type_page"] == 1
-        assert told["tag_mean"] == single(env.session.last.earned)  # type: ignore[union-attr]
-        assert told["tag_count"] == single(np.log(2) / 3)
-        assert told["in_links"] == single(np.log(2) / 3)
+        assert columns["depth"] == single(2 / 5)  # home, hub
+        assert columns["same_directory"] == 0
+        assert columns["zone_main"] == columns["type_page"] == 1
+        assert columns["tag_mean"] == single(env.session.last.earned)  # type: ignore[union-attr]
+        assert columns["tag_count"] == single(np.log(2) / 3)
+        assert columns["in_links"] == single(np.log(2) / 3)
         assert news["in_links"] == single(np.log(3) / 3)  # home, hub
-        assert told["age"] == single(np.log(2) / 4)  # found at step 1 of 2
+        assert columns["age"] == single(np.log(2) / 4)  # found at step 1 of 2
         assert news["age"] == single(np.log(3) / 4)
         assert news["tag_mean"] == 0
 
@@ -253,7 +255,9 @@ def test_the_same_seed_and_actions_give_the_same_episode() -> None:
         steps = played(
             env, lambda observation, step: step % 8 if observation["mask"][step % 8] else 0, seed=7
         )
-        return [(flattened(step[0]).tobytes(), *step[1:4], step[4]["url"]) for step in steps]
+        return [
+            (flatten_observation(step[0]).tobytes(), *step[1:4], step[4]["url"]) for step in steps
+        ]
 
     assert run() == run()
 

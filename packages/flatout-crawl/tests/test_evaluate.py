@@ -13,20 +13,20 @@ from flatout.errors import SettingsError
 from flatout_crawl.choosers.baselines import BestFirst, BreadthFirst, InOrder, Random
 from flatout_crawl.choosers.evaluate import (
     METRICS,
+    ChooserEvaluation,
+    CrawlPlan,
     CrawlRun,
-    Evaluation,
     ForTask,
-    Plan,
     area,
-    compared,
+    compare_runs,
     evaluate,
     interval,
-    learned,
+    policy_chooser,
     requests_to,
 )
 
 
-def hand_made() -> Evaluation:
+def hand_made() -> ChooserEvaluation:
     """Ten pages in a row on the seed page; every second one is a target."""
     pages = {HOME: html("home", [f"/p{k}" for k in range(10)])}
     pages |= {url(f"p{k}"): html(f"page {k}", [], f"text {k}") for k in range(10)}
@@ -63,16 +63,16 @@ def test_numbers_by_hand() -> None:
 
 
 def test_comparisons_by_hand() -> None:
-    told = {(c.chooser, c.against, c.metric): c for c in hand_made().comparisons}
-    assert {key[:2] for key in told} == {("known", "breadth-first")}
-    assert {key[2] for key in told} == set(METRICS)
-    to_half = told["known", "breadth-first", "requests_to_50"]
+    found = {(c.chooser, c.against, c.metric): c for c in hand_made().comparisons}
+    assert {key[:2] for key in found} == {("known", "breadth-first")}
+    assert {key[2] for key in found} == set(METRICS)
+    to_half = found["known", "breadth-first", "requests_to_50"]
     assert (to_half.difference.mean, to_half.ratio, to_half.better) == (
         -3,
         pytest.approx(4 / 7),
         1.0,
     )
-    assert told["known", "breadth-first", "recall"].better == 0.5
+    assert found["known", "breadth-first", "recall"].better == 0.5
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_without_known_targets_there_is_no_recall() -> None:
 def test_a_share_not_reached_counts_as_the_budget() -> None:
     task = small_task()
     (run,) = asyncio.run(
-        evaluate({"b": lambda seed: BreadthFirst()}, [task], (0,), Plan(budget=3))
+        evaluate({"b": lambda seed: BreadthFirst()}, [task], (0,), CrawlPlan(budget=3))
     ).runs
     assert run.requests_to_90 is None
     assert run.value("requests_to_90") == 3
@@ -116,9 +116,9 @@ def test_every_chooser_runs_every_task_and_seed() -> None:
     choosers = {
         "random": Random,
         "best-first": lambda seed: BestFirst(),
-        "first": learned(lambda observation: 0),
+        "first": policy_chooser(lambda observation: 0),
     }
-    found = asyncio.run(evaluate(choosers, tasks, (0, 1), Plan(budget=8)))
+    found = asyncio.run(evaluate(choosers, tasks, (0, 1), CrawlPlan(budget=8)))
     assert (
         len({(run.chooser, run.task, run.seed) for run in found.runs})
         == 3 * 3 * 2
@@ -128,7 +128,7 @@ def test_every_chooser_runs_every_task_and_seed() -> None:
         ("random", "best-first"),
         ("first", "best-first"),
     }
-    together = asyncio.run(evaluate(choosers, tasks, (0, 1), Plan(budget=8, at_once=4)))
+    together = asyncio.run(evaluate(choosers, tasks, (0, 1), CrawlPlan(budget=8, at_once=4)))
     assert together == found
 
 
@@ -156,8 +156,8 @@ def test_pairs_are_matched_by_task_and_seed() -> None:
     cells = [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
     own = [run("a", *cell, 10.0 * k + 1) for k, cell in enumerate(cells)]
     other = [run("b", *cell, 10.0 * k) for k, cell in enumerate(cells)]
-    told = compared(own, other, "reward")
-    assert (told.difference.mean, told.difference.low, told.difference.high, told.better) == (
+    found = compare_runs(own, other, "reward")
+    assert (found.difference.mean, found.difference.low, found.difference.high, found.better) == (
         1,
         1,
         1,

@@ -63,7 +63,7 @@ def test_all_numbers_equal_a_recount(seed: int, steps: int) -> None:
             assert frontier.in_links[number] == in_links[link.url]
             assert frontier.facts[number, RELEVANCE] == best[link.url]
             assert frontier.open[number] == (number not in taken)
-        assert frontier.opened == len(frontier) - len(taken) == len(frontier.open_ids())
+        assert frontier.open_count == len(frontier) - len(taken) == len(frontier.open_ids())
         kinds = (
             (frontier.tags, lambda link: general_tag_path(link.tag_path)),
             (frontier.templates, lambda link: url_shape(link.url).template),
@@ -77,8 +77,8 @@ def test_all_numbers_equal_a_recount(seed: int, steps: int) -> None:
                 assert groups.mean[k] == pytest.approx(np.mean(earned) if earned else 0)
                 assert groups.cautious_mean[k] == pytest.approx(sum(earned) / (len(earned) + 1))
                 bonus = np.sqrt(2 * np.log1p(len(followed)) / max(len(earned), 1))
-                told = (groups.mean[k], np.log1p(len(earned)) / 3, bonus)
-                assert groups.told(np.array([k]))[:, 0] == pytest.approx(told)
+                columns = (groups.mean[k], np.log1p(len(earned)) / 3, bonus)
+                assert groups.columns_of(np.array([k]))[:, 0] == pytest.approx(columns)
 
     asyncio.run(run())
 
@@ -89,7 +89,7 @@ def test_more_groups_than_there_was_room_for() -> None:
         assert groups.number(f"group {k}") == k
         groups.credit(k // 2, 1.0)
     assert groups.followed.tolist() == [2.0] * 150 + [0.0] * 150
-    mean, _, bonus = groups.told(np.arange(300))
+    mean, _, bonus = groups.columns_of(np.arange(300))
     assert mean.tolist() == [1.0] * 150 + [0.0] * 150
     best = np.sqrt(2 * np.log1p(300))
     assert bonus == pytest.approx([best / np.sqrt(2)] * 150 + [best] * 150)
@@ -115,15 +115,15 @@ def test_path_columns_by_hand() -> None:
     single = partial(close_to, roundings=16, dtype=np.float32)
     frontier = asyncio.run(run())
     table = frontier.features(np.arange(4), 3)
-    told = {
+    columns = {
         name: table[:, LINK.index(name)].tolist()
         for name in ("path_share", "nearness", "depth", "age")
     }
     # p0 stands on home; p1 on p0; p2 on p1, which is relevant; p3 on p2
-    assert told["path_share"] == single([0, 0, 1 / 3, 1 / 4])
-    assert told["nearness"] == single([0, 0, 1, 1 / 2])
-    assert told["depth"] == single([0.2, 0.4, 0.6, 0.8])
-    assert told["age"] == single([np.log(4) / 4, np.log(3) / 4, np.log(2) / 4, 0])
+    assert columns["path_share"] == single([0, 0, 1 / 3, 1 / 4])
+    assert columns["nearness"] == single([0, 0, 1, 1 / 2])
+    assert columns["depth"] == single([0.2, 0.4, 0.6, 0.8])
+    assert columns["age"] == single([np.log(4) / 4, np.log(3) / 4, np.log(2) / 4, 0])
     assert frontier.path_to(3) == [url("p0"), url("p1"), url("p2"), url("p3")]
 
 

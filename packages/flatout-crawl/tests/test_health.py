@@ -12,7 +12,7 @@ from simulated_clock_of_crawl import run_skipping, skip
 
 from flatout.errors import RunError
 from flatout_crawl.runs import health
-from flatout_crawl.runs.health import Finding, examine, require, without_requests
+from flatout_crawl.runs.health import HealthFinding, examine, require, without_requests
 from flatout_crawl.runs.order import CrawlOrder
 
 PAGE = (
@@ -28,10 +28,10 @@ def order_at(door: str, **changed: Any) -> CrawlOrder:
     return CrawlOrder(f"http://{door}/", **(given | changed))
 
 
-def examined(pages: dict[str, Any], **changed: Any) -> tuple[dict[str, Finding], list[str]]:
+def examined(pages: dict[str, Any], **changed: Any) -> tuple[dict[str, HealthFinding], list[str]]:
     """All checks against a server with these pages, and what it was asked for."""
 
-    async def look() -> tuple[dict[str, Finding], list[str]]:
+    async def look() -> tuple[dict[str, HealthFinding], list[str]]:
         async with lab_server() as server:
             server.pages.update(pages)
             findings = await examine(order_at(server.door, **changed), None)
@@ -71,7 +71,7 @@ def test_a_site_that_may_be_crawled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pages", "name", "said"),
+    ("pages", "name", "message"),
     [
         ({"/": reply(PAGE), "/robots.txt": CLOSED}, "robots.txt", "forbids"),
         ({"/": reply(PAGE), "/robots.txt": reply(status=500)}, "robots.txt", "it gave status 500"),
@@ -82,10 +82,10 @@ def test_a_site_that_may_be_crawled() -> None:
                                                                  "page"), "not on the allow-list"),
     ],
 )  # fmt: skip
-def test_what_a_site_refuses_is_said(pages: dict[str, Any], name: str, said: str) -> None:
+def test_what_a_site_refuses_is_reported(pages: dict[str, Any], name: str, message: str) -> None:
     found, _ = examined(pages)
     assert [finding.name for finding in found.values() if not finding.ok] == [name]
-    assert said in found[name].sentence
+    assert message in found[name].sentence
 
 
 def test_a_dead_server_is_told_soon() -> None:

@@ -32,7 +32,7 @@ def test_what_was_begun_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda facts: facts.pop("order"), "order is missing"),
         (lambda facts: facts["order"].pop("seed_url"), "order.seed_url is missing"),
@@ -61,8 +61,10 @@ def test_what_was_begun_is_read_again(tmp_path: Path) -> None:
         (lambda facts: facts.update(order="x" * 1000), "order: Input should be an object"),
     ],
 )
-def test_a_damaged_order_is_refused_with_the_place(tmp_path: Path, change: Any, said: str) -> None:
-    with pytest.raises(RunError, match=said) as refusal:
+def test_a_damaged_order_is_refused_with_the_place(
+    tmp_path: Path, change: Any, message: str
+) -> None:
+    with pytest.raises(RunError, match=message) as refusal:
         read_order(changed(tmp_path, change))
     assert str(tmp_path / RUN) in str(refusal.value) and len(str(refusal.value)) < 1000
 
@@ -94,7 +96,7 @@ def test_a_folder_with_a_link_in_it_is_not_crawled_into(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("relevance", "said"),
+    ("relevance", "message"),
     [
         ({"keywords": 5}, "takes texts, or a list of texts, not 5"),
         ({"keywords": [None]}, "takes texts, or a list of texts"),
@@ -110,8 +112,8 @@ def test_a_folder_with_a_link_in_it_is_not_crawled_into(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_looked_for_is_refused_in_few_words(
-    relevance: dict[str, Any], said: str
+    relevance: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(SettingsError, match=said) as refusal:
+    with pytest.raises(SettingsError, match=message) as refusal:
         CrawlOrder("http://a.lab/", relevance, ("a.lab",)).rule()
     assert len(str(refusal.value)) < 1000

@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.reading.page import Link, Page
-from flatout_crawl.reading.parsing import CONTROL, Caps, Reader, Resolver, read_page
-from flatout_crawl.reading.taming import SMALL_BYTES, SMALL_TAGS, is_small, rewritten
+from flatout_crawl.reading.parsing import CONTROL, PageCaps, Reader, Resolver, read_page
+from flatout_crawl.reading.taming import SMALL_BYTES, SMALL_TAGS, is_small, rewrite_markup
 
 URL = "http://a.lab/docs/guide/page.html"
 
 
-def read(markup: str | bytes, caps: Caps = Caps(), url: str = URL) -> Page:  # noqa: B008
+def read(markup: str | bytes, caps: PageCaps = PageCaps(), url: str = URL) -> Page:  # noqa: B008
     body = markup.encode() if isinstance(markup, str) else markup
     return read_page(Answer(url, 200, body, "text/html"), canonical, caps)
 
 
-def links(markup: str | bytes, caps: Caps = Caps()) -> list[str]:  # noqa: B008
+def links(markup: str | bytes, caps: PageCaps = PageCaps()) -> list[str]:  # noqa: B008
     return [link.url for link in read(markup, caps).links]
 
 
@@ -172,7 +172,7 @@ def test_encodings_are_those_of_browsers_and_bad_ones_survive(body: bytes, text:
 
 
 def test_caps_hold() -> None:
-    caps = Caps(text=50, links=3, depth=4, title=10, anchor=8, around=5, href=40)
+    caps = PageCaps(text=50, links=3, depth=4, title=10, anchor=8, around=5, href=40)
     inside = "".join(f'<a href="p{k}">{"word " * 10}</a>' for k in range(9))
     page = read(
         f'<title>{"t" * 99}</title><a href="{"h" * 41}">h</a>{"<div>" * 20}{inside}{"x" * 500}',
@@ -227,19 +227,19 @@ def test_a_large_page_is_read_like_a_small_one() -> None:
     assert large.links == small.links
     assert large.title == small.title == "A & B"
     assert large.text.startswith(small.text) and large.text.endswith("filler text")
-    assert read(rewritten(start.encode(), 1_000)) == small
+    assert read(rewrite_markup(start.encode(), 1_000)) == small
 
 
 def test_what_is_large_is_cut_at_the_number_of_tags() -> None:
     markup = "".join(f'<p><a href="p{k}">{k}</a></p>' for k in range(SMALL_BYTES // 20))
-    assert len(links(markup, Caps(tags=400))) == 100
+    assert len(links(markup, PageCaps(tags=400))) == 100
 
 
 @given(st.binary(max_size=400))
 @settings(max_examples=150, deadline=None)
 def test_any_bytes_can_be_read(body: bytes) -> None:
     check(read(body))
-    check(read(rewritten(body, 100)))
+    check(read(rewrite_markup(body, 100)))
 
 
 PIECES = st.sampled_from(
@@ -293,7 +293,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 def test_any_markup_can_be_read(markup: str) -> None:
     check(read(markup))
-    check(read(rewritten(markup.encode(), 1_000)))
+    check(read(rewrite_markup(markup.encode(), 1_000)))
 
 
 def check(page: Page) -> None:

@@ -16,7 +16,7 @@ import pytest
 from flatout.errors import RunError
 from flatout_crawl.sites.latency import NO_LATENCY, Latency, constant, exponential, stragglers
 from flatout_crawl.sites.site import SLOW, Site, SiteSettings, generate
-from flatout_crawl.sites.site_server import Connection, Serving, listen, port_of, served
+from flatout_crawl.sites.site_server import Connection, Serving, listen, port_of, serve_sites
 from worker_processes import lives
 
 SETTINGS = SiteSettings(seed=7, pages=120)
@@ -107,7 +107,7 @@ def test_64_clients_at_once_in_another_process() -> None:
         async with Client(port) as client:
             return sum(counts), json.loads((await client.get("/-/counters")).body)
 
-    with served(SETTINGS, constant(0.002)) as server:
+    with serve_sites(SETTINGS, constant(0.002)) as server:
         asked, counters = asyncio.run(run(server.port))
         assert (server.host, server.ports, server.origin) == (
             "127.0.0.1",
@@ -282,7 +282,7 @@ def test_prepared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flatout_crawl.sites.site_server.MOST_KEPT", 5)
     serving = Serving(SITE)
     for month in range(1, 13):
-        serving.prepared(f"/calendar/2030/{month:02d}/", False)
+        serving.prepare_answer(f"/calendar/2030/{month:02d}/", False)
     assert len(serving.kept) <= 5
 
 
@@ -298,7 +298,7 @@ def test_several_sites_and_a_folder_from_one_process(tmp_path: Path) -> None:
         async with Client(port) as client:
             return (await client.get(path)).body
 
-    with served([SETTINGS, other, tmp_path], Latency(busy_share=0.0)) as server:
+    with serve_sites([SETTINGS, other, tmp_path], Latency(busy_share=0.0)) as server:
         bodies = [asyncio.run(first_page(port)) for port in server.ports[:2]]
         assert (
             asyncio.run(first_page(server.ports[2], f"/{tmp_path.name}/")) == b"<p>from a file</p>"
@@ -314,16 +314,16 @@ def test_a_served_site_is_the_site_under_another_origin() -> None:
                     url
                 ).body
 
-    with served(SETTINGS) as server:
+    with serve_sites(SETTINGS) as server:
         asyncio.run(follow(SITE.at(server.origin), server.port))
 
 
 def test_the_server_ends_with_whoever_started_it() -> None:
     program = (
         "import os, signal\n"
-        "from flatout_crawl.sites.site_server import served\n"
+        "from flatout_crawl.sites.site_server import serve_sites\n"
         "from flatout_crawl.sites.site import SiteSettings\n"
-        "with served(SiteSettings(seed=1, pages=100)) as server:\n"
+        "with serve_sites(SiteSettings(seed=1, pages=100)) as server:\n"
         "    print(server.pid, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -340,7 +340,7 @@ def test_the_server_ends_with_whoever_started_it() -> None:
 def test_a_server_that_cannot_start_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(RunError, match="ended at once"), served(tmp_path / "nowhere"):
+    with pytest.raises(RunError, match="ended at once"), serve_sites(tmp_path / "nowhere"):
         pass
     assert "there is no such folder" in capfd.readouterr().err
 
@@ -359,11 +359,11 @@ def test_the_command_line_alone() -> None:
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin and process.stdout
-        told = json.loads(process.stdout.readline())
-        assert told["pid"] == process.pid and told["ports"] == [told["port"]]
+        facts = json.loads(process.stdout.readline())
+        assert facts["pid"] == process.pid and facts["ports"] == [facts["port"]]
 
         async def run() -> bytes:
-            async with Client(told["port"]) as client:
+            async with Client(facts["port"]) as client:
                 return (await client.get("/")).body
 
         assert asyncio.run(run()) == SITE.answer("/").body

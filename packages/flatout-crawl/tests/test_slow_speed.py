@@ -54,23 +54,25 @@ def descendants() -> set[tuple[int, str]]:
 
 
 class Small(NamedTuple):
-    """A small run, what it told meanwhile, and the processes that it had."""
+    """A small run, its status messages, and the processes that it had."""
 
     result: dict[str, Any]
-    told: list[str]
+    messages: list[str]
     had: set[tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
 def small() -> Small:
     """One for all tests: it takes a while."""
-    told, had, before = list[str](), set[tuple[int, str]](), descendants()
+    messages, had, before = list[str](), set[tuple[int, str]](), descendants()
 
-    def tell(text: str) -> None:
-        told.append(text)
+    def on_status(text: str) -> None:
+        messages.append(text)
         had.update(descendants() - before)
 
-    return Small(measure_slow(ENVS, 0.005, 3.0, rounds=1, kinds=(KIND,), told=tell), told, had)
+    return Small(
+        measure_slow(ENVS, 0.005, 3.0, rounds=1, kinds=(KIND,), on_status=on_status), messages, had
+    )
 
 
 def numbers(value: Any) -> list[float]:
@@ -86,7 +88,7 @@ def numbers(value: Any) -> list[float]:
 
 @pytest.mark.slow
 def test_every_figure_is_there_and_finite(small: Small) -> None:
-    result, told, _ = small
+    result, messages, _ = small
     for name in (
         "share_of_bound",
         "steps_per_s",
@@ -106,7 +108,7 @@ def test_every_figure_is_there_and_finite(small: Small) -> None:
         "requests_served",
     } <= set(result)
     assert all(map(math.isfinite, numbers(result)))
-    assert "round 1 of 1, exponential: subproc" in told
+    assert "round 1 of 1, exponential: subproc" in messages
     json.dumps(result, allow_nan=False)
 
 

@@ -34,8 +34,8 @@ def forged(path: Path, *statements: str, body: bytes = b"<p>page") -> Path:
     return path
 
 
-def refused(path: Path, said: str) -> None:
-    with pytest.raises(RunError, match=said), Archive(path, read_only=True) as archive:
+def refused(path: Path, message: str) -> None:
+    with pytest.raises(RunError, match=message), Archive(path, read_only=True) as archive:
         archive.get(URL)
 
 
@@ -56,7 +56,7 @@ def test_a_page_that_is_larger_than_it_says_is_not_unpacked_further(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             "asked SET requests = 1000000000000",
@@ -70,9 +70,9 @@ def test_a_page_that_is_larger_than_it_says_is_not_unpacked_further(tmp_path: Pa
     ],
 )
 def test_values_that_no_page_has_are_refused_by_name(
-    tmp_path: Path, change: str, said: str
+    tmp_path: Path, change: str, message: str
 ) -> None:
-    refused(forged(tmp_path / "a.sqlite", f"UPDATE {change}"), said)
+    refused(forged(tmp_path / "a.sqlite", f"UPDATE {change}"), message)
 
 
 def test_a_page_that_ends_at_no_url_is_refused(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_other_tables_than_an_archives_are_refused(
 
 def test_flipped_bits_are_told_or_do_not_matter(tmp_path: Path) -> None:
     path = forged(tmp_path / "a.sqlite", body=b"x" * 100_000)
-    whole, told = path.read_bytes(), 0
+    whole, explained = path.read_bytes(), 0
     for place in range(100, len(whole), len(whole) // 150):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         try:
@@ -112,8 +112,8 @@ def test_flipped_bits_are_told_or_do_not_matter(tmp_path: Path) -> None:
                 found = archive.get(URL)
                 assert found is None or zlib.crc32(found.body) == zlib.crc32(b"x" * 100_000)
         except RunError:
-            told += 1
-    assert told >= 3
+            explained += 1
+    assert explained >= 3
 
 
 @pytest.mark.parametrize("ending", ["wal", "shm", "journal"])

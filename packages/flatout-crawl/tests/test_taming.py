@@ -7,7 +7,7 @@ import pytest
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.reading.parsing import DEFAULT_CAPS, read_page
-from flatout_crawl.reading.taming import rewritten
+from flatout_crawl.reading.taming import rewrite_markup
 
 SIZE = DEFAULT_CAPS.bytes  # as much as is ever read of a page
 
@@ -38,12 +38,12 @@ SIZE = DEFAULT_CAPS.bytes  # as much as is ever read of a page
 )
 def test_tags_that_never_end_are_passed_over_once(unit: bytes) -> None:
     markup = b"<" + (unit * (SIZE // len(unit)))[:SIZE]
-    assert rewritten(markup, DEFAULT_CAPS.tags).startswith(b"<!doctype html>")
+    assert rewrite_markup(markup, DEFAULT_CAPS.tags).startswith(b"<!doctype html>")
 
 
 def test_quotations_are_looked_through_a_bounded_number_of_times() -> None:
     region = b"<a " + b'"' + b"<b '" + b"x" * 1_900 + b'" b '
-    assert rewritten((region * (SIZE // len(region)))[:SIZE], DEFAULT_CAPS.tags)
+    assert rewrite_markup((region * (SIZE // len(region)))[:SIZE], DEFAULT_CAPS.tags)
 
 
 def test_a_tag_that_never_ends_is_text_and_the_links_before_it_are_kept() -> None:

@@ -50,7 +50,7 @@ def test_lines_are_cut_where_they_end_however_they_are_spaced(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("nonsense", "line 2: is not JSON"),
         ("[1]", "line 2: it: Input should be an object"),
@@ -60,11 +60,13 @@ def test_lines_are_cut_where_they_end_however_they_are_spaced(tmp_path: Path) ->
         ("[" * 100_000, "line 2: is not JSON"),
     ],
 )
-def test_a_damaged_line_is_named_and_nothing_is_cut(tmp_path: Path, line: str, said: str) -> None:
+def test_a_damaged_line_is_named_and_nothing_is_cut(
+    tmp_path: Path, line: str, message: str
+) -> None:
     path = tmp_path / "lines.jsonl"
     content = f'{{"word": "a"}}\n{line}\nhalf'
     path.write_text(content)
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         JsonLines(path, Line)
     assert path.read_text() == content
 
@@ -74,7 +76,7 @@ def test_lines_are_not_written_through_links_nor_into_pipes(tmp_path: Path) -> N
     outside.write_text("mine")
     (tmp_path / "link.jsonl").symlink_to(outside)
     os.mkfifo(tmp_path / "pipe.jsonl")
-    for name, said in (("link.jsonl", "symbolic link"), ("pipe.jsonl", "is no file")):
-        with pytest.raises(RunError, match=said):
+    for name, message in (("link.jsonl", "symbolic link"), ("pipe.jsonl", "is no file")):
+        with pytest.raises(RunError, match=message):
             JsonLines(tmp_path / name, Line)
     assert outside.read_text() == "mine"

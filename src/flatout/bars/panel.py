@@ -27,7 +27,13 @@ SESSION_SECONDS = 6.5 * 3600
 
 @dataclass(frozen=True)
 class Panel:
-    """Bars of `symbols` on one grid of bar-open times in UTC; arrays are (time, asset)."""
+    """Bars of `symbols` on one grid of bar-open times in UTC; arrays are (time, asset).
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> panel: Panel = built_in_market(n_bars=100)
+    >>> panel.symbols[0], panel.n_bars, panel.close.shape
+    ('ALFA', 100, (100, 5))
+    """
 
     symbols: tuple[str, ...]
     time: TimeArray  # (time,) datetime64[us], UTC, the bar's open

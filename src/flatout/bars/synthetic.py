@@ -15,6 +15,8 @@ import numpy as np
 from flatout.bars.panel import BoolArray, FloatArray, Panel, TimeArray
 from flatout.errors import BarsError
 
+__all__ = ["built_in_market"]
+
 FIRST_BAR = np.datetime64("2021-01-01T00:00:00", "us")
 BPS = 1e-4
 # Each kind of randomness has its own stream, numbered here once.
@@ -312,7 +314,11 @@ class OracleFeature(SyntheticMarket):
 
 
 def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
-    """The market of the demo: a random walk of five assets, on which nothing can be earned."""
+    """The market of the demo: a random walk of five assets, on which nothing can be earned.
+
+    >>> built_in_market(n_bars=100).close.shape
+    (100, 5)
+    """
     return RandomWalk(
         n_bars=n_bars, seed=seed, symbols=("ALFA", "BETA", "DELTA", "GAMMA", "OMEGA")
     ).panel()

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flatout.cli.options import Config, Json, Set, print_json, say
+from flatout.cli.options import Config, Json, Set, print_json
 from flatout.settings.loading import load_settings
+from flatout.terminal import say
 
 app = typer.Typer(help="Settings: what is in force and where it came from.", no_args_is_help=True)
 

@@ -18,7 +18,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.write import write_bars
-from flatout.cli.options import plain, say
+from flatout.terminal import plain, say
 
 app = typer.Typer(
     no_args_is_help=True, help="Check bars, resample them and convert them to flatout's Parquet."

@@ -10,10 +10,11 @@ from rich.console import Console
 from flatout.bars.synthetic import built_in_market
 from flatout.cli.audit import show
 from flatout.cli.doctor import memory
-from flatout.cli.options import Json, Out, Seed, print_json, say
+from flatout.cli.options import Json, Out, Seed, print_json
 from flatout.cli.verdict_box import show_verdict
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
+from flatout.terminal import say
 from flatout.workers.devices import settle
 
 TABLES = {

@@ -9,10 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flatout.cli.options import Json, plain, print_json
+from flatout.cli.options import Json, print_json
 from flatout.learners.engines import Engine
 from flatout.learners.forecast import free_bytes
 from flatout.runs import versions
+from flatout.terminal import plain
 from flatout.workers.devices import Gpu, ask, hardware, settle
 
 EXTRAS = {

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flatout.cli.options import Json, print_json, say
+from flatout.cli.options import Json, print_json
 from flatout.export.policy_export import TARGETS, export_policy
+from flatout.terminal import say
 
 TO_HELP = "; ".join(
     f"{name}: {target.meaning} ({target.suffix})" for name, target in TARGETS.items()

@@ -9,8 +9,8 @@ import threading
 import traceback
 from typing import Any
 
-from flatout.cli.options import plain
 from flatout.runs import installed
+from flatout.terminal import plain
 
 CURES = {
     errno.ENOSPC: "free some space, or write to another disk (--out)",

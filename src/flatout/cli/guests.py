@@ -1,14 +1,17 @@
 """Commands of other distributions: whatever stands in the entry point group "flatout.commands"
 becomes a verb.
 
-An entry point is named as the command is written (`crawl`, or `bench slow` for a verb of `flatout
-bench`). It leads to a `typer.Typer`, or to a function with the options of one command. A guest that
-cannot be loaded costs its own verb only.
+An entry point is named as its command is written: `crawl`, or `bench slow` for a verb of `flatout
+bench`. It leads to a `typer.Typer`. As everywhere in Typer, an app with one command and no callback
+is that command; any other app is a group of verbs. A guest that cannot be loaded costs its own verb
+only, which then says why.
+
+    [project.entry-points."flatout.commands"]
+    hello = "hello_flatout.cli:app"
 """
 
-from collections.abc import Callable
+from copy import copy
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
 import typer
 
@@ -18,36 +21,49 @@ GROUP = "flatout.commands"
 
 
 def add_guests(main: typer.Typer, bench: typer.Typer) -> None:
-    """Add the verbs of all installed guests."""
+    """Add the verbs of all installed guests to `flatout` and `flatout bench`."""
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         *group, name = point.name.split()
-        add_guest(bench if group == ["bench"] else main, name, point)
+        add_guest(bench if group == ["bench"] else main, name, load_guest(point))
 
 
-def add_guest(app: typer.Typer, name: str, point: EntryPoint) -> None:
-    """Add one verb; where its distribution is broken, the verb says so instead of the whole
-    command.
-    """
+def load_guest(point: EntryPoint) -> typer.Typer:
+    """The app of an entry point, or one that says why there is none."""
     try:
-        guest = point.load()
-    except Exception as error:
-        guest = refuse(point, error)
-    if isinstance(guest, typer.Typer):
-        app.add_typer(guest, name=name)
+        app = point.load()
+    # whatever a guest does while it is imported, the other verbs are there
+    except (Exception, SystemExit) as error:
+        return refuse_guest(point, f"{type(error).__name__}: {error}")
+    if not isinstance(app, typer.Typer):
+        return refuse_guest(point, f"{point.value} is a {type(app).__name__}, not a typer.Typer")
+    return app
+
+
+def add_guest(parent: typer.Typer, name: str, app: typer.Typer) -> None:
+    """Add one guest under its name: as a command if its app is but one, else as a group."""
+    if (
+        len(app.registered_commands) == 1
+        and not app.registered_groups
+        and not app.registered_callback
+    ):
+        command = copy(app.registered_commands[0])
+        command.name = name
+        parent.registered_commands.append(command)
     else:
-        app.command(name, cls=getattr(guest, "command_class", None))(guest)
+        parent.add_typer(app, name=name)
 
 
-def refuse(point: EntryPoint, error: Exception) -> Callable[..., Any]:
-    """A command that says why it cannot run."""
+def refuse_guest(point: EntryPoint, why: str) -> typer.Typer:
+    """An app whose one command says why the guest cannot run, whatever it is called with."""
+    app = typer.Typer()
 
+    @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
     def explain(_: typer.Context) -> None:
+        """Cannot be loaded; run it to see why."""
         distribution = point.dist.name if point.dist else point.value
         raise RunError(
-            f"{distribution} is installed but cannot be loaded ({type(error).__name__}: {error}): "
-            f"install it again, in "
-            "the version of this flatout"
+            f"{distribution} is installed but cannot be loaded ({why}): install it again, in the "
+            "version of this flatout"
         )
 
-    explain.__doc__ = "Cannot be loaded; run it to see why."
-    return explain
+    return app

@@ -11,7 +11,8 @@ import typer
 from flatout.bars.from_arrays import ArrayFiles, read_arrays
 from flatout.bars.write import write_bars
 from flatout.cli.data import sentence, summary
-from flatout.cli.options import Json, SpaceSeparated, print_json, say
+from flatout.cli.options import Json, SpaceSeparated, print_json
+from flatout.terminal import say
 
 
 class Order(StrEnum):

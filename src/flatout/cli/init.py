@@ -16,10 +16,11 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from flatout.cli.options import Json, print_json, say
+from flatout.cli.options import Json, print_json
 from flatout.errors import SettingsError
 from flatout.runs import write_bytes
 from flatout.settings.tables import Settings
+from flatout.terminal import say
 
 WIDTH = 120  # of a line; a longer comment goes above its setting
 TITLE = """\

@@ -25,9 +25,9 @@ from flatout.cli import (
 )
 from flatout.cli.failures import describe_failure, keep_interrupts, make_streams_safe, print_error
 from flatout.cli.guests import add_guests
-from flatout.cli.options import say
 from flatout.errors import FlatoutError
 from flatout.runs import installed
+from flatout.terminal import say
 
 main = typer.Typer(
     name="flatout",

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from flatout.terminal import plain as plain
-from flatout.terminal import progress_bar as progress_bar
-from flatout.terminal import say as say
+__all__ = ["Json", "Seed", "SpaceSeparated", "print_json"]
 
+SYMBOLS = "--symbols"
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")
 ]
@@ -36,7 +35,7 @@ Bars = Annotated[
 ]
 Symbols = Annotated[
     list[str] | None,
-    typer.Option("--symbols", help="Only these, in this order: --symbols BTC ETH"),
+    typer.Option(SYMBOLS, help="Only these, in this order: --symbols BTC ETH"),
 ]
 BarSize = Annotated[str | None, typer.Option("--bar", help="Resample to this bar size, as in 4h.")]
 Seed = Annotated[
@@ -45,13 +44,28 @@ Seed = Annotated[
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, nothing else."""
+    """JSON on standard output, nothing else.
+
+    >>> print_json({"pages": 3})
+    {
+      "pages": 3
+    }
+    """
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 class SpaceSeparated(TyperCommand):
     """A command whose list options take several values at once: `--symbols A B` for `--symbols A
-    --symbols B`. Commas part values, too: `--symbols A,B`.
+    --symbols B`; `--symbols A,B` is the same.
+
+    >>> class Crawl(SpaceSeparated):
+    ...     lists = ("--allow",)
+    >>> app = typer.Typer(add_completion=False)
+    >>> @app.command(cls=Crawl)
+    ... def crawl(allow: Annotated[list[str], typer.Option()]) -> None:
+    ...     print(allow)
+    >>> app(["--allow", "a.org", "b.org"], standalone_mode=False)
+    ['a.org', 'b.org']
     """
 
     lists: tuple[str, ...] = ()
@@ -67,7 +81,7 @@ class SpaceSeparated(TyperCommand):
                 current = arg if arg in self.lists else None
                 spread += [] if current else [arg]
             else:
-                for value in split_commas(arg) if current else [arg]:
+                for value in split_commas(arg) if current == SYMBOLS else [arg]:
                     spread += [current, value] if current else [value]
         return super().parse_args(ctx, spread)
 
@@ -75,7 +89,7 @@ class SpaceSeparated(TyperCommand):
 class BarsCommand(SpaceSeparated):
     """A command that takes `--symbols BTC ETH`."""
 
-    lists = ("--symbols",)
+    lists = (SYMBOLS,)
 
 
 def split_commas(text: str) -> list[str]:

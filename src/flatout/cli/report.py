@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from flatout.cli.options import Json, print_json, say
+from flatout.cli.options import Json, print_json
 from flatout.cli.status import Folder, Studies
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import RunError
 from flatout.search.report_file import read_report
 from flatout.search.report_page import FILE, write_report
+from flatout.terminal import say
 
 
 def report_command(

@@ -13,12 +13,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flatout.cli.options import Json, plain, print_json, say
+from flatout.cli.options import Json, print_json
 from flatout.errors import RunError
 from flatout.file_names import decode_file_name
 from flatout.runs import is_held
 from flatout.search.report_file import read_report
-from flatout.terminal import describe_span
+from flatout.terminal import describe_span, plain, say
 
 PLAIN_WIDTH = 250  # where there is no terminal, nothing may be cut off
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from flatout.cli.options import Json, print_json, say
+from flatout.cli.options import Json, print_json
 from flatout.cli.status import Folder, Storage, Studies, facts_of
 from flatout.errors import RunError
 from flatout.runs import is_held
-from flatout.terminal import describe_span
+from flatout.terminal import describe_span, say
 
 POLL_SECONDS = 0.2
 

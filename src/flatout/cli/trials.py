@@ -9,10 +9,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flatout.cli.options import Json, plain, print_json, say
+from flatout.cli.options import Json, print_json
 from flatout.cli.status import Storage, Studies, wide_console
 from flatout.errors import FlatoutError, RunError
 from flatout.settings.tables import Settings
+from flatout.terminal import plain, say
 
 if TYPE_CHECKING:
     from flatout.search.stored_studies import Trial

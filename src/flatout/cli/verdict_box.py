@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from flatout.cli.options import plain
+from flatout.terminal import plain
 
 
 def show_verdict(report: dict[str, Any], console: Console) -> None:

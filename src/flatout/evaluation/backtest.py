@@ -107,6 +107,13 @@ def backtest(
     Bars are rows of the panel. Equity begins at 1, the starting capital; all figures of the history
     are per bar and nothing is annualised. A ruined account stops trading and keeps what it has.
     `record_fills` keeps the trades of the first account. `progress` is called with each bar.
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> from flatout.evaluation.baselines import BuyAndHold
+    >>> from flatout.market.market import build_market
+    >>> history = backtest(build_market(built_in_market(n_bars=300)), BuyAndHold())
+    >>> float(history.equity[0, 0])
+    1.0
     """
     first, stop = decision_range(market, first, stop)
     tape, rules = market.between(first, stop).arrays(np.float64)

@@ -52,7 +52,11 @@ CURE = "get an undamaged copy, use the flatout that saved it, or fit it anew"
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the agent may know of each asset at bar t."""
+    """What the agent may know of each asset at bar t.
+
+    >>> Recipe(indicators=("return_1", "rsi"), lookback=2).warmup
+    151
+    """
 
     indicators: tuple[str, ...] = known.DEFAULT_INDICATORS  # in the order of the observation
     lookback: int = 1  # bars in the observation, newest first
@@ -85,6 +89,12 @@ class Recipe:
 class FittedRecipe:
     """A recipe with the scaler of its training rows, for bars of exactly these symbols and this
     size.
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> panel = built_in_market(n_bars=300)
+    >>> fitted: FittedRecipe = fit(Recipe(("return_1", "rsi")), panel, np.arange(200))
+    >>> fitted.transform(panel).shape
+    (300, 5, 2)
     """
 
     recipe: Recipe

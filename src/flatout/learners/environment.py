@@ -15,9 +15,15 @@ from gymnasium import spaces
 from flatout.arrays import Array
 from flatout.errors import SettingsError
 
+__all__ = ["Box", "Discrete"]
+
 
 class Box(NamedTuple):
-    """Actions in bounds."""
+    """Actions in bounds.
+
+    >>> Box(low=(-1.0, 0.0), high=(1.0, 1.0)).size
+    2
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -29,7 +35,11 @@ class Box(NamedTuple):
 
 
 class Discrete(NamedTuple):
-    """One of `size` choices."""
+    """One of `size` choices.
+
+    >>> Discrete(3).size
+    3
+    """
 
     size: int
 

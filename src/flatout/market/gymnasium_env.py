@@ -81,6 +81,11 @@ def info_of(state: Episode, outcome: Outcome) -> dict[str, Any]:
 class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
     """`num_envs` accounts stepped together; an account that ends restarts within the same step
     (`final_obs` in the info).
+
+    >>> envs = MarketVectorEnv(RandomWalk(n_bars=300).panel(), num_envs=64)
+    >>> observations, infos = envs.reset(seed=0)
+    >>> len(observations), envs.step(envs.action_space.sample())[1].shape
+    (64, (64,))
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (Gymnasium's own spelling)
@@ -173,7 +178,13 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
 
 
 class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """One account; `gymnasium.make("flatout/Market-v0", bars="candles.parquet")`."""
+    """One account; `gymnasium.make("flatout/Market-v0", bars="candles.parquet")`.
+
+    >>> env = MarketEnv(RandomWalk(n_bars=300).panel())
+    >>> observation, info = env.reset(seed=0)
+    >>> observation.shape == env.observation_space.shape
+    True
+    """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own spelling)
 

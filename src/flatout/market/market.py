@@ -37,6 +37,11 @@ MOST_BARS = 2**30  # an episode length that no tape reaches, and int32 holds
 class Market:
     """Everything that a driver needs; arrays are NumPy, in double precision until a driver casts
     them.
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> market: Market = build_market(built_in_market(n_bars=300))
+    >>> market.action_size, market.fitted.symbols[0]
+    (6, 'ALFA')
     """
 
     panel: Panel
@@ -76,6 +81,11 @@ def build_market(
 ) -> Market:
     """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must
     then be training bars.
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> settings = Settings.model_validate({"market": {"capital": 5000}})
+    >>> build_market(built_in_market(n_bars=300), settings).observation_size
+    97
     """
     settings = settings or Settings()
     if fitted is None:

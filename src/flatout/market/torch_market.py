@@ -76,6 +76,12 @@ class TorchMarket:
 
     With `compile` the step is fused by `torch.compile` at its first call: a minute of waiting, then
     several times the speed. On a CPU that needs a C++ compiler.
+
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> from flatout.market.market import build_market
+    >>> market = TorchMarket(build_market(built_in_market(n_bars=300)), n_envs=64)
+    >>> market.step(torch.zeros(64, 6)).reward.shape
+    torch.Size([64])
     """
 
     def __init__(

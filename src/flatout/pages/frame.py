@@ -10,11 +10,18 @@ from plotly.offline import get_plotlyjs
 from flatout.pages.style import SCRIPT, STYLE
 from flatout.pages.values import Html, join, paragraph, say
 
+__all__ = ["Section", "link_sections", "render_page", "render_section"]
+
 Report = Mapping[str, Any]
 
 
 class Section(NamedTuple):
-    """A part of a page with its heading."""
+    """A part of a page with its heading.
+
+    >>> costs = Section("costs", "Costs", lambda report: paragraph(report.get("costs")), "none")
+    >>> costs.body({"costs": "3 bps"})
+    '<p class="">3 bps</p>'
+    """
 
     anchor: str
     title: str
@@ -25,6 +32,11 @@ class Section(NamedTuple):
 def render_section(section: Section, report: Report, empty: str) -> Html:
     """A section with its heading, or with the sentence that says why it is empty, which begins with
     `empty`.
+
+    >>> costs = Section("costs", "Costs", lambda report: paragraph(report.get("costs")), "none")
+    >>> print(render_section(costs, {}, empty="Nothing here"))
+    <section id="costs"><h2>Costs</h2>
+    <p class="missing">Nothing here: none</p></section>
     """
     body = section.body(report) or paragraph(f"{empty}: {section.without}", "missing")
     template = '<section id="{anchor}"><h2>{title}</h2>\n{body}</section>'
@@ -32,7 +44,11 @@ def render_section(section: Section, report: Report, empty: str) -> Html:
 
 
 def link_sections(sections: Sequence[Section]) -> Html:
-    """Links to the sections, for the head of the page."""
+    """Links to the sections, for the head of the page.
+
+    >>> link_sections([Section("costs", "Costs", lambda report: Html(""), "none paid")])
+    '<nav><a href="#costs">Costs</a> </nav>'
+    """
     link = '<a href="#{anchor}">{title}</a> '
     return say(
         "<nav>{links}</nav>",
@@ -41,7 +57,12 @@ def link_sections(sections: Sequence[Section]) -> Html:
 
 
 def render_page(title: str, body: Iterable[Html], more_style: str = "", more_head: str = "") -> str:
-    """The whole document; nothing in it is loaded from elsewhere."""
+    """The whole document; nothing in it is loaded from elsewhere.
+
+    >>> page = render_page("A crawl", [paragraph("3 pages & more")])
+    >>> "<title>A crawl</title>" in page, "3 pages &amp; more" in page
+    (True, True)
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -15,31 +15,68 @@ import numpy as np
 
 from flatout.bars.panel import FloatArray
 
+__all__ = [
+    "Html",
+    "add_note",
+    "array",
+    "bars",
+    "decimal",
+    "facts",
+    "join",
+    "list_at",
+    "look",
+    "mapping",
+    "number",
+    "pairs",
+    "paragraph",
+    "percent",
+    "records",
+    "say",
+    "table",
+    "write",
+]
+
 DASH = "–"
 MINUS = "−"
 
 
 class Html(str):
-    """Text that is HTML already; every other text is escaped when it is written."""
+    """Text that is HTML already; every other text is escaped when it is written.
+
+    >>> write(Html("<b>3</b>")), write("<b>3</b>")
+    ('<b>3</b>', '&lt;b&gt;3&lt;/b&gt;')
+    """
 
     __slots__ = ()
 
 
 def look(report: object, *keys: str) -> Any:
-    """What stands under the keys; None where any of them is missing."""
+    """What stands under the keys; None where any of them is missing.
+
+    >>> look({"run": {"seed": 7}}, "run", "seed"), look({}, "run", "seed")
+    (7, None)
+    """
     for key in keys:
         report = report.get(key) if isinstance(report, Mapping) else None
     return report
 
 
 def mapping(report: object, *keys: str) -> Mapping[str, Any]:
-    """The mapping under the keys; empty if there is none."""
+    """The mapping under the keys; empty if there is none.
+
+    >>> mapping({"run": {"seed": 7}}, "run"), mapping({"run": 3}, "run")
+    ({'seed': 7}, {})
+    """
     found = look(report, *keys)
     return found if isinstance(found, Mapping) else {}
 
 
 def list_at(report: object, *keys: str) -> list[Any]:
-    """The list under the keys; empty if there is none."""
+    """The list under the keys; empty if there is none.
+
+    >>> list_at({"hosts": ("a", "b")}, "hosts"), list_at({"hosts": "a"}, "hosts")
+    (['a', 'b'], [])
+    """
     found = look(report, *keys)
     return (
         list(found)
@@ -49,19 +86,31 @@ def list_at(report: object, *keys: str) -> list[Any]:
 
 
 def records(report: object, *keys: str) -> list[Mapping[str, Any]]:
-    """The mappings in the list under the keys."""
+    """The mappings in the list under the keys.
+
+    >>> records({"rows": [{"n": 1}, "damaged"]}, "rows")
+    [{'n': 1}]
+    """
     return [item for item in list_at(report, *keys) if isinstance(item, Mapping)]
 
 
 def number(report: object, *keys: str) -> float | None:
-    """The finite number under the keys, or None."""
+    """The finite number under the keys, or None.
+
+    >>> number({"sharpe": 1.5}, "sharpe"), number({"sharpe": math.nan}, "sharpe")
+    (1.5, None)
+    """
     found = look(report, *keys)
     real = not isinstance(found, bool) and isinstance(found, Real) and math.isfinite(found)
     return found if real else None
 
 
 def array(values: Iterable[object]) -> FloatArray:
-    """Numbers for drawing; what does not exist is NaN, which leaves a gap."""
+    """Numbers for drawing; what does not exist is NaN, which leaves a gap.
+
+    >>> array([1, None, 2.5])
+    array([1. , nan, 2.5])
+    """
     found = (number(value) for value in values)
     return np.array([math.nan if value is None else value for value in found], dtype=np.float64)
 
@@ -73,7 +122,11 @@ def finite(values: Iterable[object]) -> FloatArray:
 
 
 def decimal(value: object, digits: int = 2, unit: str = "") -> Html:
-    """A number with so many digits behind the point."""
+    """A number with so many digits behind the point.
+
+    >>> decimal(-1234.567), decimal(None)
+    ('−1,234.57', '–')
+    """
     found = number(value)
     # a small loss is 0.00, not -0.00
     rounded = 0.0 if found is None else round(found, digits) + 0.0
@@ -81,7 +134,11 @@ def decimal(value: object, digits: int = 2, unit: str = "") -> Html:
 
 
 def percent(value: object, digits: int = 1) -> Html:
-    """A share as a percentage; its sign stays in the line of its number."""
+    """A share as a percentage; its sign stays in the line of its number.
+
+    >>> percent(0.125).split()
+    ['12.5', '%']
+    """
     found = number(value)
     return decimal(None if found is None else 100 * found, digits, "\u00a0%")
 
@@ -93,7 +150,11 @@ def change(value: object) -> Html:
 
 
 def write(value: object) -> Html:
-    """Any value as HTML: numbers, texts, lists and mappings of them."""
+    """Any value as HTML: numbers, texts, lists and mappings of them.
+
+    >>> write(12345), write(None), write("a < b"), write(["x", "y"])
+    ('12,345', '–', 'a &lt; b', 'x, y')
+    """
     if isinstance(value, Html):
         return value
     if value is None:
@@ -119,17 +180,29 @@ def words_of_key(key: object) -> Html:
 
 
 def say(template: str, **values: object) -> Html:
-    """A sentence with values in it."""
+    """A sentence with values in it.
+
+    >>> say("<p>{name} has {count}</p>", name="A & B", count=3)
+    '<p>A &amp; B has 3</p>'
+    """
     return Html(template.format(**{key: write(value) for key, value in values.items()}))
 
 
 def join(parts: Iterable[Html], between: str = "") -> Html:
-    """Pieces of HTML, one after the other."""
+    """Pieces of HTML, one after the other.
+
+    >>> join([Html("<i>a</i>"), Html("b")], between=", ")
+    '<i>a</i>, b'
+    """
     return Html(between.join(parts))
 
 
 def paragraph(content: object, kind: str = "") -> Html:
-    """A paragraph; nothing if there is nothing to say."""
+    """A paragraph; nothing if there is nothing to say.
+
+    >>> paragraph("3 < 4", kind="note"), paragraph("")
+    ('<p class="note">3 &lt; 4</p>', '')
+    """
     return (
         say('<p class="{kind}">{content}</p>', kind=kind, content=content) if content else Html("")
     )
@@ -156,6 +229,9 @@ def table(
 ) -> Html:
     """A table that scrolls in its own box; `words` are the columns that hold text, all others hold
     numbers.
+
+    >>> print(table(["host", "pages"], [["a.org", 3]]).removeprefix('<div class="box ">'))
+    <table><thead><tr><th>host</th><th class="n">pages</th></tr></thead>...</table></div>
     """
 
     def cells(tag: str, row: Sequence[object]) -> Html:
@@ -176,6 +252,9 @@ def table(
 def pairs(title: str, values: Mapping[str, Any], exact: bool = False) -> Html:
     """Settings and their values under a small heading; `exact` keeps their names as they are
     written in files.
+
+    >>> pairs("order", {"most_pages": 100})
+    '<div class="pairs"><h3>order</h3><dl><dt>most pages</dt><dd>100</dd></dl></div>'
     """
     if not values:
         return Html("")
@@ -190,7 +269,11 @@ def pairs(title: str, values: Mapping[str, Any], exact: bool = False) -> Html:
 
 
 def facts(*triples: tuple[str, object, object], kind: str = "") -> Html:
-    """A strip of label, value and note; facts whose value does not exist keep their place."""
+    """A strip of label, value and note; facts whose value does not exist keep their place.
+
+    >>> "<strong>3</strong><small>of 5</small>" in facts(("pages", 3, "of 5"))
+    True
+    """
     template = "<div><dt>{label}</dt><dd><strong>{value}</strong><small>{note}</small></dd></div>"
     every = (
         say(template, label=label, value=value, note=note or "") for label, value, note in triples
@@ -209,6 +292,10 @@ def bar(value: object, largest: float) -> Html:
 def bars(headings: Sequence[str], rows: Iterable[tuple[object, object, Sequence[Html]]]) -> Html:
     """Rows of label, number, and what is written of it before its bar; empty if there is no
     number.
+
+    >>> drawn = bars(["host", "requests"], [("a.org", 4, [write(4)]), ("b.org", 2, [write(2)])])
+    >>> "width:100.0%" in drawn, "width:50.0%" in drawn
+    (True, True)
     """
     every = list(rows)
     sizes = np.abs(finite(value for _, value, _ in every))
@@ -239,6 +326,10 @@ def place_chart(title: str, key: Iterable[tuple[str, str, str]], data: str) -> H
 def add_note(content: Html, how: str, bad: str) -> Html:
     """A chart or a table with a note in the margin: how to read it, and what would be a bad
     sign.
+
+    >>> figure = add_note(paragraph("3"), how="Higher is better.", bad="it falls")
+    >>> "<em>Bad sign:</em> it falls" in figure
+    True
     """
     template = (
         "<figure><div>{content}</div><figcaption>{how} <span><em>Bad sign:</em> "

@@ -10,13 +10,26 @@ from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
 
+__all__ = [
+    "Categorical",
+    "Gaussian",
+    "SquashedGaussian",
+    "mask_choices",
+]
+
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 MASKED = -1e9  # a logit that is never drawn, yet finite: -inf would make NaN gradients
 LEAST_NOISE = 1e-7
 
 
 class Gaussian(NamedTuple):
-    """Independent normal distributions; the environment clips what leaves its bounds."""
+    """Independent normal distributions; the environment clips what leaves its bounds.
+
+    >>> import numpy as np
+    >>> policy = Gaussian(mean=np.zeros((1, 2)), log_std=np.zeros(2))
+    >>> policy.sample(noise=np.ones((1, 2)), xp=np)
+    array([[1., 1.]])
+    """
 
     mean: Array  # (..., action)
     log_std: Array  # (action,)
@@ -41,7 +54,13 @@ class Gaussian(NamedTuple):
 
 
 class SquashedGaussian(NamedTuple):
-    """A normal variable through tanh, stretched over the bounds."""
+    """A normal variable through tanh, stretched over the bounds.
+
+    >>> import numpy as np
+    >>> raw = SquashedGaussian(mean=np.array([[0.0]]), log_std=np.zeros(1)).mode(np)
+    >>> SquashedGaussian.bounded(raw, low=0.0, high=4.0, xp=np)
+    array([[2.]])
+    """
 
     mean: Array
     log_std: Array
@@ -71,7 +90,12 @@ class SquashedGaussian(NamedTuple):
 
 
 class Categorical(NamedTuple):
-    """One of several choices; `raw` is its index."""
+    """One of several choices; `raw` is its index.
+
+    >>> import numpy as np
+    >>> Categorical(logits=np.array([[0.0, 3.0, 1.0]])).mode(np)
+    array([1])
+    """
 
     logits: Array  # (..., choice)
 
@@ -103,7 +127,13 @@ class Categorical(NamedTuple):
 
 
 def mask_choices(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
-    """The categorical over the allowed choices, at least one of which there must be."""
+    """The categorical over the allowed choices, at least one of which there must be.
+
+    >>> import numpy as np
+    >>> mask_choices(np.array([[0.0, 3.0, 1.0]]), allowed=np.array([[True, False, True]]),
+    xp=np).mode(np)
+    array([2])
+    """
     return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))
 
 

@@ -18,13 +18,20 @@ from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
 from flatout.settings.tables import Activation
 
+__all__ = ["ACTOR_GAIN", "CRITIC_GAIN", "HIDDEN_GAIN", "Layer", "orthogonal", "relu"]
+
 HIDDEN_GAIN = float(np.sqrt(2))
 ACTOR_GAIN = 0.01  # the first policy hardly depends on the observation
 CRITIC_GAIN = 1.0
 
 
 class Layer(NamedTuple):
-    """An affine map: weights and a bias."""
+    """An affine map: weights and a bias.
+
+    >>> layer = Layer(weight=np.ones((3, 2)), bias=np.zeros(2))
+    >>> np.ones(3) @ layer.weight + layer.bias
+    array([3., 3.])
+    """
 
     weight: Array  # (input, output) of a hidden layer, (output, input) of a head
     bias: Array  # (output,)
@@ -66,6 +73,10 @@ def orthogonal(
 ) -> NDArray[np.float32]:
     """A random (inputs, outputs) matrix with orthonormal rows or columns, whichever are fewer,
     times the gain.
+
+    >>> weight = orthogonal(np.random.default_rng(0), inputs=4, outputs=2, gain=1.0)
+    >>> np.allclose(weight.T @ weight, np.eye(2), atol=1e-6)
+    True
     """
     tall = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
     q, r = np.linalg.qr(tall)
@@ -145,7 +156,11 @@ def activate(activation: Activation, x: Array, xp: Namespace) -> Array:
 
 
 def relu(x: Array, xp: Namespace) -> Array:
-    """Each library's quickest way whose slope at 0 is 0; that of clip is not."""
+    """Each library's quickest way whose slope at 0 is 0; that of clip is not.
+
+    >>> relu(np.array([-1.0, 2.0]), np)
+    array([0., 2.])
+    """
     if xp is np:
         return np.maximum(x, 0)
     return xp.relu(x) if hasattr(xp, "relu") else xp.where(x > 0, x, xp.zeros_like(x))

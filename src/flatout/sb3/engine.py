@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 from flatout.market.market import Market
 from flatout.policies.network import Network
 from flatout.sb3.callbacks import Callbacks
-from flatout.sb3.learner_state import LearnerState
 from flatout.sb3.model import LearningModel
+from flatout.sb3.trained_state import TrainedState
 
 
 class UpdateResult(NamedTuple):
@@ -51,11 +51,11 @@ class LearningEngine(Protocol):
         ...
 
     @property
-    def learner_state(self) -> LearnerState:
+    def learner_state(self) -> TrainedState:
         """Copies of all that was learned, for `save`, `set_env` and `set_parameters`."""
         ...
 
-    def restore(self, state: LearnerState) -> None:
+    def restore(self, state: TrainedState) -> None:
         """Go on from this state. Called by the engine itself when it is built, and by the model
         when weights are loaded.
         """
@@ -89,4 +89,4 @@ class EngineSource(NamedTuple):
     action_space: Any
     n_envs: int
     equal_minibatches: bool  # the batch size must divide a rollout
-    build_engine: Callable[[LearningModel, LearnerState], LearningEngine]
+    build_engine: Callable[[LearningModel, TrainedState], LearningEngine]

@@ -26,8 +26,8 @@ from flatout.sb3.array_envs import ArrayEnvs
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, UpdateResult
 from flatout.sb3.environments import Infos, UnreachableEnvs
-from flatout.sb3.learner_state import LearnerState
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.trained_state import TrainedState
 from flatout.sb3.vector_adapter import VectorEnvAdapter
 
 
@@ -62,7 +62,7 @@ class FusedEngine:
 
     fused = True
 
-    def __init__(self, envs: ArrayEnvs, model: LearningModel, state: LearnerState) -> None:
+    def __init__(self, envs: ArrayEnvs, model: LearningModel, state: TrainedState) -> None:
         self.envs, self.n_envs, self.market = envs, envs.n_envs, envs.market
         self.observation_space, self.action_space = envs.observation_space, envs.action_space
         policy = model.architecture
@@ -103,7 +103,7 @@ class FusedEngine:
 
         return init(self.program, self.envs.data, self.rates, [network], [seed])
 
-    def restore(self, state: LearnerState) -> None:
+    def restore(self, state: TrainedState) -> None:
         """Go on from this state, in fresh environments."""
         words = np.random.SeedSequence([state.seed, state.updates]).generate_state(1)
         lane = self.begin_lane(state.network, int(words[0]))
@@ -120,10 +120,10 @@ class FusedEngine:
         self.fetched: Network | None = None
 
     @property
-    def learner_state(self) -> LearnerState:
+    def learner_state(self) -> TrainedState:
         """Copies of what it has learned so far."""
         optimiser = self.state.optimiser
-        return LearnerState(
+        return TrainedState(
             network=self.network,
             first=np.array(optimiser.mu[0]),
             second=np.array(optimiser.nu[0]),

@@ -18,8 +18,8 @@ from flatout.sb3.arguments import ScheduledValues, evaluate_schedules, rates_of_
 from flatout.sb3.callbacks import Callbacks, Names
 from flatout.sb3.engine import EngineSource, UpdateResult
 from flatout.sb3.environments import Infos
-from flatout.sb3.learner_state import LearnerState
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.trained_state import TrainedState
 from flatout.sb3.vector_adapter import VectorEnvAdapter
 
 
@@ -49,7 +49,7 @@ class HostEngine:
     fused = False
     market = None
 
-    def __init__(self, venv: Any, model: LearningModel, state: LearnerState) -> None:
+    def __init__(self, venv: Any, model: LearningModel, state: TrainedState) -> None:
         import torch
 
         from flatout.learners.torch_engine.host_ppo import (  # late: PyTorch takes seconds to load
@@ -85,11 +85,11 @@ class HostEngine:
         self.running = False
 
     @property
-    def learner_state(self) -> LearnerState:
+    def learner_state(self) -> TrainedState:
         """Copies of what it has learned so far."""
         core = self.learner.core
         adam = core.state.optimiser
-        return LearnerState(
+        return TrainedState(
             network=map_leaves(np.array, self.learner.network),
             first=np.array(to_numpy(adam.mu)),
             second=np.array(to_numpy(adam.nu)),
@@ -98,7 +98,7 @@ class HostEngine:
             seed=core.seed,
         )
 
-    def restore(self, state: LearnerState) -> None:
+    def restore(self, state: TrainedState) -> None:
         """Go on from this state, in the episodes as they stand."""
         adam = self.learner.core.state.optimiser._replace(
             count=state.descents, mu=state.first, nu=state.second

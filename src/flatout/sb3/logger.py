@@ -17,13 +17,24 @@ from flatout.errors import SettingsError
 from flatout.sb3.arguments import ScheduledValues
 from flatout.training.metrics_file import TAGS
 
+__all__ = ["Logger"]
+
 # how waiting and learning overlapped, of environments that wait
 OVERLAP_METRICS = ("lag_mean", "lag_max", "learner_idle", "too_old")
 Excluded = str | tuple[str, ...] | None
 
 
 class Logger:
-    """Values of one iteration, by name, until they are dumped."""
+    """Values of one iteration, by name, until they are dumped.
+
+    >>> logger = Logger(printed=True)
+    >>> logger.record("rollout/ep_rew_mean", 12.5)
+    >>> logger.dump(step=100)
+    --------------------------
+    | rollout/        |      |
+    |     ep_rew_mean | 12.5 |
+    --------------------------
+    """
 
     def __init__(self, folder: Path | None = None, printed: bool = False) -> None:
         self.dir = None if folder is None else str(folder)

@@ -13,7 +13,7 @@ import numpy as np
 from flatout.policies.network import Network, new_network
 from flatout.sb3 import arguments, flat_spaces
 from flatout.sb3.arguments import Hyperparameters, MaybeScheduled
-from flatout.sb3.learner_state import LearnerState, new_learner_state
+from flatout.sb3.trained_state import TrainedState, new_learner_state
 
 READ_AT_EVERY_UPDATE = (
     "learning_rate", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
@@ -40,7 +40,7 @@ class LearningModel(Hyperparameters, Protocol):
     observation_space: Any
     action_space: Any
     n_envs: int
-    _loaded: LearnerState  # from a file, for as long as there are no environments
+    _loaded: TrainedState  # from a file, for as long as there are no environments
 
     num_timesteps: int  # steps of all environments so far
     start_time: float  # of the training, in nanoseconds since 1970
@@ -67,7 +67,7 @@ class LearningModel(Hyperparameters, Protocol):
     def network(self) -> Network: ...
 
     @property
-    def learner_state(self) -> LearnerState: ...
+    def learner_state(self) -> TrainedState: ...
 
     def set_network(self, network: Network) -> None: ...
 
@@ -102,7 +102,7 @@ def draw_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1)[0])
 
 
-def new_state_for(model: LearningModel) -> LearnerState:
+def new_state_for(model: LearningModel) -> TrainedState:
     """The state of a learner of the model's spaces and architecture that has learned nothing."""
     hidden = model.architecture.hidden
     sizes = flat_spaces.sizes_of(model.observation_space, model.action_space, hidden)

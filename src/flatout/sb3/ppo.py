@@ -20,15 +20,21 @@ from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, LearningEngine
 from flatout.sb3.engine_choice import read_envs
 from flatout.sb3.environments import find_normaliser, register_with_sb3
-from flatout.sb3.learner_state import LearnerState
 from flatout.sb3.logger import new_logger
 from flatout.sb3.model import LearningModel, new_state_for, set_arguments
 from flatout.sb3.policy import MlpPolicy
 from flatout.sb3.policy_bundle import make_bundle
+from flatout.sb3.trained_state import TrainedState
 
 
 class PPO(LearningModel):
-    """Proximal policy optimisation with the arguments and methods of Stable-Baselines3."""
+    """Proximal policy optimisation with the arguments and methods of Stable-Baselines3.
+
+    >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu").learn(128)
+    >>> model.num_timesteps
+    128
+    >>> action, _ = model.predict(np.zeros(4, np.float32), deterministic=True)
+    """
 
     def __init__(
         self,
@@ -80,7 +86,7 @@ class PPO(LearningModel):
         self.engine: LearningEngine | None = None
         self.policy = MlpPolicy(self)
 
-    def _attach(self, source: EngineSource, state: LearnerState | None) -> None:
+    def _attach(self, source: EngineSource, state: TrainedState | None) -> None:
         """Take environments and the engine that runs them; without a state nothing was learned."""
         flat_spaces.check_spaces(source.observation_space, source.action_space)
         self.observation_space, self.action_space = source.observation_space, source.action_space
@@ -119,7 +125,7 @@ class PPO(LearningModel):
         return self._loaded.network if self.engine is None else self.engine.network
 
     @property
-    def learner_state(self) -> LearnerState:
+    def learner_state(self) -> TrainedState:
         """All that was learned: weights, Adam's memory and counters."""
         return self._loaded if self.engine is None else self.engine.learner_state
 
@@ -132,7 +138,7 @@ class PPO(LearningModel):
         """Go on with other weights; Adam's memory stays."""
         self._restore(self.learner_state._replace(network=network))
 
-    def _restore(self, state: LearnerState) -> None:
+    def _restore(self, state: TrainedState) -> None:
         """Go on from this state, with or without environments."""
         if self.engine is None:
             self._loaded = state

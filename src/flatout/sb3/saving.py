@@ -18,15 +18,15 @@ from flatout.policies.bundle_files import flatten
 from flatout.policies.network import Network
 from flatout.runs import versions
 from flatout.sb3 import arguments, flat_spaces
-from flatout.sb3.learner_state import (
-    LearnerState,
+from flatout.sb3.model import LearningModel
+from flatout.sb3.model_file import CURE, ModelFacts, ModelFile, read_model, write_model
+from flatout.sb3.trained_state import (
+    TrainedState,
     read_learner_state,
     select_arrays,
     state_arrays,
     state_facts,
 )
-from flatout.sb3.model import LearningModel
-from flatout.sb3.model_file import CURE, ModelFacts, ModelFile, read_model, write_model
 
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 NUMBERS = (
@@ -48,7 +48,7 @@ class SavedModel(NamedTuple):
     facts: ModelFacts
     observation_space: Any
     action_space: Any
-    state: LearnerState
+    state: TrainedState
 
 
 def save_model(model: LearningModel, path: Any) -> None:
@@ -185,7 +185,7 @@ def check_network(given: Network, own: Network) -> None:
         raise SettingsError(f"the file's network has shapes {shapes}, this model's has {wanted}")
 
 
-def read_state_for(model: LearningModel, path: Any) -> LearnerState:
+def read_state_for(model: LearningModel, path: Any) -> TrainedState:
     """All that a file has learned, if its network has the shapes of the model's."""
     state = read_saved_model(path).state
     check_network(state.network, model.network)

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from flatout.sb3.environments import VecEnvStep
 from flatout.sb3.vector_adapter import VectorEnvAdapter, unpack_infos
 from flatout.slow_envs.process_env import Maker
-from flatout.slow_envs.vector_env import AsyncioVectorEnv, assigned, called
+from flatout.slow_envs.vector_env import AsyncioVectorEnv, assign_attribute, call_attribute
 
 
 class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
@@ -48,7 +48,7 @@ class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
     def reset(self) -> Any:
         """Begin all episodes, with the seeds and options that were set."""
         observation, info = self.env.reset_each(
-            self.env.seeds(self.next_seed), [one or None for one in self._options]
+            self.env.spread_seeds(self.next_seed), [one or None for one in self._options]
         )
         self.reset_infos, self.next_seed = unpack_infos(info, self.num_envs), None
         self._reset_options()
@@ -72,13 +72,14 @@ class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
 
     def set_attr(self, name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of each environment."""
-        self.env.apply(partial(assigned, name=name, value=value), self.select_envs(indices))
+        self.env.apply(partial(assign_attribute, name=name, value=value), self.select_envs(indices))
 
     def env_method(self, name: str, *inputs: Any, indices: Any = None, **named: Any) -> list[Any]:
         """Call a method of each environment."""
         return list(
             self.env.apply(
-                partial(called, name=name, args=inputs, kwargs=named), self.select_envs(indices)
+                partial(call_attribute, name=name, args=inputs, kwargs=named),
+                self.select_envs(indices),
             )
         )
 

@@ -20,16 +20,16 @@ from flatout.sb3.arguments import evaluate_schedules
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, UpdateResult
 from flatout.sb3.environments import Infos, UnreachableEnvs
-from flatout.sb3.learner_state import LearnerState
 from flatout.sb3.logger import OVERLAP_METRICS
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.trained_state import TrainedState
 from flatout.sb3.vector_adapter import VectorEnvAdapter
 from flatout.slow_envs.async_env import waits
 from flatout.slow_envs.clock import VirtualLoop
-from flatout.slow_envs.knowledge import Knowledge
-from flatout.slow_envs.model import PerceptronModel, flat, unflat
+from flatout.slow_envs.learner_state import LearnerState
+from flatout.slow_envs.model import PerceptronModel, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.plain import adapted
+from flatout.slow_envs.plain import adapt_env
 from flatout.slow_envs.session import Session
 from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
@@ -75,7 +75,7 @@ def waiting_source(envs: Sequence[Any], overlap: Overlap) -> EngineSource:
     """
     first = envs[0]
     if not waits(first):
-        first = adapted(first, overlap.plain)
+        first = adapt_env(first, overlap.plain)
         asyncio.run(first.close())
         choice = getattr(first, "choice", None)
         overlap = overlap if choice is None else replace(overlap, plain=choice.kind)
@@ -98,7 +98,7 @@ class WaitingEngine:
     market = None
     device = "cpu"
 
-    def __init__(self, source: WaitingEnvs, model: LearningModel, state: LearnerState) -> None:
+    def __init__(self, source: WaitingEnvs, model: LearningModel, state: TrainedState) -> None:
         self.source, self.n_envs, self.overlap = source, len(source.envs), source.overlap
         self.observation_space, self.action_space = source.observation_space, source.action_space
         flat_spaces.check_spaces(self.observation_space, self.action_space)
@@ -124,12 +124,12 @@ class WaitingEngine:
 
     # --- what was learned
 
-    def restore(self, state: LearnerState) -> None:
+    def restore(self, state: TrainedState) -> None:
         """Go on from this state, in fresh environments."""
         self.stop()
         self.network, self.seed = state.network, state.seed
-        self.knowledge = Knowledge(
-            vector=flat(state.network),
+        self.known = LearnerState(
+            vector=flatten_weights(state.network),
             first=state.first,
             second=state.second,
             steps=state.descents,
@@ -137,22 +137,22 @@ class WaitingEngine:
         )
 
     @property
-    def learner_state(self) -> LearnerState:
+    def learner_state(self) -> TrainedState:
         """What it has learned so far; while a session runs, its learner is asked."""
         if self.session is not None and self.runner is not None:
-            self.keep(self.runner.run(self.session.knowledge()))
-        return LearnerState(
+            self.keep(self.runner.run(self.session.state()))
+        return TrainedState(
             network=self.network,
-            first=self.knowledge.first,
-            second=self.knowledge.second,
-            descents=self.knowledge.steps,
-            updates=self.knowledge.version,
+            first=self.known.first,
+            second=self.known.second,
+            descents=self.known.steps,
+            updates=self.known.version,
             seed=self.seed,
         )
 
-    def keep(self, knowledge: Knowledge) -> None:
+    def keep(self, knowledge: LearnerState) -> None:
         """Take over what the learner's process knows now."""
-        self.knowledge, self.network = knowledge, unflat(knowledge.vector, self.network)
+        self.known, self.network = knowledge, unflatten_weights(knowledge.vector, self.network)
 
     def set_seed(self, seed: int) -> None:
         """Draw other noise and other episodes when the environments next begin."""
@@ -173,7 +173,7 @@ class WaitingEngine:
                 model=self.model,
                 rule=self.rule_of(model),
                 overlap=self.overlap,
-                knowledge=self.knowledge,
+                state=self.known,
                 seed=self.seed,
             )
             self.steps = self.episodes = 0
@@ -204,7 +204,7 @@ class WaitingEngine:
         """Wait for the next update; the environments never wait for it."""
         callbacks.rollout_start()
         runner, session = self.start_session(model)
-        session.change(self.rule_of(model))
+        session.change_rule(self.rule_of(model))
         while not (update := runner.run(session.next_update())).figures:
             pass  # all of a batch was too old: nothing was learned from it
         self.network = session.weights
@@ -243,7 +243,7 @@ class WaitingEngine:
         """End the environments' lives and the learner's process; keep what was learned."""
         if self.session is not None and self.runner is not None:
             try:
-                self.keep(self.runner.run(self.session.stop()) or self.knowledge)
+                self.keep(self.runner.run(self.session.stop()) or self.known)
             finally:
                 self.runner.close()
                 self.session = self.runner = None

@@ -205,7 +205,11 @@ class TrainSettings(Model):
 
 
 class Settings(Model):
-    """Everything in flatout.toml."""
+    """Everything in flatout.toml.
+
+    >>> Settings.model_validate({"market": {"capital": 5000}}).market.capital
+    5000.0
+    """
 
     data: DataSettings = DataSettings()
     market: MarketSettings = MarketSettings()

@@ -7,11 +7,22 @@ from typing import Any, Protocol, runtime_checkable
 
 from gymnasium import Space
 
+__all__ = ["AsyncEnv"]
+
 
 @runtime_checkable
 class AsyncEnv(Protocol):
     """What the pool steps. A step may be cancelled while it waits: the pool then closes or resets
     the environment.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> class Shop:
+    ...     observation_space, action_space = Box(0, 1, (3,)), Discrete(2)
+    ...     async def reset(self, *, seed=None, options=None): ...
+    ...     async def step(self, action): ...
+    ...     async def close(self): ...
+    >>> isinstance(Shop(), AsyncEnv)
+    True
     """
 
     observation_space: Space[Any]

@@ -22,21 +22,23 @@ from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
 
+__all__ = ["Batching"]
+
 Floats = NDArray[np.float32]
 KEPT_WAITS = 10_000  # the last of them, for percentiles
 MOST_IN_A_ROW = 64
 
 
-class Decisions(NamedTuple):
-    """What a policy decided for a batch of observations."""
+class SampledActions(NamedTuple):
+    """Actions that a policy drew for a batch of observations."""
 
     raw: NDArray[Any]  # (observation, ...) as drawn
     log_prob: Floats  # (observation,)
-    version: int  # of the weights that decided
+    version: int  # of the weights that drew them
 
 
-class Decision(NamedTuple):
-    """What it decided for one."""
+class SampledAction(NamedTuple):
+    """The action that it drew for one observation."""
 
     raw: Any
     log_prob: float
@@ -45,14 +47,19 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Batching:
-    """When a forward pass begins and how large it is."""
+    """When a forward pass begins and how large it is.
+
+    >>> Batching(least=8, patience_s=0.005).largest
+    256
+    >>> Batching(buckets=(64, 256)).padded_size(100)
+    256
+    """
 
     least: int = 1  # wait for so many ...
     patience_s: float = 0.002  # ... but not longer than this
     largest: int = 256  # 1: everybody is answered at once
-    buckets: tuple[
-        int, ...
-    ] = ()  # sizes to pad to, for programs compiled per shape; () = no padding
+    # sizes to pad to, for programs compiled per shape; () = no padding
+    buckets: tuple[int, ...] = ()
     threaded: bool = False  # compute beside the event loop: for passes of milliseconds
 
     def __post_init__(self) -> None:
@@ -68,52 +75,54 @@ class Batching:
                 f"buckets are {self.buckets}: give growing sizes, the last at least {self.largest}"
             )
 
-    def padded(self, count: int) -> int:
+    def padded_size(self, count: int) -> int:
         """The size of the pass that serves so many."""
         return next((size for size in self.buckets if size >= count), count)
 
 
 class Waiting(NamedTuple):
-    """One who is ready."""
+    """An environment that is ready, and the future that its action is put into."""
 
     observation: Floats
     since: float
-    answer: "asyncio.Future[Decision]"
+    answer: "asyncio.Future[SampledAction]"
 
 
 class Batcher:
-    """Collects observations and gives back decisions."""
+    """Collects observations and answers them with actions."""
 
     def __init__(
-        self, act: Callable[[Floats], Decisions], size: int, batching: Batching | None = None
+        self, act: Callable[[Floats], SampledActions], size: int, batching: Batching | None = None
     ) -> None:
         self.act, self.batching = act, batching or Batching()
-        rows = self.batching.padded(self.batching.largest)
+        rows = self.batching.padded_size(self.batching.largest)
         self.buffer = np.zeros((rows, size), np.float32)
         self.ready: deque[Waiting] = deque()
         self.timer: asyncio.Handle | None = None
         self.urgent = self.busy = False
-        self.in_a_row = 0  # answers since the loop last turned
+        self.in_a_row = 0  # answers since the event loop last came round
         self.executor = ThreadPoolExecutor(1, "policy") if self.batching.threaded else None
         self.sizes: Counter[int] = Counter()
         self.waits: deque[float] = deque(maxlen=KEPT_WAITS)
 
-    async def ask(self, observation: Floats) -> Decision:
+    async def ask(self, observation: Floats) -> SampledAction:
         """What to do now that this was seen."""
         loop = asyncio.get_running_loop()
         if self.batching.largest == 1 and self.executor is None:
-            return await self.answered(observation, loop)
+            return await self.answer_alone(observation, loop)
         waiting = Waiting(observation, loop.time(), loop.create_future())
         self.ready.append(waiting)
         self.arrange(loop)
         return await waiting.answer
 
-    async def answered(self, observation: Floats, loop: asyncio.AbstractEventLoop) -> Decision:
-        """A pass for one, here and now; an environment that never waits lets others have a turn now
-        and then.
+    async def answer_alone(
+        self, observation: Floats, loop: asyncio.AbstractEventLoop
+    ) -> SampledAction:
+        """Make a pass for one observation at once; an environment that never waits lets the event
+        loop see to the others now and then.
         """
         if not self.in_a_row:
-            loop.call_soon(self.begin_row)
+            loop.call_soon(self.end_row)
         elif self.in_a_row >= MOST_IN_A_ROW:
             await asyncio.sleep(0)
         self.in_a_row += 1
@@ -121,10 +130,10 @@ class Batcher:
         self.sizes[1] += 1
         self.buffer[0] = observation
         made = self.act(self.buffer)
-        return Decision(made.raw[0], float(made.log_prob[0]), made.version)
+        return SampledAction(made.raw[0], float(made.log_prob[0]), made.version)
 
-    def begin_row(self) -> None:
-        """The loop has turned."""
+    def end_row(self) -> None:
+        """The event loop has come round: answers are counted anew."""
         self.in_a_row = 0
 
     def arrange(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,16 +165,18 @@ class Batcher:
             self.buffer[k] = waiting.observation
             self.waits.append(loop.time() - waiting.since)
         self.sizes[len(served)] += 1
-        batch = self.buffer[: self.batching.padded(len(served))]
+        batch = self.buffer[: self.batching.padded_size(len(served))]
         if self.executor is None:
             self.finish(served, self.act(batch))
             self.arrange(loop)
         else:
             self.busy = True
             computed = loop.run_in_executor(self.executor, self.act, batch)
-            computed.add_done_callback(lambda made: self.computed(served, made))
+            computed.add_done_callback(lambda made: self.finish_threaded(served, made))
 
-    def computed(self, served: list[Waiting], made: "asyncio.Future[Decisions]") -> None:
+    def finish_threaded(
+        self, served: list[Waiting], made: "asyncio.Future[SampledActions]"
+    ) -> None:
         """A pass in the thread is over: hand out what it made, or its error."""
         self.busy = False
         error = None if made.cancelled() else made.exception()
@@ -178,13 +189,12 @@ class Batcher:
         self.arrange(made.get_loop())
 
     @staticmethod
-    def finish(served: list[Waiting], made: Decisions) -> None:
-        """Hand out decisions."""
-        for waiting, raw, log_prob in zip(
-            served, made.raw, made.log_prob, strict=False
-        ):  # padding has no taker
+    def finish(served: list[Waiting], made: SampledActions) -> None:
+        """Give each environment of the pass its action."""
+        # Not strict: the rows of the padding belong to nobody.
+        for waiting, raw, log_prob in zip(served, made.raw, made.log_prob, strict=False):
             if not waiting.answer.done():
-                waiting.answer.set_result(Decision(raw, float(log_prob), made.version))
+                waiting.answer.set_result(SampledAction(raw, float(log_prob), made.version))
 
     def close(self) -> None:
         """End the thread, and the wait of whoever still waits."""

@@ -16,6 +16,8 @@ import gymnasium as gym
 from flatout.errors import SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
 
+__all__ = ["Blocking"]
+
 T = TypeVar("T")
 
 
@@ -34,9 +36,9 @@ class OwnLoop:
         self.closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for this coroutine."""
+        """Run a coroutine to its end and return its result."""
         if self.thread is None and inside_a_loop():
-            self.thread = threading.Thread(target=self.live, daemon=True)
+            self.thread = threading.Thread(target=self.run_until_stopped, daemon=True)
             self.thread.start()
         if self.thread is None:
             return self.run_here(work)
@@ -62,7 +64,7 @@ class OwnLoop:
                 self.loop.run_until_complete(asyncio.wait([task]))
             raise
 
-    def live(self) -> None:
+    def run_until_stopped(self) -> None:
         """Run the loop until it is stopped, and close it in the thread where it ran."""
         self.loop.run_forever()
         self.runner.close()
@@ -76,7 +78,7 @@ class OwnLoop:
             self.runner.close()
             return
         if self.thread is None:
-            self.thread = threading.Thread(target=self.live, daemon=True)
+            self.thread = threading.Thread(target=self.run_until_stopped, daemon=True)
             self.thread.start()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
@@ -88,12 +90,26 @@ def inside_a_loop() -> bool:
 
 
 class Blocking(gym.Env[Any, Any]):
-    """An AsyncEnv, or what a maker makes of one, with Gymnasium's face."""
+    """An AsyncEnv, or what a maker makes of one, with Gymnasium's face.
+
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> class Shop:
+    ...     observation_space, action_space = Box(0, 1, (3,)), Discrete(2)
+    ...     async def reset(self, *, seed=None, options=None): ...
+    ...     async def step(self, action):
+    ...         await asyncio.sleep(0.001)
+    ...         return self.observation_space.low, 1.0, True, False, {}
+    ...     async def close(self): ...
+    >>> env = Blocking(Shop())
+    >>> env.step(0)[1]
+    1.0
+    >>> env.close()
+    """
 
     def __init__(self, env_or_maker: AsyncEnv | Callable[[], AsyncEnv]) -> None:
         self.loop = OwnLoop()
         try:
-            self.env = self.loop.run(made(env_or_maker))
+            self.env = self.loop.run(make_env(env_or_maker))
         except BaseException:
             self.loop.close()
             raise
@@ -107,12 +123,12 @@ class Blocking(gym.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Begin an episode; blocks until it has begun."""
         super().reset(seed=seed)
         return self.loop.run(self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step."""
+        """Make one step; blocks until the environment has answered."""
         return self.loop.run(self.env.step(action))
 
     def close(self) -> None:
@@ -125,7 +141,7 @@ class Blocking(gym.Env[Any, Any]):
             self.loop.close()
 
 
-async def made(env_or_maker: Any) -> AsyncEnv:
+async def make_env(env_or_maker: Any) -> AsyncEnv:
     """The environment; makers are called inside the loop, which some environments need from the
     start.
     """
@@ -134,7 +150,7 @@ async def made(env_or_maker: Any) -> AsyncEnv:
     if not waits(env):
         raise SettingsError(
             f"Blocking was given {type(env).__name__!r}, whose step is no coroutine: it takes an "
-            f"environment with "
-            "`async def step`, or a function that makes one; plain environments need no such face"
+            "environment with `async def step`, or a function that makes one; plain environments "
+            "need no such face"
         )
     return env

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from flatout.errors import RunError
 
+__all__ = ["VirtualLoop", "run_virtually"]
+
 T = TypeVar("T")
 
 
@@ -38,6 +40,10 @@ class JumpingSelector(selectors.SelectSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """asyncio's loop with a clock that starts at 0 and only jumps. Threads and sockets have no
     place on it.
+
+    >>> with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    ...     runner.run(asyncio.sleep(3600, "an hour later"))
+    'an hour later'
     """
 
     def __init__(self) -> None:
@@ -51,6 +57,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on simulated time, as `asyncio.run` does on real time."""
+    """Run a coroutine on simulated time, as `asyncio.run` does on real time.
+
+    >>> async def main() -> float:
+    ...     await asyncio.sleep(3600)
+    ...     return asyncio.get_running_loop().time()
+    >>> run_virtually(main())
+    3600.0
+    """
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

@@ -16,9 +16,17 @@ from collections import deque
 from multiprocessing.connection import Connection
 from typing import Any
 
-from flatout.slow_envs.knowledge import Assignment
+from flatout.slow_envs.learner_state import Assignment
 from flatout.slow_envs.learning import Learning, Update
-from flatout.slow_envs.link import Broken, Change, Filled, Freed, Published, Tell, Took
+from flatout.slow_envs.link import (
+    ChangeRule,
+    LearnerFailed,
+    PlacesFreed,
+    SegmentFilled,
+    SendState,
+    WeightsCopied,
+    WeightsPublished,
+)
 from flatout.slow_envs.shared_memory import SharedArrays
 from flatout.slow_envs.tape import Segment
 from flatout.slow_envs.torch_learner import new_learner, use_one_thread
@@ -36,12 +44,12 @@ def main() -> None:
     connection = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            Server(connection, received(connection), int(sys.argv[2])).serve()
-        except Exception:  # told to the driver, which raises it for the user
-            connection.send(Broken(traceback.format_exc()))
+            Server(connection, receive_assignment(connection), int(sys.argv[2])).serve()
+        except Exception:  # sent to the driver, which raises it for the user
+            connection.send(LearnerFailed(traceback.format_exc()))
 
 
-def received(connection: Connection) -> Assignment:
+def receive_assignment(connection: Connection) -> Assignment:
     """The assignment of the driver, whose modules are found where the driver finds them."""
     sys.path[:], assignment = connection.recv()
     return pickle.loads(assignment)
@@ -63,38 +71,40 @@ class Server:
         """Learn while there is something to learn from, else wait for it."""
         while True:
             while self.connection.poll():
-                self.hear(self.connection.recv())
-            taken = self.learning.gather()
+                self.handle_message(self.connection.recv())
+            taken = self.learning.gather_batch()
             if taken:
-                self.connection.send(Freed(tuple(self.places.popleft() for _ in range(taken))))
-            update = self.learning.work()
+                self.connection.send(
+                    PlacesFreed(tuple(self.places.popleft() for _ in range(taken)))
+                )
+            update = self.learning.make_update()
             if update is not None:
                 self.publish(update)
                 continue
             begun = time.perf_counter()
-            self.hear(self.connection.recv())
+            self.handle_message(self.connection.recv())
             self.idle += time.perf_counter() - begun
 
-    def hear(self, message: Any) -> None:
-        """Do what a message asks."""
-        if isinstance(message, Filled):
-            self.learning.take(
+    def handle_message(self, message: Any) -> None:
+        """Do what a message of the driver asks."""
+        if isinstance(message, SegmentFilled):
+            self.learning.add_segment(
                 Segment(*(self.memory[name][message.place] for name in Segment._fields))
             )
             self.places.append(message.place)
-        elif isinstance(message, Took):
+        elif isinstance(message, WeightsCopied):
             self.taken = message.version
-        elif isinstance(message, Change):
-            self.learner.change(message.rule)
-        elif isinstance(message, Tell):
-            self.connection.send(self.learner.knowledge)
+        elif isinstance(message, ChangeRule):
+            self.learner.change_rule(message.rule)
+        elif isinstance(message, SendState):
+            self.connection.send(self.learner.state)
 
     def publish(self, update: Update) -> None:
         """Put the weights where the driver finds them, once it has copied those that lay there."""
         while self.taken < update.version - 2:
-            self.hear(self.connection.recv())
+            self.handle_message(self.connection.recv())
         self.memory["weights"][update.version % 2] = self.learner.vector
-        self.connection.send(Published(update, self.idle))
+        self.connection.send(WeightsPublished(update, self.idle))
         self.idle = 0.0
 
 

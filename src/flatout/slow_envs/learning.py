@@ -7,33 +7,37 @@ from collections import Counter, deque
 from typing import NamedTuple, Protocol
 
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.tape import Segment, side_by_side
+from flatout.slow_envs.tape import Segment, join_segments
+
+__all__ = ["Update"]
 
 
-class Result(Protocol):
-    """What an update tells: see `torch_learner.Learned`."""
+class UpdateResult(NamedTuple):
+    """What the learner itself tells of an update."""
 
-    @property
-    def version(self) -> int: ...
-    @property
-    def figures(self) -> dict[str, float]: ...
-    @property
-    def lags(self) -> Counter[int]: ...
-    @property
-    def too_old(self) -> int: ...
+    version: int
+    figures: dict[str, float]
+    lags: Counter[int]  # rows that taught, by how many updates older their policy was
+    too_old: int  # rows that were left out
 
 
 class SegmentLearner(Protocol):
-    """What it needs of one who learns: see `torch_learner.TorchSegmentLearner`."""
+    """What learns from batches of segments: see `torch_learner.TorchSegmentLearner`."""
 
     rule: Rule
 
-    def update(self, batch: Segment) -> Result: ...
-    def worth_again(self, batch: Segment) -> bool: ...
+    def update(self, batch: Segment) -> UpdateResult: ...
+    def is_worth_reusing(self, batch: Segment) -> bool: ...
 
 
 class Update(NamedTuple):
-    """One update as the environments' process hears of it."""
+    """One update as the environments' process learns of it.
+
+    >>> ages = Counter({0: 60, 1: 4})
+    >>> update = Update(1, {"loss": 0.5}, ages, too_old=0, again=False, seconds=0.1)
+    >>> update.figures["loss"], max(update.lags)
+    (0.5, 1)
+    """
 
     version: int
     figures: dict[str, float]
@@ -44,7 +48,7 @@ class Update(NamedTuple):
 
 
 class Learning:
-    """Segments in, updates out."""
+    """Gathers segments into batches, and has the learner make updates of them."""
 
     def __init__(self, learner: SegmentLearner, overlap: Overlap) -> None:
         self.learner, self.overlap = learner, overlap
@@ -54,22 +58,25 @@ class Learning:
 
     @property
     def rule(self) -> Rule:
-        """How it learns now."""
+        """The rule that the learner follows now."""
         return self.learner.rule
 
-    def take(self, segment: Segment) -> None:
-        """One more segment; its arrays stay as they are until `gather` has taken it."""
+    def add_segment(self, segment: Segment) -> None:
+        """One more segment; its arrays stay as they are until `gather_batch` has taken it."""
         self.waiting.append(segment)
 
-    def gather(self) -> int:
+    def gather_batch(self) -> int:
         """Make the oldest segments the next batch if there are enough; how many it took."""
         count = self.rule.batch_segments
         if len(self.waiting) < count:
             return 0
-        self.last, self.times_used = side_by_side([self.waiting.popleft() for _ in range(count)]), 0
+        self.last, self.times_used = (
+            join_segments([self.waiting.popleft() for _ in range(count)]),
+            0,
+        )
         return count
 
-    def work(self) -> Update | None:
+    def make_update(self) -> Update | None:
         """One update, if there is something to learn from."""
         if self.last is None or (self.times_used and not self.may_reuse(self.last)):
             return None
@@ -77,9 +84,7 @@ class Learning:
         made = self.learner.update(self.last)
         self.times_used += 1
         seconds = time.perf_counter() - begun
-        return Update(
-            made.version, made.figures, made.lags, made.too_old, self.times_used > 1, seconds
-        )
+        return Update(**made._asdict(), again=self.times_used > 1, seconds=seconds)
 
     def may_reuse(self, batch: Segment) -> bool:
         """Whether the last batch may teach once more; if not, it is forgotten: it will not become
@@ -89,7 +94,7 @@ class Learning:
         if (
             timely
             and self.times_used <= self.overlap.reuse.most
-            and self.learner.worth_again(batch)
+            and self.learner.is_worth_reusing(batch)
         ):
             return True
         self.last = None

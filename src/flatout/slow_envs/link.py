@@ -21,7 +21,7 @@ import cloudpickle
 
 from flatout.children import own_program
 from flatout.errors import RunError
-from flatout.slow_envs.knowledge import Assignment, Knowledge, Vector
+from flatout.slow_envs.learner_state import Assignment, LearnerState, Vector
 from flatout.slow_envs.learning import Learning, Update
 from flatout.slow_envs.outbox import Outbox
 from flatout.slow_envs.overlap import Rule
@@ -29,68 +29,77 @@ from flatout.slow_envs.shared_memory import SharedArrays
 from flatout.slow_envs.tape import Segment
 
 # --- messages
-# -----------------------------------------------------------------------------------------------
 
 
-class Filled(NamedTuple):
+class SegmentFilled(NamedTuple):
     """To the learner: this place of the ring holds a segment."""
 
     place: int
 
 
-class Took(NamedTuple):
+class WeightsCopied(NamedTuple):
     """To the learner: these weights have been copied."""
 
     version: int
 
 
-class Change(NamedTuple):
+class ChangeRule(NamedTuple):
     """To the learner: learn by this rule from now on."""
 
     rule: Rule
 
 
-class Tell(NamedTuple):
-    """To the learner: say all you know."""
+class SendState(NamedTuple):
+    """To the learner: send all that was learned, as a `LearnerState`."""
 
 
-class Freed(NamedTuple):
+class PlacesFreed(NamedTuple):
     """From the learner: these places may be filled again."""
 
     places: tuple[int, ...]
 
 
-class Published(NamedTuple):
+class WeightsPublished(NamedTuple):
     """From the learner: an update is done, its weights lie in half `version % 2`."""
 
     update: Update
     idle: float  # seconds since the update before without anything to learn from
 
 
-class Broken(NamedTuple):
-    """From the learner: it failed."""
+class LearnerFailed(NamedTuple):
+    """From the learner: it failed, with this traceback."""
 
     traceback: str
 
 
 # --- links
-# --------------------------------------------------------------------------------------------------
 
 
-class Link(Protocol):
+class LearnerLink(Protocol):
     """What the environments' side needs of a learner."""
 
     async def put(self, segment: Segment) -> None:
         """Hand over a segment; waits while too many wait."""
         ...
 
-    async def knowledge(self) -> Knowledge: ...
-    def change(self, rule: Rule) -> None: ...
-    async def close(self) -> None: ...
+    async def state(self) -> LearnerState:
+        """All that was learned so far."""
+        ...
+
+    def change_rule(self, rule: Rule) -> None:
+        """Learn by this rule from now on."""
+        ...
+
+    async def close(self) -> None:
+        """End the learner, whatever it is doing."""
+        ...
 
 
-class Heard(Protocol):
-    """Whoever is told of updates."""
+OnFailure = Callable[[RunError], None]
+
+
+class OnUpdate(Protocol):
+    """What is called after every update, with its weights."""
 
     def __call__(self, update: Update, vector: Vector, idle: float) -> None: ...
 
@@ -100,57 +109,54 @@ class InlineLink:
     settings say.
     """
 
-    def __init__(
-        self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]
-    ) -> None:
-        from flatout.slow_envs.torch_learner import (
-            new_learner,
-        )  # late: PyTorch takes seconds to load
+    def __init__(self, assignment: Assignment, on_update: OnUpdate, on_failure: OnFailure) -> None:
+        # late: PyTorch takes seconds to load
+        from flatout.slow_envs.torch_learner import new_learner
 
-        self.learner, self.heard = new_learner(assignment), heard
+        self.learner, self.on_update = new_learner(assignment), on_update
         self.learning, self.ring = Learning(self.learner, assignment.overlap), assignment.ring
         self.update_s = assignment.overlap.update_s
         self.changed = asyncio.Condition()
-        self.failed = failed
+        self.on_failure = on_failure
         self.work = asyncio.create_task(self.learn())
-        self.work.add_done_callback(self.ended)
+        self.work.add_done_callback(self.report_end)
 
     async def put(self, segment: Segment) -> None:
         async with self.changed:
             await self.changed.wait_for(lambda: len(self.learning.waiting) < self.ring)
-            self.learning.take(segment)
+            self.learning.add_segment(segment)
             self.changed.notify_all()
 
-    def ended(self, work: "asyncio.Task[None]") -> None:
-        """There will be no more updates."""
+    def report_end(self, work: "asyncio.Task[None]") -> None:
+        """Report why there will be no more updates, unless `close` ended them."""
         error = None if work.cancelled() else work.exception()
         if error is not None:
-            self.failed(RunError(f"the learner failed: {''.join(format_exception(error))}"))
+            self.on_failure(RunError(f"the learner failed: {''.join(format_exception(error))}"))
 
     async def learn(self) -> None:
-        """Update after update."""
+        """Make update after update, waiting for segments between them."""
         while True:
             async with self.changed:
-                if self.learning.gather():
+                if self.learning.gather_batch():
                     self.changed.notify_all()
-            update = self.learning.work()
+            update = self.learning.make_update()
             if update is not None:
                 await asyncio.sleep(self.update_s)
-                self.heard(update, self.learner.vector, 0.0)
+                self.on_update(update, self.learner.vector, 0.0)
                 continue
             async with self.changed:
                 await self.changed.wait_for(
                     lambda: len(self.learning.waiting) >= self.learning.rule.batch_segments
                 )
 
-    async def knowledge(self) -> Knowledge:
-        return self.learner.knowledge
+    async def state(self) -> LearnerState:
+        return self.learner.state
 
-    def change(self, rule: Rule) -> None:
-        self.learner.change(rule)
+    def change_rule(self, rule: Rule) -> None:
+        self.learner.change_rule(rule)
 
     async def close(self) -> None:
-        """End the updates."""
+        """End the updates; a batch that is being learned from is given up."""
         self.work.cancel()
         await asyncio.gather(self.work, return_exceptions=True)
 
@@ -158,15 +164,13 @@ class InlineLink:
 class ProcessLink:
     """The learner's process, seen from the environments'."""
 
-    def __init__(
-        self, assignment: Assignment, heard: Heard, failed: Callable[[RunError], None]
-    ) -> None:
-        self.heard, self.failed = heard, failed
+    def __init__(self, assignment: Assignment, on_update: OnUpdate, on_failure: OnFailure) -> None:
+        self.on_update, self.on_failure = on_update, on_failure
         self.memory = SharedArrays(assignment.shapes())
         self.free = deque(range(assignment.ring))
         self.room = asyncio.Event()
         self.room.set()
-        self.told: asyncio.Future[Knowledge] | None = None
+        self.awaited: asyncio.Future[LearnerState] | None = None
         self.start(assignment)
 
     def start(self, assignment: Assignment) -> None:
@@ -180,14 +184,12 @@ class ProcessLink:
                 pass_fds=inherited,
             )
         self.connection = Connection(ours.detach())
-        self.connection.send(
-            (sys.path, cloudpickle.dumps(assignment))
-        )  # a model may be defined in a user's script
+        # by cloudpickle: a model may be defined in a user's script
+        self.connection.send((sys.path, cloudpickle.dumps(assignment)))
         self.loop = asyncio.get_running_loop()
-        self.loop.add_reader(self.connection.fileno(), self.read)
-        os.set_blocking(
-            self.connection.fileno(), True
-        )  # uvloop makes it non-blocking, and messages may be long
+        self.loop.add_reader(self.connection.fileno(), self.read_message)
+        # uvloop makes it non-blocking, and messages may be long
+        os.set_blocking(self.connection.fileno(), True)
         self.outbox = Outbox(self.connection, self.loop)
 
     async def put(self, segment: Segment) -> None:
@@ -197,46 +199,46 @@ class ProcessLink:
         place = self.free.popleft()
         for name, array in segment._asdict().items():
             self.memory[name][place] = array
-        self.outbox.send(Filled(place))
+        self.outbox.send(SegmentFilled(place))
 
-    def read(self) -> None:
-        """Hear one message."""
+    def read_message(self) -> None:
+        """Read one message of the learner and do what it asks."""
         try:
             message = self.connection.recv()
         except (EOFError, OSError):
             self.loop.remove_reader(self.connection.fileno())
-            self.give_up(f"it ended with {self.process.wait()} without a word")
+            self.report_failure(f"it ended with {self.process.wait()} without a word")
             return
-        if isinstance(message, Freed):
+        if isinstance(message, PlacesFreed):
             self.free.extend(message.places)
             self.room.set()
-        elif isinstance(message, Published):
+        elif isinstance(message, WeightsPublished):
             version = message.update.version
             vector = self.memory["weights"][version % 2].copy()
-            self.outbox.send(Took(version))
-            self.heard(message.update, vector, message.idle)
-        elif isinstance(message, Broken):
-            self.give_up(message.traceback)
-        elif self.told is not None:
-            self.told.set_result(message)
+            self.outbox.send(WeightsCopied(version))
+            self.on_update(message.update, vector, message.idle)
+        elif isinstance(message, LearnerFailed):
+            self.report_failure(message.traceback)
+        elif self.awaited is not None:
+            self.awaited.set_result(message)
 
-    def give_up(self, why: str) -> None:
-        """The learner is gone."""
+    def report_failure(self, why: str) -> None:
+        """The learner is gone: tell whoever awaits its state, and the session."""
         error = RunError(f"the learner's process failed: {why}")
-        if self.told is not None and not self.told.done():
-            self.told.set_exception(error)
-        self.failed(error)
+        if self.awaited is not None and not self.awaited.done():
+            self.awaited.set_exception(error)
+        self.on_failure(error)
 
-    async def knowledge(self) -> Knowledge:
-        self.told = asyncio.get_running_loop().create_future()
-        self.outbox.send(Tell())
-        return await self.told
+    async def state(self) -> LearnerState:
+        self.awaited = asyncio.get_running_loop().create_future()
+        self.outbox.send(SendState())
+        return await self.awaited
 
-    def change(self, rule: Rule) -> None:
-        self.outbox.send(Change(rule))
+    def change_rule(self, rule: Rule) -> None:
+        self.outbox.send(ChangeRule(rule))
 
     async def close(self) -> None:
-        """End the process."""
+        """Kill the learner's process and give back the shared memory."""
         self.outbox.close()
         self.loop.remove_reader(self.connection.fileno())
         self.connection.close()

@@ -18,10 +18,17 @@ from flatout.policies.actions import Categorical, Distribution, Gaussian
 from flatout.policies.network import Network, Sizes, actor, critic, new_network
 from flatout.settings.tables import Activation
 
+__all__ = ["PerceptronModel", "PolicyModel", "flatten_weights", "unflatten_weights"]
 
-class Model(Protocol):
+
+class PolicyModel(Protocol):
     """A policy and its critic without their weights. It travels to the learner's process: keep it
     plain data.
+
+    >>> model: PolicyModel = PerceptronModel(observation_size=3, actions=Discrete(2))
+    >>> weights = model.new_weights(seed=0)
+    >>> model.policy(weights, np.zeros((5, 3), np.float32), np).mode(np).shape
+    (5,)
     """
 
     @property
@@ -44,7 +51,12 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class PerceptronModel:
-    """Two perceptrons, as everywhere else in flatout."""
+    """Two perceptrons, as everywhere else in flatout.
+
+    >>> model = PerceptronModel(observation_size=3, actions=Discrete(2), hidden=(16,))
+    >>> model.value(model.new_weights(seed=0), np.zeros((5, 3), np.float32), np).shape
+    (5,)
+    """
 
     observation_size: int
     actions: Box | Discrete
@@ -70,13 +82,22 @@ class PerceptronModel:
         return critic(weights, observation, self.activation, xp)
 
 
-def flat(weights: Any) -> NDArray[np.float32]:
-    """All weights in one vector."""
+def flatten_weights(weights: Any) -> NDArray[np.float32]:
+    """All weights in one vector.
+
+    >>> flatten_weights((np.ones((2, 2)), np.zeros(1)))
+    array([1., 1., 1., 1., 0.], dtype=float32)
+    """
     return np.concatenate([np.asarray(leaf, np.float32).reshape(-1) for leaf in leaves_of(weights)])
 
 
-def unflat(vector: NDArray[np.float32], like: Any) -> Any:
-    """Views of a vector in the shapes of these weights."""
+def unflatten_weights(vector: NDArray[np.float32], like: Any) -> Any:
+    """Views of a vector in the shapes of these weights.
+
+    >>> weight, bias = unflatten_weights(np.arange(5.0), like=(np.ones((2, 2)), np.zeros(1)))
+    >>> weight.tolist(), bias.tolist()
+    ([[0.0, 1.0], [2.0, 3.0]], [4.0])
+    """
     places = np.cumsum([0, *(leaf.size for leaf in leaves_of(like))])
     if places[-1] != vector.size:
         raise SettingsError(f"{vector.size} weights were given; this model has {places[-1]}")

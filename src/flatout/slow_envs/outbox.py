@@ -22,7 +22,7 @@ class Outbox:
         self.room.register(connection.fileno(), select.POLLOUT)
 
     def send(self, message: Any) -> None:
-        """Send soon, in order; that the other side is gone shows in what it says last."""
+        """Send soon, in order; that the other side is gone shows when its messages end."""
         self.unsent.append(message)
         if not self.waiting:
             self.flush()
@@ -36,9 +36,9 @@ class Outbox:
                 self.connection.send(self.unsent.popleft())
         except (BrokenPipeError, ConnectionResetError):
             self.unsent.clear()
-        self.wait(bool(self.unsent))
+        self.watch_room(bool(self.unsent))
 
-    def wait(self, needed: bool) -> None:
+    def watch_room(self, needed: bool) -> None:
         """Let the loop say when there is room, or no longer."""
         if needed != self.waiting:
             self.waiting = needed
@@ -50,4 +50,4 @@ class Outbox:
     def close(self) -> None:
         """Send nothing more; before the connection is closed."""
         self.unsent.clear()
-        self.wait(False)
+        self.watch_room(False)

@@ -6,12 +6,19 @@ from typing import Literal
 from flatout.errors import SettingsError
 from flatout.slow_envs.batcher import Batching
 
+__all__ = ["Care", "Overlap", "Reuse", "Rule"]
+
 Objective = Literal["decoupled", "vtrace"]
 
 
 @dataclass(frozen=True)
 class Care:
-    """What is done about environments that hang or break."""
+    """What is done about environments that hang or break.
+
+    >>> care = Care(step_deadline_s=10.0, first_pause_s=0.5)
+    >>> [care.pause(failures) for failures in (1, 2, 3)]
+    [0.5, 1.0, 2.0]
+    """
 
     # a step that takes longer is cancelled and its environment restarted
     step_deadline_s: float = 30.0
@@ -25,9 +32,8 @@ class Care:
         if min(self.step_deadline_s, self.reset_deadline_s) <= 0 or self.most_failures < 1:
             raise SettingsError(
                 f"step_deadline_s is {self.step_deadline_s}, reset_deadline_s "
-                f"{self.reset_deadline_s}, most_failures "
-                f"{self.most_failures}: deadlines must be positive, and an environment may fail "
-                f"at least once"
+                f"{self.reset_deadline_s}, most_failures {self.most_failures}: deadlines must be "
+                "positive, and an environment may fail at least once"
             )
         if not 0 < self.least_alive <= 1:
             raise SettingsError(
@@ -41,7 +47,11 @@ class Care:
 
 @dataclass(frozen=True)
 class Reuse:
-    """When the learner, having nothing new, learns once more from what it has."""
+    """When the learner, having nothing new, learns once more from what it has.
+
+    >>> Overlap(reuse=Reuse(most=0)).reuse.most
+    0
+    """
 
     most: int = 1  # times for each batch; 0 = never
     least_effective: float = 0.5  # share that the effective sample size must have of the batch
@@ -50,7 +60,14 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How experience becomes updates while environments wait."""
+    """How experience becomes updates while environments wait.
+
+    >>> Overlap(segment=16, max_lag=2).objective
+    'decoupled'
+    >>> Overlap(max_lag=-1)
+    Traceback (most recent call last):
+    flatout.errors.SettingsError: segment is 8, max_lag -1, ...: give at least 1, 0 and 1
+    """
 
     serial: bool = False  # wait for all environments, then learn, as synchronous PPO does
     objective: Objective = "decoupled"
@@ -76,14 +93,17 @@ class Overlap:
         if self.segment < 1 or self.max_lag < 0 or self.waiting_batches < 1:
             raise SettingsError(
                 f"segment is {self.segment}, max_lag {self.max_lag}, waiting_batches "
-                f"{self.waiting_batches}: "
-                "give at least 1, 0 and 1"
+                f"{self.waiting_batches}: give at least 1, 0 and 1"
             )
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The update itself: what PPO calls its hyperparameters."""
+    """The update itself: what PPO calls its hyperparameters.
+
+    >>> Rule(batch_segments=32, learning_rate=1e-3).epochs
+    4
+    """
 
     batch_segments: int  # of an update
     minibatch: int = 256  # transitions

@@ -2,8 +2,8 @@
 AsyncEnv.
 
 `Inline` steps at once, `InThread` in a thread (for blocking I/O), `InProcess` in a process (for
-computing, and for what may hang or crash). `adapted` makes an environment and chooses by measuring.
-This file knows no pool and no learner.
+computing, and for what may hang or crash). `adapt_env` makes an environment and chooses by
+measuring. This file knows no pool and no learner.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from gymnasium import Space
 
 from flatout.errors import FlatoutError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
-from flatout.slow_envs.choice import Choice, measured
+from flatout.slow_envs.choice import SteppingChoice, measure_steps
 from flatout.slow_envs.process_env import InProcess, Maker
 
 T = TypeVar("T")
 Env = gym.Env[Any, Any]
-Reset = tuple[Any, dict[str, Any]]
-Step = tuple[Any, float, bool, bool, dict[str, Any]]
+ResetTuple = tuple[Any, dict[str, Any]]
+StepTuple = tuple[Any, float, bool, bool, dict[str, Any]]
 KINDS = ("auto", "inline", "thread", "process")
 
 
@@ -40,16 +40,16 @@ class Inline:
     def __init__(self, env: Env) -> None:
         self.env = env
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.choice: Choice | None = None
+        self.choice: SteppingChoice | None = None
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> Reset:
-        """Begin an episode."""
+    ) -> ResetTuple:
+        """Begin an episode in the event loop's thread."""
         return self.env.reset(seed=seed, options=options)
 
-    async def step(self, action: Any) -> Step:
-        """One step."""
+    async def step(self, action: Any) -> StepTuple:
+        """Make one step in the event loop's thread."""
         return self.env.step(action)  # type: ignore[return-value]
 
     async def apply(self, function: Callable[[Env], T]) -> T:
@@ -57,7 +57,7 @@ class Inline:
         return function(self.env)
 
     async def close(self) -> None:
-        """Close the environment."""
+        """Close the environment at once."""
         self.env.close()
 
 
@@ -108,18 +108,18 @@ class InThread:
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.running: Future[Any] | None = None
         self.cut = self.closed = False
-        self.choice: Choice | None = None
+        self.choice: SteppingChoice | None = None
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> Reset:
-        """Begin an episode."""
-        found: Reset = await self.call(partial(self.env.reset, seed=seed, options=options))
+    ) -> ResetTuple:
+        """Begin an episode in the thread."""
+        found: ResetTuple = await self.call(partial(self.env.reset, seed=seed, options=options))
         self.cut = False
         return found
 
-    async def step(self, action: Any) -> Step:
-        """One step."""
+    async def step(self, action: Any) -> StepTuple:
+        """Make one step in the thread."""
         if self.cut:
             raise SettingsError(
                 "step() was called after a call that was cancelled: reset() or close() comes first"
@@ -160,7 +160,7 @@ class InThread:
                 self.executor.shutdown(wait=False)
 
 
-def adapted(maker: Maker, kind: str = "auto") -> AsyncEnv:
+def adapt_env(maker: Maker, kind: str = "auto") -> AsyncEnv:
     """An environment that can be awaited: the maker's own if it can, else a plain one stepped in
     the way of `kind`.
 
@@ -172,15 +172,15 @@ def adapted(maker: Maker, kind: str = "auto") -> AsyncEnv:
     if kind == "process":
         return cast(AsyncEnv, InProcess(maker))  # its spaces are read-only
     if kind == "thread":
-        return threaded(maker)
+        return make_threaded(maker)
     env = maker()
     if waits(env):
         return env
     require_plain(env)
-    return Inline(env) if kind == "inline" else by_measure(maker, env)
+    return Inline(env) if kind == "inline" else make_measured(maker, env)
 
 
-def threaded(maker: Maker) -> AsyncEnv:
+def make_threaded(maker: Maker) -> AsyncEnv:
     """An environment that is made and stepped in one thread: some may not be handed from one to
     another.
     """
@@ -199,13 +199,13 @@ def threaded(maker: Maker) -> AsyncEnv:
     return made
 
 
-def by_measure(maker: Maker, trial: Env) -> AsyncEnv:
+def make_measured(maker: Maker, trial: Env) -> AsyncEnv:
     """An environment in the way that suits this one, which is used up."""
     try:
-        choice = measured(trial)
+        choice = measure_steps(trial)
     finally:
         trial.close()
-    made: Any = adapted(maker, choice.kind)
+    made: Any = adapt_env(maker, choice.kind)
     if getattr(made, "env", None) is trial:
         raise SettingsError(
             "the maker gave the same environment twice: it must make a new one at each call"
@@ -224,9 +224,8 @@ def require_plain(env: Any) -> None:
     ):
         raise SettingsError(
             f"the maker returned {type(env).__name__!r}, which is no environment: it must have "
-            f"reset, step and close, "
-            "plain as gymnasium.Env has them or async, and the spaces observation_space and "
-            "action_space"
+            "reset, step and close, plain as gymnasium.Env has them or async, and the spaces "
+            "observation_space and action_space"
         )
 
 

@@ -1,7 +1,7 @@
 """Hundreds of environments in one event loop: each lives on its own, breaks on its own, and is
 mended on its own.
 
-An environment asks for a decision, waits for its step, writes down what came of it, and goes on. A
+An environment asks for an action, waits for its step, writes down what came of it, and goes on. A
 step that takes too long is cancelled; an environment that breaks is restarted after a pause that
 doubles, and left out for good when that does not help. When too few are left the run stops with the
 error that the last of them ended with.
@@ -18,18 +18,24 @@ from gymnasium import spaces
 
 from flatout.errors import FlatoutError, RunError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
-from flatout.slow_envs.batcher import Decision, Floats
+from flatout.slow_envs.batcher import Floats, SampledAction
 from flatout.slow_envs.overlap import Care
-from flatout.slow_envs.plain import adapted
+from flatout.slow_envs.plain import adapt_env
 from flatout.slow_envs.process_env import Maker
-from flatout.slow_envs.tape import Format, Segment, Tape
+from flatout.slow_envs.tape import Format, Segment, SegmentTape
+
+__all__ = ["FinishedEpisode"]
 
 PLAIN = (spaces.Box, spaces.MultiBinary)
 KEPT_TIMES = 10_000  # of steps, for percentiles
 
 
-class Episode(NamedTuple):
-    """An episode that ended."""
+class FinishedEpisode(NamedTuple):
+    """An episode that has ended: who played it, what it earned and how long it took.
+
+    >>> FinishedEpisode(env=0, earned=1.5, length=20, info={"recall": 0.9}).info["recall"]
+    0.9
+    """
 
     env: int
     earned: float
@@ -37,11 +43,11 @@ class Episode(NamedTuple):
     info: dict[str, Any]  # of its last step
 
 
-class Slot:
-    """One environment and what is known of it."""
+class EnvSlot:
+    """One environment, its tape, and how often it failed."""
 
     def __init__(self, index: int, maker: Maker | None, env: Any, form: Format) -> None:
-        self.index, self.maker, self.env, self.tape = index, maker, env, Tape(form, index)
+        self.index, self.maker, self.env, self.tape = index, maker, env, SegmentTape(form, index)
         self.failures = self.restarts = self.steps = 0
         self.begun = self.quarantined = False
         self.seen: Floats | None = None  # that a step was asked for and has not answered
@@ -55,7 +61,7 @@ class Pool:
         self,
         envs: Sequence[Any],
         form: Format,
-        ask: Callable[[Floats], Awaitable[Decision]],
+        ask: Callable[[Floats], Awaitable[SampledAction]],
         ship: Callable[[Segment], Awaitable[None]],
         care: Care | None = None,
         seed: int | None = None,
@@ -74,25 +80,25 @@ class Pool:
         first = self.slots[0].env
         self.observation_space, self.action_space = first.observation_space, first.action_space
         self.events: Counter[str] = Counter()
-        self.episodes: deque[Episode] = deque(maxlen=KEPT_TIMES)
+        self.episodes: deque[FinishedEpisode] = deque(maxlen=KEPT_TIMES)
         self.step_times: deque[float] = deque(maxlen=KEPT_TIMES)
         self.waiting = 0  # environments whose step is on its way
 
-    def new_slot(self, index: int, given: Any, form: Format) -> Slot:
+    def new_slot(self, index: int, given: Any, form: Format) -> EnvSlot:
         """A place for an environment, or for what makes one."""
         if isinstance(given, AsyncEnv) and waits(given):
-            return Slot(index, None, given, form)
+            return EnvSlot(index, None, given, form)
         if callable(given):
-            return Slot(index, given, self.made(given), form)
+            return EnvSlot(index, given, self.make_env(given), form)
         raise SettingsError(
             f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one"
         )
 
-    def made(self, maker: Maker) -> Any:
+    def make_env(self, maker: Maker) -> Any:
         """What a maker makes; the first plain one is measured, and the others are stepped as
         it is.
         """
-        env = adapted(maker, self.plain)
+        env = adapt_env(maker, self.plain)
         choice = getattr(env, "choice", None)
         self.plain = self.plain if choice is None else choice.kind
         return env
@@ -106,25 +112,31 @@ class Pool:
         except* FlatoutError as errors:
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
-    async def live(self, slot: Slot) -> None:
+    async def live(self, slot: EnvSlot) -> None:
         """One environment: episodes, and restarts when it breaks."""
         while not slot.quarantined:
             try:
                 await self.play(slot)
-            except (
-                Exception
-            ) as error:  # whatever an environment raises is its own failure, not the run's
+            # Whatever an environment raises is its own failure, not the run's.
+            except Exception as error:
                 await self.recover(slot, error)
 
-    async def play(self, slot: Slot) -> None:
-        """Episode after episode."""
+    async def play(self, slot: EnvSlot) -> None:
+        """Play episode after episode; ends only by an exception."""
         seen = await self.reset(slot)
         while True:
-            decision = await self.ask(seen)
+            action = await self.ask(seen)
             slot.seen = seen
-            then, reward, terminated, truncated, info = await self.step(slot, decision)
+            then, reward, terminated, truncated, info = await self.step(slot, action)
             slot.seen, slot.failures = None, 0
-            full = slot.tape.act(seen, decision, reward, then, terminated, truncated)
+            full = slot.tape.add_step(
+                seen=seen,
+                action=action,
+                reward=reward,
+                then=then,
+                terminated=terminated,
+                truncated=truncated,
+            )
             slot.steps += 1
             slot.earned, slot.length = slot.earned + reward, slot.length + 1
             self.events["steps"] += 1
@@ -135,23 +147,23 @@ class Pool:
             seen = await self.reset(slot) if terminated or truncated else then
 
     async def step(
-        self, slot: Slot, decision: Decision
+        self, slot: EnvSlot, action: SampledAction
     ) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """One step, within the deadline."""
+        """Make one step within the deadline; returns what Gymnasium's `step` does."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self.waiting += 1
         try:
             async with asyncio.timeout(self.care.step_deadline_s):
                 then, reward, terminated, truncated, info = await slot.env.step(
-                    taken(self.action_space, decision.raw)
+                    convert_action(self.action_space, action.raw)
                 )
         finally:
             self.waiting -= 1
         self.step_times.append(loop.time() - begun)
-        return self.features(then), float(reward), bool(terminated), bool(truncated), info
+        return self.read_observation(then), float(reward), bool(terminated), bool(truncated), info
 
-    async def reset(self, slot: Slot) -> Floats:
+    async def reset(self, slot: EnvSlot) -> Floats:
         """Begin an episode, within the deadline."""
         seed = None
         if not slot.begun and self.seed is not None:
@@ -163,26 +175,26 @@ class Pool:
             seen, _ = await slot.env.reset(seed=seed)
         slot.begun = True
         self.events["resets"] += 1
-        return self.features(seen)
+        return self.read_observation(seen)
 
-    def features(self, observation: Any) -> Floats:
+    def read_observation(self, observation: Any) -> Floats:
         """An observation as the policy reads it; a copy, since environments may write into
         theirs.
         """
-        return flat_observation(self.observation_space, observation)
+        return flatten_observation(self.observation_space, observation)
 
-    def note_episode(self, slot: Slot, info: dict[str, Any]) -> None:
-        """An episode has ended."""
-        self.episodes.append(Episode(slot.index, slot.earned, slot.length, info))
+    def note_episode(self, slot: EnvSlot, info: dict[str, Any]) -> None:
+        """Count an episode that has ended, and begin to count the next."""
+        self.episodes.append(FinishedEpisode(slot.index, slot.earned, slot.length, info))
         self.events["episodes"] += 1
         slot.earned, slot.length = 0.0, 0
 
-    async def recover(self, slot: Slot, error: Exception) -> None:
+    async def recover(self, slot: EnvSlot, error: Exception) -> None:
         """An environment broke or hung: what it owes is struck out, and it is started again or left
         out.
         """
         self.events["timeouts" if isinstance(error, TimeoutError) else "crashes"] += 1
-        full = slot.tape.cut(slot.seen) if slot.seen is not None else []
+        full = slot.tape.add_end(slot.seen) if slot.seen is not None else []
         slot.tape.continuing = False
         slot.seen, slot.earned, slot.length = None, 0.0, 0
         slot.failures += 1
@@ -198,7 +210,7 @@ class Pool:
         except Exception as again:  # its maker failed: the same as a failing environment
             await self.recover(slot, again)
 
-    async def restart(self, slot: Slot) -> None:
+    async def restart(self, slot: EnvSlot) -> None:
         """A new environment in the old one's place; one that nobody can make again begins a new
         episode.
         """
@@ -207,19 +219,18 @@ class Pool:
         self.events["restarts"] += 1
         if slot.maker is not None:
             await self.close_env(slot)
-            slot.env = self.made(slot.maker)
+            slot.env = self.make_env(slot.maker)
 
     def check_anyone_began(self, error: Exception) -> None:
         """Refuse to go on when every environment failed before a single one began."""
         if all(slot.failures and not slot.steps and not slot.begun for slot in self.slots):
             raise RunError(
                 f"none of the {len(self.slots)} environments could begin an episode; the first "
-                f"failure of the last "
-                f"one: {told(error)}. Nothing was trained: see to what they wait for, and start "
-                f"again"
+                f"failure of the last one: {describe_error(error)}. Nothing was trained: see to "
+                "what they wait for, and start again"
             ) from error
 
-    def quarantine(self, slot: Slot, error: Exception) -> None:
+    def quarantine(self, slot: EnvSlot, error: Exception) -> None:
         """Leave an environment out; stop the run when too few are left."""
         slot.quarantined = True
         self.events["quarantined"] += 1
@@ -228,27 +239,26 @@ class Pool:
             raise RunError(
                 f"{alive} of {len(self.slots)} environments are alive, fewer than the share of "
                 f"{self.care.least_alive} that must be; environment {slot.index} failed "
-                f"{slot.failures} times in a "
-                f"row, at last with {told(error)}"
+                f"{slot.failures} times in a row, at last with {describe_error(error)}"
             ) from error
 
     async def close(self) -> None:
-        """Close all environments."""
+        """Close all environments, those that are broken too."""
         await asyncio.gather(*(self.close_env(slot) for slot in self.slots))
 
-    async def close_env(self, slot: Slot) -> None:
+    async def close_env(self, slot: EnvSlot) -> None:
         """Close one; it may be broken, and then there is nothing to save."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(self.care.reset_deadline_s):
                 await slot.env.close()
 
 
-def told(error: Exception) -> str:
-    """An error in a line."""
+def describe_error(error: Exception) -> str:
+    """The kind of an error and its message, in one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def flat_observation(space: spaces.Space[Any], observation: Any) -> Floats:
+def flatten_observation(space: spaces.Space[Any], observation: Any) -> Floats:
     """What `gymnasium.spaces.flatten` makes of it, in float32; without its detours for boxes and
     dicts of them.
     """
@@ -260,8 +270,8 @@ def flat_observation(space: spaces.Space[Any], observation: Any) -> Floats:
     return np.array(spaces.flatten(space, observation), np.float32)
 
 
-def taken(space: spaces.Space[Any], raw: Any) -> Any:
-    """What the environment gets for what was drawn."""
+def convert_action(space: spaces.Space[Any], raw: Any) -> Any:
+    """The action that the environment gets for what the policy drew: clipped to its bounds."""
     if isinstance(space, spaces.Box):
         return np.clip(np.reshape(raw, space.shape), space.low, space.high).astype(space.dtype)
     return int(raw)

@@ -15,11 +15,11 @@ import gymnasium as gym
 from gymnasium import Space
 
 from flatout.errors import SettingsError
-from flatout.slow_envs.choice import Choice
+from flatout.slow_envs.choice import SteppingChoice
 from flatout.slow_envs.process_parent import EnvFailedError as EnvFailedError
-from flatout.slow_envs.process_parent import Worker
+from flatout.slow_envs.process_parent import EnvProcess
 from flatout.slow_envs.process_parent import WorkerDied as WorkerDied
-from flatout.slow_envs.process_wire import APPLY, RESET, STEP, Hello, read, write
+from flatout.slow_envs.process_wire import APPLY, RESET, STEP, Hello, read_value, write_value
 
 Maker = Callable[[], Any]
 
@@ -33,75 +33,75 @@ class InProcess:
 
     def __init__(self, maker: Maker) -> None:
         self.packed = pickle.dumps((sys.path, cloudpickle.dumps(maker)))
-        self.worker = Worker(self.packed)
+        self.process = EnvProcess(self.packed)
         self.begun = self.busy = self.closed = False
         self.greeting: Hello | None = None
-        self.choice: Choice | None = None
+        self.choice: SteppingChoice | None = None
 
     @property
     def hello(self) -> Hello:
-        """What the process said of the environment; it is asked but once."""
+        """What the process reported of the environment; it is asked only once."""
         if self.greeting is None:
-            if self.busy and self.worker.hello is None:
+            if self.busy and self.process.hello is None:
                 raise SettingsError(
                     "the spaces are not known before reset() has returned: look at them "
                     "before, or after"
                 )
-            self.greeting = self.worker.meet()
+            self.greeting = self.process.wait_for_hello()
         return self.greeting
 
     @property
     def observation_space(self) -> Space[Any]:
-        """What is seen."""
+        """The space of observations; waits for the process if need be."""
         return self.hello.observation_space
 
     @property
     def action_space(self) -> Space[Any]:
-        """What can be done."""
+        """The space of actions; waits for the process if need be."""
         return self.hello.action_space
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the environment says of itself."""
+        """The environment's own `metadata`."""
         return self.hello.metadata
 
     @property
     def render_mode(self) -> str | None:
-        """How it draws."""
+        """The environment's own `render_mode`."""
         return self.hello.render_mode
 
     @property
     def pid(self) -> int:
-        """The process that is or was."""
-        return self.worker.process.pid
+        """The number of the process, also after it has ended."""
+        return self.process.process.pid
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode, in a new process if the last one is gone."""
         self.require_free("reset")
-        if self.worker.hello is not None and self.worker.process.poll() is not None:
-            self.worker.end()
-        if not self.worker.lives:
-            self.worker = Worker(self.packed)
+        if self.process.hello is not None and self.process.process.poll() is not None:
+            self.process.kill()
+        if not self.process.is_alive:
+            self.process = EnvProcess(self.packed)
         payload = await self.ask(RESET, cloudpickle.dumps((seed, options)))
         self.begun = True
-        return self.seen(payload)
+        return self.read_observation(payload)
 
     async def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step."""
+        """Make one step in the process."""
         self.require_free("step")
-        if not self.begun or not self.worker.lives or self.worker.slots is None:
+        if not self.begun or not self.process.is_alive or self.process.slots is None:
             raise SettingsError(
                 "step() was called on an environment whose episode has not begun: call reset() "
                 "first"
             )
-        slots, payload = self.worker.slots, b""
+        slots, payload = self.process.slots, b""
         if slots.action is None:
             payload = cloudpickle.dumps(action)
         else:
             write_action(slots.action, action)
-        observation, info = self.seen(await self.ask(STEP, payload))
+        observation, info = self.read_observation(await self.ask(STEP, payload))
         terminated, truncated = slots.ended.tolist()
         return observation, float(slots.reward), terminated, truncated, info
 
@@ -115,26 +115,26 @@ class InProcess:
         if self.closed:
             return
         self.closed = True
-        if self.worker.lives and not self.busy and self.worker.hello is not None:
-            await self.worker.retire()
-        self.worker.end()
+        if self.process.is_alive and not self.busy and self.process.hello is not None:
+            await self.process.close()
+        self.process.kill()
 
     async def ask(self, kind: bytes, payload: bytes) -> bytes:
-        """One request at a time."""
+        """Send a request to the process and await its answer."""
         self.busy = True
         try:
-            await self.worker.meet_soon()
-            return await self.worker.ask(kind, payload)
+            await self.process.await_hello()
+            return await self.process.ask(kind, payload)
         finally:
             self.busy = False
-            self.begun &= self.worker.lives
+            self.begun &= self.process.is_alive
 
-    def seen(self, payload: bytes) -> tuple[Any, dict[str, Any]]:
-        """Observation and info of an answer."""
+    def read_observation(self, payload: bytes) -> tuple[Any, dict[str, Any]]:
+        """The observation and the info in an answer."""
         observation, info = pickle.loads(payload) if payload else (None, {})
-        slots = self.worker.slots
+        slots = self.process.slots
         assert slots is not None
-        return (observation if slots.observation is None else read(slots.observation)), info
+        return (observation if slots.observation is None else read_value(slots.observation)), info
 
     def require_free(self, what: str) -> None:
         """Refuse what comes after the end or amid another call."""
@@ -149,6 +149,6 @@ class InProcess:
 def write_action(slot: Any, action: Any) -> None:
     """Put the action into its slot, or say why it does not fit."""
     try:
-        write(slot, action)
+        write_value(slot, action)
     except (ValueError, TypeError, KeyError) as error:
         raise SettingsError(f"the action {action!r} is not in the action space: {error}") from error

@@ -1,4 +1,4 @@
-"""The process of a plain environment as its parent sees it: started, asked, listened to, and ended.
+"""The process of a plain environment as its parent sees it: started, asked, awaited, and ended.
 
 Observations, actions and rewards lie in memory that both see; a socket tells when they are ready.
 What goes on in the process: `process_worker.py`.
@@ -22,13 +22,13 @@ from flatout.slow_envs.process_wire import (
     HEADER,
     HELLO,
     LAST_WORDS,
-    Failure,
+    EnvFailure,
     Hello,
     Slots,
+    map_slots,
     receive,
-    slots_in,
 )
-from flatout.slow_envs.shared_memory import anonymous_file
+from flatout.slow_envs.shared_memory import open_anonymous_file
 
 CLOSE_S = 5.0  # a process that needs longer to close its environment is killed
 
@@ -43,12 +43,12 @@ class EnvFailedError(FlatoutError):
     """
 
 
-class Worker:
-    """The process as its parent sees it."""
+class EnvProcess:
+    """A process that holds one environment: started at once, and asked for steps."""
 
     def __init__(self, packed: bytes) -> None:
-        self.door, theirs = socketpair()
-        self.memory = filled_file(packed)
+        self.connection, theirs = socketpair()
+        self.memory = write_anonymous_file(packed)
         starter = "main" if threading.current_thread() is threading.main_thread() else "thread"
         words = [str(theirs.fileno()), str(self.memory), str(os.getpid()), starter]
         with theirs:
@@ -63,142 +63,140 @@ class Worker:
         self.hello: Hello | None = None
         self.slots: Slots | None = None
 
-    def meet(self) -> Hello:
+    def wait_for_hello(self) -> Hello:
         """What the environment is; waits for the process to have made it, if need be."""
         if self.hello is None:
             try:
-                self.door.setblocking(True)
-                told = receive(self.door)
+                self.connection.setblocking(True)
+                kind, payload = receive(self.connection)
             except (OSError, EOFError) as error:
-                raise self.death() from error
-            self.greet(*told)
+                raise self.new_death() from error
+            self.read_hello(kind, payload)
         assert self.hello is not None
         return self.hello
 
-    async def meet_soon(self) -> None:
-        """The same without blocking the event loop."""
+    async def await_hello(self) -> None:
+        """Wait for the process to have made its environment, without blocking the event loop."""
         if self.hello is None:
-            self.greet(*await self.heard())
+            self.read_hello(*await self.exchange())
 
-    def greet(self, kind: bytes, payload: bytes) -> None:
-        """Take in the hello of a process that has made its environment."""
-        told = self.understood(kind, payload)
+    def read_hello(self, kind: bytes, payload: bytes) -> None:
+        """Take the first message of a process, which says what its environment is."""
+        content = self.read_answer(kind, payload)
         if kind != HELLO:
             raise AssertionError(f"a process began with {kind!r}")
-        hello: Hello = pickle.loads(told)
-        self.slots = slots_in(mmap(self.memory, 0), hello.observation_space, hello.action_space)
+        hello: Hello = pickle.loads(content)
+        self.slots = map_slots(mmap(self.memory, 0), hello.observation_space, hello.action_space)
         self.hello = hello
 
     async def ask(self, kind: bytes, payload: bytes = b"") -> bytes:
         """Send a request and await its answer. If that is cancelled, the process is killed."""
-        return self.understood(*await self.heard(HEADER.pack(kind, len(payload)) + payload))
+        return self.read_answer(*await self.exchange(HEADER.pack(kind, len(payload)) + payload))
 
-    async def heard(self, message: bytes = b"") -> tuple[bytes, bytes]:
-        """Send this and await a message."""
+    async def exchange(self, message: bytes = b"") -> tuple[bytes, bytes]:
+        """Send a message and await the next one of the process: its kind and payload."""
         loop = asyncio.get_running_loop()
-        self.door.setblocking(False)
+        self.connection.setblocking(False)
         try:
-            await loop.sock_sendall(self.door, message)
-            kind, length = HEADER.unpack(await self.exactly(loop, HEADER.size))
-            return kind, await self.exactly(loop, length) if length else b""
+            await loop.sock_sendall(self.connection, message)
+            kind, length = HEADER.unpack(await self.receive_exactly(loop, HEADER.size))
+            return kind, await self.receive_exactly(loop, length) if length else b""
         except (OSError, EOFError) as error:
-            raise self.death() from error
+            raise self.new_death() from error
         except BaseException:  # cancelled: nobody knows what the process is doing
-            self.end()
+            self.kill()
             raise
 
-    async def exactly(self, loop: asyncio.AbstractEventLoop, count: int) -> bytes:
-        """That many bytes."""
+    async def receive_exactly(self, loop: asyncio.AbstractEventLoop, count: int) -> bytes:
+        """Await that many bytes; EOFError if the process is gone."""
         parts = []
         while count:
-            part = await loop.sock_recv(self.door, min(count, 1 << 20))
+            part = await loop.sock_recv(self.connection, min(count, 1 << 20))
             if not part:
                 raise EOFError("the process is gone")
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
 
-    def understood(self, kind: bytes, payload: bytes) -> bytes:
+    def read_answer(self, kind: bytes, payload: bytes) -> bytes:
         """The payload of an answer; failures are raised."""
         if kind == FAILURE:
             if self.hello is None:  # it could not make its environment, and has ended
-                self.end()
-            raise original(pickle.loads(payload))
+                self.kill()
+            raise original_error(pickle.loads(payload))
         if kind == LAST_WORDS:
-            raise self.death(payload.decode())
+            raise self.new_death(payload.decode())
         return payload
 
-    def death(self, words: str = "") -> WorkerDied:
-        """How the process ended, as an exception."""
+    def new_death(self, words: str = "") -> WorkerDied:
+        """An exception that says how the process ended; kills it if it has not."""
         try:
             code = self.process.wait(CLOSE_S)
-            how = cause(code)
+            how = describe_exit(code)
         except subprocess.TimeoutExpired:
             how = "closed its socket without ending, and was killed"
-        self.end()
+        self.kill()
         died = WorkerDied(
             f"the process of an environment (pid {self.process.pid}) {how}; what it printed is in "
-            f"this program's "
-            "output; reset() starts another one"
+            "this program's output; reset() starts another one"
         )
         if words:
             died.add_note(f"Its last words:\n{words}")
         return died
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it can be asked; it may have died without our having noticed."""
-        return self.door.fileno() >= 0
+        return self.connection.fileno() >= 0
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the process, if it is there, and let go of what joins us to it."""
-        if not self.lives:
+        if not self.is_alive:
             return
         self.process.kill()
         self.process.wait()
-        self.door.close()
+        self.connection.close()
         self.slots = None
         os.close(self.memory)
 
-    async def retire(self) -> None:
+    async def close(self) -> None:
         """Have it close its environment and end; kill it if that takes too long."""
         try:
             async with asyncio.timeout(CLOSE_S) as limit:
                 await self.ask(CLOSE)
-                with suppress(
-                    OSError
-                ):  # the end of the socket is that of the process, however it is told
-                    await asyncio.get_running_loop().sock_recv(self.door, 1)
+                # the end of the socket is that of the process, however it shows
+                with suppress(OSError):
+                    await asyncio.get_running_loop().sock_recv(self.connection, 1)
         except WorkerDied:
             return  # it had gone before
         except TimeoutError:
             if not limit.expired():  # the environment's own
                 raise
         finally:
-            self.end()
+            self.kill()
 
 
-def original(failure: Failure) -> Exception:
+def original_error(failure: EnvFailure) -> Exception:
     """The exception that the environment raised, with the traceback of its process as a note."""
-    error: Exception = EnvFailedError(f"the environment raised {failure.said}")
+    error: Exception = EnvFailedError(f"the environment raised {failure.message}")
     if failure.error:
         error = pickle.loads(failure.error)
-    error.add_note(f"In the environment's process:\n{failure.text}")
+    error.add_note(f"In the environment's process:\n{failure.traceback}")
     return error
 
 
-def cause(code: int) -> str:
-    """How a process ended."""
+def describe_exit(code: int) -> str:
+    """How a process ended, as the end of a sentence."""
     if code >= 0:
         return f"ended with exit code {code}"
     return f"was ended by signal {-code} ({signal.Signals(-code).name})"
 
 
-def filled_file(content: bytes) -> int:
+def write_anonymous_file(content: bytes) -> int:
     """A file without a name that holds this; it is gone with its last user, however the processes
     end.
     """
-    number = anonymous_file()
+    number = open_anonymous_file()
     with open(number, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(number, 0, os.SEEK_SET)

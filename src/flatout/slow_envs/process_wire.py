@@ -1,4 +1,4 @@
-"""What an environment's process and its parent say to each other, and the memory that both see.
+"""The messages between an environment's process and its parent, and the memory that both see.
 
 Messages are a kind and a payload on a socket; observations, actions and rewards lie in shared
 memory, one slot per part of a space. Spaces whose values have no fixed size (text, graphs,
@@ -31,12 +31,12 @@ class Hello(NamedTuple):
     render_mode: str | None
 
 
-class Failure(NamedTuple):
-    """An exception of the environment."""
+class EnvFailure(NamedTuple):
+    """An exception of the environment, as it travels to the parent."""
 
     error: bytes  # pickled; empty if it cannot be
-    said: str  # its kind and message
-    text: str  # the traceback
+    message: str  # its kind and its text
+    traceback: str
 
 
 class Slots(NamedTuple):
@@ -48,71 +48,73 @@ class Slots(NamedTuple):
     action: Views | None
 
 
-def fits(space: Space[Any]) -> bool:
+def has_fixed_size(space: Space[Any]) -> bool:
     """Whether values of this space always have the same size."""
     if isinstance(space, spaces.Dict):
-        return all(fits(one) for one in space.spaces.values())
+        return all(has_fixed_size(one) for one in space.spaces.values())
     if isinstance(space, spaces.Tuple):
-        return all(fits(one) for one in space.spaces)
+        return all(has_fixed_size(one) for one in space.spaces)
     return isinstance(
         space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
     )
 
 
-def room(space: Space[Any]) -> int:
-    """Bytes that a value needs."""
-    if not fits(space):
+def bytes_of(space: Space[Any]) -> int:
+    """Bytes that a value of this space needs, in whole cache lines."""
+    if not has_fixed_size(space):
         return 0
     if isinstance(space, spaces.Dict):
-        return sum(room(one) for one in space.spaces.values())
+        return sum(bytes_of(one) for one in space.spaces.values())
     if isinstance(space, spaces.Tuple):
-        return sum(room(one) for one in space.spaces)
+        return sum(bytes_of(one) for one in space.spaces)
     size = np.dtype(space.dtype).itemsize * int(np.prod(space.shape or ()))
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def whole_room(observation_space: Space[Any], action_space: Space[Any]) -> int:
-    """Bytes that all slots need."""
-    return VERDICT + room(observation_space) + room(action_space)
+def bytes_of_slots(observation_space: Space[Any], action_space: Space[Any]) -> int:
+    """Bytes that the slots of these spaces need together."""
+    return VERDICT + bytes_of(observation_space) + bytes_of(action_space)
 
 
-def slots_in(memory: mmap, observation_space: Space[Any], action_space: Space[Any]) -> Slots:
-    """The slots in this memory."""
-    seen, done_by = VERDICT, VERDICT + room(observation_space)
+def map_slots(memory: mmap, observation_space: Space[Any], action_space: Space[Any]) -> Slots:
+    """Arrays over this memory for reward, ends, observation and action."""
+    first, second = VERDICT, VERDICT + bytes_of(observation_space)
     return Slots(
-        np.frombuffer(memory, np.float64, 1).reshape(()),
-        np.frombuffer(memory, np.bool_, 2, offset=8),
-        views(observation_space, memory, seen) if fits(observation_space) else None,
-        views(action_space, memory, done_by) if fits(action_space) else None,
+        reward=np.frombuffer(memory, np.float64, 1).reshape(()),
+        ended=np.frombuffer(memory, np.bool_, 2, offset=8),
+        observation=view_values(observation_space, memory, first)
+        if has_fixed_size(observation_space)
+        else None,
+        action=view_values(action_space, memory, second) if has_fixed_size(action_space) else None,
     )
 
 
-def views(space: Space[Any], memory: mmap, start: int) -> Views:
+def view_values(space: Space[Any], memory: mmap, start: int) -> Views:
     """Arrays over the memory from this byte on, built as the space is."""
     if isinstance(space, spaces.Dict):
         found = {}
         for name, one in space.spaces.items():
-            found[name] = views(one, memory, start)
-            start += room(one)
+            found[name] = view_values(one, memory, start)
+            start += bytes_of(one)
         return found
     if isinstance(space, spaces.Tuple):
         parts = []
         for one in space.spaces:
-            parts.append(views(one, memory, start))
-            start += room(one)
+            parts.append(view_values(one, memory, start))
+            start += bytes_of(one)
         return tuple(parts)
     shape = space.shape or ()
     return np.frombuffer(memory, space.dtype, int(np.prod(shape)), offset=start).reshape(shape)
 
 
-def write(into: Views, value: Any) -> None:
+def write_value(into: Views, value: Any) -> None:
     """Put a value into its slots; one of another shape is an error, not a broadcast."""
     if isinstance(into, dict):
         for name, part in into.items():
-            write(part, value[name])
+            write_value(part, value[name])
     elif isinstance(into, tuple):
         for part, one in zip(into, value, strict=True):
-            write(part, one)
+            write_value(part, one)
     else:
         given = np.asarray(value)
         if given.shape != into.shape:
@@ -122,31 +124,31 @@ def write(into: Views, value: Any) -> None:
         np.copyto(into, given)
 
 
-def read(slots: Views) -> Any:
+def read_value(slots: Views) -> Any:
     """A copy of the value in these slots."""
     if isinstance(slots, dict):
-        return {name: read(part) for name, part in slots.items()}
+        return {name: read_value(part) for name, part in slots.items()}
     if isinstance(slots, tuple):
-        return tuple(read(part) for part in slots)
+        return tuple(read_value(part) for part in slots)
     return slots.copy()[()]  # [()] makes a number of an array without axes
 
 
-def send(door: socket, kind: bytes, payload: bytes = b"") -> None:
+def send(connection: socket, kind: bytes, payload: bytes = b"") -> None:
     """Send one message and wait until it is away."""
-    door.sendall(HEADER.pack(kind, len(payload)) + payload)
+    connection.sendall(HEADER.pack(kind, len(payload)) + payload)
 
 
-def receive(door: socket) -> tuple[bytes, bytes]:
+def receive(connection: socket) -> tuple[bytes, bytes]:
     """Wait for one message: kind and payload; EOFError if the other side is gone."""
-    kind, length = HEADER.unpack(exactly(door, HEADER.size))
-    return kind, exactly(door, length)
+    kind, length = HEADER.unpack(receive_exactly(connection, HEADER.size))
+    return kind, receive_exactly(connection, length)
 
 
-def exactly(door: socket, count: int) -> bytes:
-    """That many bytes."""
+def receive_exactly(connection: socket, count: int) -> bytes:
+    """Wait for that many bytes; EOFError if the other side is gone."""
     parts = []
     while count:
-        part = door.recv(min(count, 1 << 20))
+        part = connection.recv(min(count, 1 << 20))
         if not part:
             raise EOFError("the other side of the socket is gone")
         parts.append(part)

@@ -22,14 +22,14 @@ class SharedArrays:
     """Named arrays in one block: a new one, or that of an inherited descriptor."""
 
     def __init__(self, shapes: Shapes, descriptor: int | None = None) -> None:
-        size = max(sum(padded(shape, kind) for shape, kind in shapes.values()), 1)
+        size = max(sum(padded_bytes(shape, kind) for shape, kind in shapes.values()), 1)
         self.descriptor = new_block(size) if descriptor is None else descriptor
         self.block = mmap.mmap(self.descriptor, size)
         self.arrays: dict[str, NDArray[Any]] = {}
         offset = 0
         for name, (shape, kind) in shapes.items():
             self.arrays[name] = np.ndarray(shape, kind, self.block, offset)
-            offset += padded(shape, kind)
+            offset += padded_bytes(shape, kind)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -42,20 +42,20 @@ class SharedArrays:
             self.descriptor = -1
 
 
-def padded(shape: tuple[int, ...], kind: Any) -> int:
+def padded_bytes(shape: tuple[int, ...], kind: Any) -> int:
     """Bytes that an array takes, whole cache lines."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def new_block(size: int) -> int:
-    """The descriptor of so many bytes."""
-    descriptor = anonymous_file()
+    """The descriptor of a new block of so many bytes."""
+    descriptor = open_anonymous_file()
     os.ftruncate(descriptor, size)
     return descriptor
 
 
-def anonymous_file() -> int:
+def open_anonymous_file() -> int:
     """The descriptor of a file without a name, in memory where the system can."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("flatout")

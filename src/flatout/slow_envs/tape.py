@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.learners.environment import Box, Discrete
-from flatout.slow_envs.batcher import Decision, Floats
+from flatout.slow_envs.batcher import Floats, SampledAction
 
 
 class Segment(NamedTuple):
@@ -40,7 +40,7 @@ class Format(NamedTuple):
     actions: Box | Discrete
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Shape and type of each array."""
+        """Shape and type of each array of a segment, by name."""
         box = isinstance(self.actions, Box)
         row = (self.rows,)
         return {
@@ -55,13 +55,13 @@ class Format(NamedTuple):
         }
 
     def new(self) -> Segment:
-        """An empty one."""
+        """A segment of zeros in this format."""
         return Segment(
             **{name: np.zeros(shape, kind) for name, (shape, kind) in self.shapes().items()}
         )
 
 
-def side_by_side(segments: Sequence[Segment]) -> Segment:
+def join_segments(segments: Sequence[Segment]) -> Segment:
     """A batch: segments of one environment follow each other as they came, and those of several
     stand side by side, (row, environment, ...), filled up with rows that do not act.
     """
@@ -70,7 +70,10 @@ def side_by_side(segments: Sequence[Segment]) -> Segment:
         runs.setdefault(int(segment.env), []).append(segment)
     rows, length = segments[0].reward.shape[0], max(map(len, runs.values()))
     whole = Segment(
-        *(room(x, rows * length + (x is segments[0].observation), len(runs)) for x in segments[0])
+        *(
+            new_column(x, rows * length + (x is segments[0].observation), len(runs))
+            for x in segments[0]
+        )
     )
     for k, run in enumerate(runs.values()):
         for n, segment in enumerate(run):
@@ -83,22 +86,23 @@ def side_by_side(segments: Sequence[Segment]) -> Segment:
     return whole
 
 
-def room(like: NDArray[Any], rows: int, runs: int) -> NDArray[Any]:
+def new_column(like: NDArray[Any], rows: int, runs: int) -> NDArray[Any]:
     """Zeros for such an array of so many rows and runs; one without rows has one number per run."""
     return np.zeros((rows, runs, *like.shape[1:]) if like.shape else (runs,), like.dtype)
 
 
-class Tape:
+class SegmentTape:
     """One environment's rows, until they fill a segment."""
 
     def __init__(self, form: Format, env: int = 0) -> None:
         self.form, self.env, self.open, self.filled = form, env, form.new(), 0
         self.continuing = False  # whether the last row waits for what it led to
 
-    def act(
+    def add_step(
         self,
+        *,
         seen: Floats,
-        decision: Decision,
+        action: SampledAction,
         reward: float,
         then: Floats,
         terminated: bool,
@@ -110,18 +114,18 @@ class Tape:
         row, rows = self.filled, self.open
         rows.observation[row], rows.raw[row], rows.log_prob[row] = (
             seen,
-            decision.raw,
-            decision.log_prob,
+            action.raw,
+            action.log_prob,
         )
-        rows.version[row], rows.reward[row] = decision.version, reward
+        rows.version[row], rows.reward[row] = action.version, reward
         rows.terminated[row], rows.acting[row] = terminated, True
         self.continuing = not terminated
         full = self.advance(then)
         if truncated and not terminated:
-            full += self.cut(then)
+            full += self.add_end(then)
         return full
 
-    def cut(self, seen: Floats) -> list[Segment]:
+    def add_end(self, seen: Floats) -> list[Segment]:
         """The episode goes no further than what is seen: whatever led here is worth what the critic
         says of it.
         """
@@ -133,7 +137,7 @@ class Tape:
         return self.advance(seen)
 
     def advance(self, then: Floats) -> list[Segment]:
-        """One more row is written."""
+        """Count the row that was just written; returns the segment if that filled it."""
         self.filled += 1
         if self.filled < self.form.rows:
             return []

@@ -17,8 +17,9 @@ from flatout.arrays import leaves_of, map_leaves
 from flatout.learners.off_policy import Trust, decoupled_loss, effective_share, vtrace, vtrace_loss
 from flatout.learners.ppo_math import PolicyLoss, explained_variance, normalise, value_loss
 from flatout.learners.rates import ADAM_EPSILON, KL_TOLERANCE
-from flatout.slow_envs.knowledge import Assignment, Knowledge
-from flatout.slow_envs.model import Model, flat, unflat
+from flatout.slow_envs.learner_state import Assignment, LearnerState
+from flatout.slow_envs.learning import UpdateResult
+from flatout.slow_envs.model import PolicyModel, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.tape import Segment
 
@@ -37,20 +38,22 @@ class Rows(NamedTuple):
     value: Tensor
 
 
-class Learned(NamedTuple):
-    """What an update did."""
+class MinibatchFigures(NamedTuple):
+    """What is measured of one minibatch; the names are those of an update's figures."""
 
-    version: int
-    figures: dict[str, float]
-    lags: Counter[int]  # of the rows that taught
-    too_old: int  # rows that were left out
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    approx_kl: float
+    clip_fraction: float
+    loss: float
 
 
 class TorchSegmentLearner:
-    """One agent and its optimiser."""
+    """One agent and its optimiser; every batch of segments makes one update."""
 
     def __init__(
-        self, model: Model, rule: Rule, overlap: Overlap, weights: Any, seed: int = 0
+        self, model: PolicyModel, rule: Rule, overlap: Overlap, weights: Any, seed: int = 0
     ) -> None:
         self.model, self.rule, self.overlap, self.version = model, rule, overlap, 0
         self.weights = map_leaves(
@@ -63,9 +66,8 @@ class TorchSegmentLearner:
         self.seed = seed
 
     # --- an update
-    # ---------------------------------------------------------------------------------------
 
-    def update(self, batch: Segment) -> Learned:
+    def update(self, batch: Segment) -> UpdateResult:
         """Learn from a batch of segments (row, segment, ...); the version goes up by one."""
         lag = self.version - batch.version
         fresh = batch.acting & (lag <= self.overlap.max_lag)
@@ -75,9 +77,9 @@ class TorchSegmentLearner:
             rows, figures = self.rows_of(batch, fresh)
             figures |= self.descend(rows)
         self.version += 1
-        return Learned(self.version, figures, Counter(lag[fresh].tolist()), too_old)
+        return UpdateResult(self.version, figures, Counter(lag[fresh].tolist()), too_old)
 
-    def worth_again(self, batch: Segment) -> bool:
+    def is_worth_reusing(self, batch: Segment) -> bool:
         """Whether the policy is still close enough to those that acted in this batch to learn from
         it again.
         """
@@ -98,16 +100,16 @@ class TorchSegmentLearner:
         )
 
     def log_probs(self, observation: Tensor, raw: Tensor) -> Tensor:
-        """Of these actions, by the policy as it is."""
+        """Log-probabilities of these actions by the policy as it is now."""
         return self.model.policy(self.weights, observation, xp).log_prob(raw, xp)
 
     def rows_of(self, batch: Segment, fresh: NDArray[np.bool_]) -> tuple[Rows, dict[str, float]]:
         """The batch corrected for its age, without the rows that teach nothing."""
         arrays = map_leaves(torch.as_tensor, batch)
         with torch.no_grad():
-            return self.corrected(arrays, torch.as_tensor(fresh))
+            return self.correct_rows(arrays, torch.as_tensor(fresh))
 
-    def corrected(self, arrays: Any, chosen: Tensor) -> tuple[Rows, dict[str, float]]:
+    def correct_rows(self, arrays: Any, chosen: Tensor) -> tuple[Rows, dict[str, float]]:
         """The chosen rows with advantages and targets, and how well they suit the policy."""
         value = self.model.value(self.weights, arrays.observation, xp)
         seen = arrays.observation[:-1]
@@ -116,13 +118,13 @@ class TorchSegmentLearner:
         trust = Trust(self.overlap.rho, self.overlap.trace, self.rule.gae_lambda)
         corrected = vtrace(
             arrays.reward,
-            value,
-            arrays.terminated,
-            arrays.acting,
-            ratio,
-            self.rule.gamma,
-            trust,
-            xp,
+            value=value,
+            terminated=arrays.terminated,
+            acting=arrays.acting,
+            ratio=ratio,
+            gamma=self.rule.gamma,
+            trust=trust,
+            xp=xp,
         )
         parts = (seen, arrays.raw, arrays.log_prob, proximal, *corrected, value[:-1])
         rows = Rows(*(part[chosen] for part in parts))
@@ -135,7 +137,7 @@ class TorchSegmentLearner:
     def descend(self, rows: Rows) -> dict[str, float]:
         """Epochs of minibatches, until they are done or the policy has moved too far."""
         rule, count = self.rule, rows.value.shape[0]
-        made: list[list[float]] = []
+        made: list[MinibatchFigures] = []
         epochs = 0
         rng = np.random.default_rng([self.seed, self.version])
         limit = KL_TOLERANCE * rule.target_kl if rule.target_kl is not None else NO_LIMIT
@@ -143,36 +145,45 @@ class TorchSegmentLearner:
             epochs += 1
             order = torch.as_tensor(rng.permutation(count))
             for chosen in torch.split(order, rule.minibatch):
-                loss, figures = self.loss(Rows(*(part[chosen] for part in rows)))
-                if figures[3] > limit:
-                    return self.told(made or [figures], epochs)
+                loss, figures = self.compute_loss(Rows(*(part[chosen] for part in rows)))
+                if figures.approx_kl > limit:
+                    return self.mean_figures(made or [figures], epochs)
                 self.step(loss)
                 made.append(figures)
-        return self.told(made, epochs)
+        return self.mean_figures(made, epochs)
 
-    def loss(self, rows: Rows) -> tuple[Tensor, list[float]]:
+    def compute_loss(self, rows: Rows) -> tuple[Tensor, MinibatchFigures]:
         """The loss of a minibatch, and its figures."""
         rule = self.rule
         policy = self.model.policy(self.weights, rows.observation, xp)
         advantage = normalise(rows.advantage, xp) if rule.normalise_advantage else rows.advantage
-        surrogate = self.surrogate()(
+        surrogate = self.policy_loss()(
             policy.log_prob(rows.raw, xp), rows.proximal, rows.behaviour, advantage
         )
         value_clip = torch.tensor(NO_LIMIT if rule.value_clip is None else rule.value_clip)
         error = value_loss(
             self.model.value(self.weights, rows.observation, xp),
-            rows.value,
-            rows.target,
-            value_clip,
-            xp,
+            old_value=rows.value,
+            returns=rows.target,
+            clip=value_clip,
+            xp=xp,
         )
         entropy = torch.mean(policy.entropy(rows.raw, xp))
         loss = surrogate.loss + rule.value * error - rule.entropy * entropy
-        shown = (surrogate.loss, error, entropy, surrogate.approx_kl, surrogate.clip_fraction, loss)
-        return loss, torch.stack([x.detach() for x in shown]).tolist()
+        parts = {
+            "policy_loss": surrogate.loss,
+            "value_loss": error,
+            "entropy": entropy,
+            "approx_kl": surrogate.approx_kl,
+            "clip_fraction": surrogate.clip_fraction,
+            "loss": loss,
+        }
+        # one conversion for all of them
+        values = torch.stack([part.detach() for part in parts.values()]).tolist()
+        return loss, MinibatchFigures(**dict(zip(parts, values, strict=True)))
 
-    def surrogate(self) -> Callable[..., PolicyLoss]:
-        """The policy's part of the loss."""
+    def policy_loss(self) -> Callable[..., PolicyLoss]:
+        """The function that computes the policy's part of the loss, by `overlap.objective`."""
         rho = self.overlap.rho
         if self.overlap.objective == "vtrace":
             return partial(vtrace_loss, rho=rho, xp=xp)
@@ -186,73 +197,79 @@ class TorchSegmentLearner:
         self.optimiser.step()
 
     @staticmethod
-    def told(made: list[list[float]], epochs: int) -> dict[str, float]:
-        """Means over minibatches."""
-        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss")
-        means = np.mean(made, axis=0).tolist()
-        return dict(zip(names, means, strict=True)) | {
+    def mean_figures(made: list[MinibatchFigures], epochs: int) -> dict[str, float]:
+        """Means over the minibatches of an update, and how many there were."""
+        means = MinibatchFigures(*np.mean(made, axis=0).tolist())
+        return {
+            **means._asdict(),
             "epochs": float(epochs),
             "minibatches": float(len(made)),
         }
 
-    # --- what it knows
-    # -----------------------------------------------------------------------------------
+    # --- what was learned
 
     @property
     def vector(self) -> NDArray[np.float32]:
         """All weights, in one vector: a copy."""
-        return flat(map_leaves(lambda leaf: leaf.detach().numpy(), self.weights))
+        return flatten_weights(map_leaves(lambda leaf: leaf.detach().numpy(), self.weights))
 
     @property
-    def knowledge(self) -> Knowledge:
-        """All that was learned: copies."""
-        known = [
-            (self.optimiser.state.get(leaf, {}), torch.zeros_like(leaf).detach())
-            for leaf in self.leaves
-        ]
-        first, second = (
-            torch.cat([state.get(name, zeros).reshape(-1) for state, zeros in known]).numpy()
-            for name in ("exp_avg", "exp_avg_sq")
-        )
-        return Knowledge(self.vector, first, second, int(known[0][0].get("step", 0)), self.version)
+    def state(self) -> LearnerState:
+        """All that was learned, as copies: weights and Adam's moments."""
+        states = [self.optimiser.state.get(leaf, {}) for leaf in self.leaves]
 
-    def recall(self, known: Knowledge) -> None:
-        """Go on from there."""
-        self.version = known.version
+        def moment(name: str) -> NDArray[np.float32]:
+            parts = [
+                state.get(name, torch.zeros_like(leaf).detach()).reshape(-1)
+                for state, leaf in zip(states, self.leaves, strict=True)
+            ]
+            return torch.cat(parts).numpy()
+
+        return LearnerState(
+            vector=self.vector,
+            first=moment("exp_avg"),
+            second=moment("exp_avg_sq"),
+            steps=int(states[0].get("step", 0)),
+            version=self.version,
+        )
+
+    def load_state(self, state: LearnerState) -> None:
+        """Go on from a state that was saved."""
+        self.version = state.version
         with torch.no_grad():
-            saved = unflat(
-                known.vector, map_leaves(lambda leaf: leaf.detach().numpy(), self.weights)
+            saved = unflatten_weights(
+                state.vector, map_leaves(lambda leaf: leaf.detach().numpy(), self.weights)
             )
             for leaf, kept in zip(leaves_of(self.weights), leaves_of(saved), strict=True):
                 leaf.copy_(torch.as_tensor(kept))
         sizes = [leaf.numel() for leaf in self.leaves]
         moments = [
-            torch.split(torch.as_tensor(part), sizes) for part in (known.first, known.second)
+            torch.split(torch.as_tensor(part), sizes) for part in (state.first, state.second)
         ]
         for leaf, mu, nu in zip(self.leaves, *moments, strict=True):
             self.optimiser.state[leaf] = {
-                "step": torch.tensor(float(known.steps)),
+                "step": torch.tensor(float(state.steps)),
                 "exp_avg": mu.reshape(leaf.shape).clone(),
                 "exp_avg_sq": nu.reshape(leaf.shape).clone(),
             }
 
-    def change(self, rule: Rule) -> None:
-        """Another rule from now on: schedules."""
+    def change_rule(self, rule: Rule) -> None:
+        """Learn by another rule from now on: rates follow schedules."""
         self.rule = rule
         self.optimiser.param_groups[0]["lr"] = rule.learning_rate
 
 
 def new_learner(assignment: Assignment) -> TorchSegmentLearner:
-    """One who goes on from what the assignment knows."""
+    """A learner that goes on from the state in the assignment."""
     model = assignment.model
     learner = TorchSegmentLearner(
         model,
-        assignment.rule,
-        assignment.overlap,
-        model.new_weights(assignment.seed),
-        assignment.seed,
+        rule=assignment.rule,
+        overlap=assignment.overlap,
+        weights=model.new_weights(assignment.seed),
+        seed=assignment.seed,
     )
-    learner.recall(assignment.knowledge)
+    learner.load_state(assignment.state)
     return learner
 
 

@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 from flatout.errors import RunError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv
 from flatout.slow_envs.blocking import OwnLoop
-from flatout.slow_envs.choice import Choice
-from flatout.slow_envs.plain import StillBusyError, adapted, apply
+from flatout.slow_envs.choice import SteppingChoice
+from flatout.slow_envs.plain import StillBusyError, adapt_env, apply
 from flatout.slow_envs.process_env import Maker
+
+__all__ = ["AsyncioVectorEnv"]
 
 T = TypeVar("T")
 Options = dict[str, Any] | None
 
 
-class Row(NamedTuple):
+class StepResult(NamedTuple):
     """What one step of one environment led to."""
 
     observation: Any
@@ -40,7 +42,8 @@ class Row(NamedTuple):
     final: dict[str, Any] | None = None
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the episode ended with this step."""
         return bool(self.terminated or self.truncated)
 
 
@@ -51,6 +54,13 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
     counts as truncated, with no reward and the last observation again, and "timed_out" in the info.
     Steps that are done inline cannot be cancelled. Any exception of an environment closes all of
     them and is raised as it was.
+
+    >>> import gymnasium
+    >>> envs = AsyncioVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3, kind="inline")
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations.shape
+    (3, 4)
+    >>> envs.close()
     """
 
     def __init__(
@@ -58,7 +68,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         makers: Iterable[Maker],
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        kind: str = "auto",  # how plain environments are stepped: see `plain.adapted`
+        kind: str = "auto",  # how plain environments are stepped: see `plain.adapt_env`
         step_deadline_s: float | None = None,
         reset_deadline_s: float | None = None,  # a reset that needs longer is an error
     ) -> None:
@@ -72,19 +82,19 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 "AsyncioVectorEnv was given no makers: give at least one function that makes one"
             )
         self.envs: list[AsyncEnv] = []
-        self.choice: Choice | None = None  # what was measured, if plain environments were
+        self.choice: SteppingChoice | None = None  # what was measured, if plain environments were
         self.loop, self.closed = OwnLoop(), False
-        self.run_or_close(self.make())
+        self.run_or_close(self.make_envs())
         self.last: list[Any] = [None] * self.num_envs
         self.seen = create_empty_array(self.single_observation_space, self.num_envs, np.zeros)
         self.ended = np.zeros(self.num_envs, np.bool_)
 
-    async def make(self) -> None:
+    async def make_envs(self) -> None:
         """Make the environments: the first plain one is measured, the others are stepped in the
         same way.
         """
         for maker in self.makers:
-            env = adapted(maker, self.choice.kind if self.choice else self.kind)
+            env = adapt_env(maker, self.choice.kind if self.choice else self.kind)
             self.envs.append(env)
             self.choice = self.choice or getattr(env, "choice", None)
         first: Any = self.envs[0]
@@ -99,8 +109,8 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             ):
                 raise SettingsError(
                     f"environment {k} has the spaces {env.observation_space} and "
-                    f"{env.action_space}, the first has "
-                    f"{first.observation_space} and {first.action_space}: they must be equal"
+                    f"{env.action_space}, the first has {first.observation_space} and "
+                    f"{first.action_space}: they must be equal"
                 )
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -114,7 +124,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         """Begin episodes in all environments, or in those of `options["reset_mask"]`."""
         rest = dict(options) if options is not None else None
         mask = rest.pop("reset_mask", None) if rest is not None else None
-        return self.reset_each(self.seeds(seed), [rest] * self.num_envs, mask)
+        return self.reset_each(self.spread_seeds(seed), [rest] * self.num_envs, mask)
 
     def reset_each(
         self,
@@ -122,21 +132,21 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         options: Sequence[Options],
         mask: NDArray[np.bool_] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """The same with a seed and options for each."""
+        """Begin episodes with a seed and options for each environment, where the mask holds."""
         self.require_open()
-        which = np.flatnonzero(self.mask(mask)).tolist()
-        found = self.run_or_close(all_of([self.begin(k, seeds[k], options[k]) for k in which]))
+        which = np.flatnonzero(self.check_mask(mask)).tolist()
+        found = self.run_or_close(all_of([self.reset_env(k, seeds[k], options[k]) for k in which]))
         infos: dict[str, Any] = {}
         for k, (observation, info) in zip(which, found, strict=True):
             self.last[k] = observation
             infos = self._add_info(infos, info, k)
         self.ended[which] = False
-        return self.observations(), infos
+        return self.stack_observations(), infos
 
     def step(
         self, actions: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """One step of all environments."""
+        """Make one step of all environments; takes as long as the slowest of them."""
         self.require_open()
         orders = list(iterate(self.action_space, actions))
         if len(orders) != self.num_envs:
@@ -150,40 +160,52 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 f"and autoreset is "
                 'disabled: call reset(options={"reset_mask": ...}) first'
             )
-        rows = self.run_or_close(all_of([self.row(k, action) for k, action in enumerate(orders)]))
+        rows = self.run_or_close(
+            all_of([self.step_or_reset(k, action) for k, action in enumerate(orders)])
+        )
         infos: dict[str, Any] = {}
         for k, row in enumerate(rows):
-            self.last[k], self.ended[k] = row.observation, row.ended
+            self.last[k], self.ended[k] = row.observation, row.is_over
             infos = self._add_info(infos, row.final, k) if row.final else infos
             infos = self._add_info(infos, row.info, k)
         rewards = np.array([row.reward for row in rows], np.float64)
         terminated = np.array([row.terminated for row in rows], np.bool_)
         truncated = np.array([row.truncated for row in rows], np.bool_)
-        return self.observations(), rewards, terminated, truncated, infos
+        return self.stack_observations(), rewards, terminated, truncated, infos
 
-    async def row(self, k: int, action: Any) -> Row:
-        """One step of one environment; where its episode ended, that of the mode."""
+    async def step_or_reset(self, k: int, action: Any) -> StepResult:
+        """Make one step of one environment; where its episode ended, what the autoreset mode
+        asks for.
+        """
         if self.mode == AutoresetMode.NEXT_STEP and self.ended[k]:
-            observation, info = await self.begin(k)
-            return Row(observation, 0.0, False, False, info)
-        row = await self.stepped(k, action)
-        if self.mode != AutoresetMode.SAME_STEP or not row.ended:
+            observation, info = await self.reset_env(k)
+            return StepResult(
+                observation=observation, reward=0.0, terminated=False, truncated=False, info=info
+            )
+        row = await self.step_env(k, action)
+        if self.mode != AutoresetMode.SAME_STEP or not row.is_over:
             return row
         final = {"final_obs": deepcopy(row.observation), "final_info": row.info}
-        observation, info = await self.begin(k)
+        observation, info = await self.reset_env(k)
         return row._replace(observation=observation, info=info, final=final)
 
-    async def stepped(self, k: int, action: Any) -> Row:
-        """One step, or what stands for one that took too long."""
+    async def step_env(self, k: int, action: Any) -> StepResult:
+        """Make one step; one that takes too long is cancelled, and its episode truncated."""
         try:
             async with asyncio.timeout(self.step_deadline_s) as limit:
-                return Row(*await self.envs[k].step(action))
+                return StepResult(*await self.envs[k].step(action))
         except TimeoutError:
             if not limit.expired():  # the environment's own
                 raise
-            return Row(self.last[k], 0.0, False, True, {"timed_out": True})
+            return StepResult(
+                observation=self.last[k],
+                reward=0.0,
+                terminated=False,
+                truncated=True,
+                info={"timed_out": True},
+            )
 
-    async def begin(
+    async def reset_env(
         self, k: int, seed: int | None = None, options: Options = None
     ) -> tuple[Any, dict[str, Any]]:
         """Reset one environment; one that still hangs in a thread is replaced."""
@@ -193,23 +215,22 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                     return await self.envs[k].reset(seed=seed, options=options)
                 except StillBusyError:
                     await self.envs[k].close()
-                    self.envs[k] = adapted(self.makers[k], "thread")
+                    self.envs[k] = adapt_env(self.makers[k], "thread")
                     return await self.envs[k].reset(seed=seed, options=options)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise RunError(
                 f"environment {k} was not reset within {self.reset_deadline_s} s: raise "
-                f"reset_deadline_s, or see "
-                "what it waits for"
+                "reset_deadline_s, or see what it waits for"
             ) from error
 
-    def observations(self) -> Any:
-        """All observations as one."""
+    def stack_observations(self) -> Any:
+        """The last observations of all environments as one batch: a copy."""
         self.seen = concatenate(self.single_observation_space, self.last, self.seen)
         return deepcopy(self.seen)
 
-    def seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
+    def spread_seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
         """One seed per environment: each is one more than that of the one before."""
         if seed is None:
             return [None] * self.num_envs
@@ -221,8 +242,8 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             )
         return seed
 
-    def mask(self, mask: Any) -> NDArray[np.bool_]:
-        """Which environments shall be reset."""
+    def check_mask(self, mask: Any) -> NDArray[np.bool_]:
+        """The mask as booleans, one per environment; all if none is given."""
         if mask is None:
             return np.ones(self.num_envs, np.bool_)
         given = np.asarray(mask)
@@ -247,7 +268,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """An attribute of each environment, or what it returns if it is a method."""
-        return self.apply(partial(called, name=name, args=args, kwargs=kwargs))
+        return self.apply(partial(call_attribute, name=name, args=args, kwargs=kwargs))
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """An attribute of each environment."""
@@ -261,14 +282,14 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 f"there are {len(each)} values for {self.num_envs} environments: give one for each"
             )
         for k, value in enumerate(each):
-            self.apply(partial(assigned, name=name, value=value), [k])
+            self.apply(partial(assign_attribute, name=name, value=value), [k])
 
     def render(self) -> tuple[Any, ...]:
-        """What the environments draw."""
+        """What the environments' own `render` returns, one for each."""
         return self.call("render")
 
     def require_open(self) -> None:
-        """Refuse what comes after the end."""
+        """Refuse calls after `close`."""
         if self.closed:
             raise SettingsError("this vector environment is closed: make a new one")
 
@@ -289,10 +310,10 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         """Close the environments and the loop; all of them, even if one of them fails."""
         self.closed = True
         try:
-            told = self.loop.run(each_of([env.close() for env in self.envs]))
+            results = self.loop.run(each_of([env.close() for env in self.envs]))
         finally:
             self.loop.close()
-        for error in told:
+        for error in results:
             if isinstance(error, BaseException):
                 raise error
 
@@ -318,14 +339,14 @@ async def each_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseExcept
     return await asyncio.gather(*work, return_exceptions=True)
 
 
-def called(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_attribute(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An attribute of an environment or of what it wraps, or what it returns if it is a method."""
     found = env.get_wrapper_attr(name) if hasattr(env, "get_wrapper_attr") else getattr(env, name)
     return found(*args, **kwargs) if callable(found) else found
 
 
-def assigned(env: Any, name: str, value: Any) -> None:
-    """Set an attribute where it is."""
+def assign_attribute(env: Any, name: str, value: Any) -> None:
+    """Set an attribute of an environment, in whichever wrapper has it."""
     if hasattr(env, "set_wrapper_attr"):
         env.set_wrapper_attr(name, value)
     else:

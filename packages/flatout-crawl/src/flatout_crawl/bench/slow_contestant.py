@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import numpy as np
 
 from flatout.slow_envs.batcher import Batching
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.session import Session
+from flatout.slow_envs.session import Session, SessionCounts
 from flatout_crawl.bench.slow_workload import (
     EPOCHS,
     MEMORY,
@@ -36,49 +35,36 @@ FILLINGS = 4  # of all the memory that is for segments, before memory is looked 
 OVERLAP = Overlap(segment=ROWS, batching=Batching(largest=1))
 
 
-class Moment(NamedTuple):
-    """What a session has counted so far."""
+class SessionSnapshot(NamedTuple):
+    """What a session, its server and the clock have counted at one moment."""
 
     at: float
-    steps: int
-    resets: int
-    updates: int
-    learning_s: float
-    idle_s: float
-    lags: Counter[int]
+    counts: SessionCounts
     requests: int  # that the server has had
     cpu_s: float
 
     @classmethod
-    def now(cls, session: Session, origin: str) -> "Moment":
-        """Take it down."""
-        requests, events = requests_seen(origin), session.pool.events
+    def take(cls, session: Session, origin: str) -> "SessionSnapshot":
+        """Read all counters, that of the server first."""
+        requests = requests_seen(origin)
         at = asyncio.get_running_loop().time()
-        counts = (events["steps"], events["resets"], session.totals["updates"])
-        return cls(
-            at,
-            *counts,
-            session.learning_s,
-            session.idle_s,
-            session.lags.copy(),
-            requests,
-            time.process_time(),
-        )
+        return cls(at, session.counts(), requests, time.process_time())
 
-    def since(self, before: "Moment") -> Count:
-        """What happened in between."""
-        learning, idle = self.learning_s - before.learning_s, self.idle_s - before.idle_s
-        ages = sorted((self.lags - before.lags).elements())
+    def since(self, before: "SessionSnapshot") -> Count:
+        """What happened between an earlier snapshot and this one."""
+        now, then = self.counts, before.counts
+        learning, idle = now.learning_s - then.learning_s, now.idle_s - then.idle_s
+        ages = sorted((now.lags - then.lags).elements())
         return Count(
-            self.steps - before.steps,
-            self.resets - before.resets,
-            self.at - before.at,
-            before.requests,
-            self.requests,
-            self.updates - before.updates,
-            idle / (learning + idle) if learning + idle else 1.0,
-            float(np.percentile(ages, 95)) if ages else 0.0,
-            self.cpu_s - before.cpu_s,
+            steps=now.steps - then.steps,
+            resets=now.resets - then.resets,
+            seconds=self.at - before.at,
+            first=before.requests,
+            last=self.requests,
+            updates=now.updates - then.updates,
+            learner_idle=idle / (learning + idle) if learning + idle else 1.0,
+            lag_p95=float(np.percentile(ages, 95)) if ages else 0.0,
+            cpu_s=self.cpu_s - before.cpu_s,
         )
 
 
@@ -101,18 +87,18 @@ async def with_session(
         await books.close()
 
 
-async def measured(session: Session, origin: str, seconds: float) -> Count:
+async def measure_session(session: Session, origin: str, seconds: float) -> Count:
     """What happens in so many seconds once everything is under way."""
-    while session.totals["updates"] < WARM_UPDATES or not all(
-        slot.steps for slot in session.pool.slots
-    ):
-        await going_on(session, 0.05)
-    before = Moment.now(session, origin)
-    await going_on(session, seconds)
-    return Moment.now(session, origin).since(before)
+    while (
+        counts := session.counts()
+    ).updates < WARM_UPDATES or counts.envs_at_work < session.n_envs:
+        await run_for(session, 0.05)
+    before = SessionSnapshot.take(session, origin)
+    await run_for(session, seconds)
+    return SessionSnapshot.take(session, origin).since(before)
 
 
-async def going_on(session: Session, seconds: float) -> None:
+async def run_for(session: Session, seconds: float) -> None:
     """Let a session run for so long; raises what ends it."""
     limit = asyncio.timeout(seconds)
     try:
@@ -124,11 +110,11 @@ async def going_on(session: Session, seconds: float) -> None:
             raise
 
 
-async def settled(session: Session) -> dict[str, float]:
+async def settle_memory(session: Session) -> dict[str, float]:
     """The memory of this process after all places for segments were filled several times."""
     rows = FILLINGS * OVERLAP.waiting_batches * session.rule.batch_segments * ROWS
-    while session.pool.events["steps"] < rows:
-        await going_on(session, 0.05)
+    while session.steps < rows:
+        await run_for(session, 0.05)
     return memory_of()
 
 
@@ -136,13 +122,13 @@ def memory_per_env(spec: Spec) -> dict[str, float]:
     """Megabytes that each environment after the first adds to this process, and what it has with
     all of them.
     """
-    one = asyncio.run(with_session(spec, MEMORY, 1, settled))
-    many = asyncio.run(with_session(spec, MEMORY, spec.envs, settled))
+    one = asyncio.run(with_session(spec, MEMORY, 1, settle_memory))
+    many = asyncio.run(with_session(spec, MEMORY, spec.envs, settle_memory))
     return {"rss_per_env_mb": (many["rss_mb"] - one["rss_mb"]) / (spec.envs - 1), **many}
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure what the lines on standard input ask for."""
     spec = Spec(**json.loads(sys.argv[1]))
 
     def answer(kind: str) -> dict[str, Any]:
@@ -150,7 +136,7 @@ def main() -> None:
             return memory_per_env(spec)
 
         async def use(session: Session) -> Count:
-            return await measured(session, spec.origins[kind], spec.seconds)
+            return await measure_session(session, spec.origins[kind], spec.seconds)
 
         return asyncio.run(with_session(spec, kind, spec.envs, use))._asdict()
 

@@ -31,7 +31,7 @@ from flatout_crawl.bench.slow_workload import (
 
 
 class Aimed(gym.Wrapper[Any, Any, Any, Any]):
-    """Begins its episodes at the task that it was told: so processes need not be started for each
+    """Begins its episodes at the task that it was given: so processes need not be started for each
     kind of latency.
     """
 
@@ -52,10 +52,10 @@ class Aimed(gym.Wrapper[Any, Any, Any, Any]):
 def crawl_in_process(origins: list[str], folder: Path) -> gym.Env[Any, Any]:
     """The crawl as these libraries want it: flat, plain, with connections of its own."""
 
-    def made() -> AsyncEnv:
+    def make_crawl() -> AsyncEnv:
         return new_crawl(known_tasks(origins, Books(origins, folder).fetcher), alone=True)
 
-    return FlattenObservation(Aimed(Blocking(made)))
+    return FlattenObservation(Aimed(Blocking(make_crawl)))
 
 
 class RandomActions:
@@ -79,10 +79,16 @@ class RandomActions:
             _, _, terminated, truncated, _ = self.vector.step(self.vector.action_space.sample())
             ended = terminated | truncated
         seconds = time.perf_counter() - begun
-        return Count(rows - resets, resets, seconds, first, requests_seen(origin))._asdict()
+        return Count(
+            steps=rows - resets,
+            resets=resets,
+            seconds=seconds,
+            first=first,
+            last=requests_seen(origin),
+        )._asdict()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes of all environments."""
         self.vector.close()
 
 

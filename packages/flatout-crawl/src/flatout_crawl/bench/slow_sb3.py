@@ -69,11 +69,16 @@ class SubprocPpo:
             updates += 1
         seconds = time.perf_counter() - begun
         return Count(
-            updates * rollout, resets.count, seconds, first, requests_seen(origin), updates
+            steps=updates * rollout,
+            resets=resets.count,
+            seconds=seconds,
+            first=first,
+            last=requests_seen(origin),
+            updates=updates,
         )._asdict()
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes of all environments."""
         self.vector.close()
 
 

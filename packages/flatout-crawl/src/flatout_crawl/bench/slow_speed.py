@@ -7,8 +7,8 @@ are at most N / (mean latency) requests per second. A step is one request, and s
 `share_of_bound` is therefore (steps + resets) x (mean latency) / N per second: the share of the
 environments' time in which they waited for the site and nothing else. The mean is that of the waits
 that the server drew in the measured time, which its seed and its counter tell. The server has its
-process on the same machine, and everybody shares its cores. Contestants take turns; the best round
-counts.
+process on the same machine, and everybody shares its cores. Contestants are measured one after the
+other; the best round counts.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from flatout_crawl.bench.slow_workload import (
 )
 from flatout_crawl.sites.latency import NO_LATENCY, Latency, constant, exponential, stragglers
 from flatout_crawl.sites.site import generate
-from flatout_crawl.sites.site_server import Serving, served
+from flatout_crawl.sites.site_server import Serving, serve_sites
 
 STRAGGLERS, SLOWER = 0.01, 40  # share of requests, and how many times the usual latency they take
 MOST_ENVS = 256  # connections that the fetcher opens at a time
@@ -54,11 +54,11 @@ KINDS: dict[str, Callable[[float], Latency]] = {
     "exponential": exponential,
     "stragglers": lambda seconds: stragglers(seconds, STRAGGLERS, SLOWER * seconds),
 }
-Told = Callable[[str], None]
+OnStatus = Callable[[str], None]
 Counts = dict[str, dict[str, list[Count]]]  # by contestant and kind, one per round
 
 
-class Contestant:
+class ContestantProcess:
     """A process that measures itself when asked."""
 
     def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
@@ -70,10 +70,10 @@ class Contestant:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(kind) + "\n")
             self.process.stdin.flush()
-        return dict(self.hear(kind))
+        return dict(self.read_line(kind))
 
-    def hear(self, about: str) -> Any:
-        """Its next line."""
+    def read_line(self, about: str) -> Any:
+        """Wait for the process's next line and parse it; RunError if it has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -84,15 +84,15 @@ class Contestant:
 
 
 @contextlib.contextmanager
-def contending(spec: Spec) -> Iterator[Contestant]:
+def contending(spec: Spec) -> Iterator[ContestantProcess]:
     """A contestant's process, until the block is left."""
     command = own_program(PROGRAMS[spec.contestant], json.dumps(asdict(spec)))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     with process.stdin, process.stdout:
         try:
-            contestant = Contestant(process, spec.contestant)
-            contestant.hear(READY)  # nobody shall start while another is measured
+            contestant = ContestantProcess(process, spec.contestant)
+            contestant.read_line(READY)  # nobody shall start while another is measured
             yield contestant
         finally:
             with contextlib.suppress(BrokenPipeError):
@@ -110,7 +110,7 @@ def measure_slow(
     seconds: float = 15.0,
     rounds: int = 2,
     kinds: Sequence[str] = tuple(KINDS),
-    told: Told = lambda text: None,
+    on_status: OnStatus = lambda text: None,
 ) -> dict[str, Any]:
     """Steps per second of every contestant with every kind of latency, and what an environment
     takes of memory.
@@ -123,28 +123,32 @@ def measure_slow(
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serving = {**latencies, MEMORY: NO_LATENCY}
         origins = {
-            kind: stack.enter_context(served(SITE, drawn)).origin for kind, drawn in serving.items()
+            kind: stack.enter_context(serve_sites(SITE, drawn)).origin
+            for kind, drawn in serving.items()
         }
-        specs = {name: Spec(name, envs, seconds, origins, folder) for name in entrants()}
-        told("memory of flatout")
+        specs = {
+            name: Spec(contestant=name, envs=envs, seconds=seconds, origins=origins, folder=folder)
+            for name in entrants()
+        }
+        on_status("memory of flatout")
         with contending(
             specs["flatout"]
         ) as fresh:  # one that has measured nothing yet: memory is seldom given back
             memory = {"flatout": fresh.ask(MEMORY)}
         contestants = []
         for name, spec in specs.items():
-            told(f"starting {name}")
+            on_status(f"starting {name}")
             contestants.append(stack.enter_context(contending(spec)))
         for k in range(rounds):
             for kind in kinds:
                 for one in contestants:
-                    told(f"round {k + 1} of {rounds}, {kind}: {one.name}")
+                    on_status(f"round {k + 1} of {rounds}, {kind}: {one.name}")
                     counts.setdefault(one.name, {}).setdefault(kind, []).append(
                         Count(**one.ask(kind))
                     )
         for one in contestants:
             if one.name == "subproc":
-                told("memory of a process")
+                on_status("memory of a process")
                 memory["subproc"] = one.ask(MEMORY)
     return summary(counts, latencies, memory, envs) | {
         "seconds": seconds,
@@ -178,7 +182,7 @@ def mean_drawn(latency: Latency, first: int, last: int) -> float:
 
 
 def speed(count: Count) -> float:
-    """Steps per second."""
+    """Steps per second of a measurement."""
     return count.steps / count.seconds
 
 
@@ -219,10 +223,10 @@ def summary(
             kind: round(1e3 * count.cpu_s / count.requests, 3) for kind, count in ours.items()
         },
         **memory_figures(memory),
-        "updates": tabulated(best, lambda count: count.updates),
-        "requests_counted": tabulated(best, lambda count: count.requests),
-        "requests_served": tabulated(best, lambda count: count.last - count.first),
-        "measured_s": tabulated(best, lambda count: round(count.seconds, 2)),
+        "updates": tabulate_speeds(best, lambda count: count.updates),
+        "requests_counted": tabulate_speeds(best, lambda count: count.requests),
+        "requests_served": tabulate_speeds(best, lambda count: count.last - count.first),
+        "measured_s": tabulate_speeds(best, lambda count: round(count.seconds, 2)),
         "envs": envs,
         "latency": {kind: latency.spelled for kind, latency in latencies.items()},
         "mean_latency_s": {kind: round(mean, 5) for kind, mean in means.items()},
@@ -239,7 +243,7 @@ def key(name: str) -> str:
     return "steps_per_s" if name == "flatout" else f"{name}_steps_per_s"
 
 
-def tabulated(
+def tabulate_speeds(
     best: dict[str, dict[str, Count]], figure: Callable[[Count], float]
 ) -> dict[str, dict[str, float]]:
     """A figure by contestant and kind."""

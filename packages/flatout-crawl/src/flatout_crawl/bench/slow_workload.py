@@ -38,7 +38,7 @@ READY = "ready"  # what a contestant says first
 
 @dataclass(frozen=True)
 class Spec:
-    """What a contestant is told when it begins; it travels as JSON."""
+    """What a contestant is given when it begins; it travels as JSON."""
 
     contestant: str
     envs: int
@@ -48,7 +48,7 @@ class Spec:
 
     @property
     def minibatch(self) -> int:
-        """Steps of a minibatch."""
+        """Steps of a minibatch: never more than an update has."""
         return min(MINIBATCH, ROWS * self.envs)
 
     @property
@@ -101,7 +101,7 @@ def known_tasks(origins: list[str], fetcher: Fetcher) -> list[CrawlTask]:
 
 
 def known_task(site: Site, fetcher: Fetcher) -> CrawlTask:
-    """One of them."""
+    """The task of one site, all its pages read."""
     task = site_task(site, fetcher)
     for url in site.graph:
         reply = site.answer(url)

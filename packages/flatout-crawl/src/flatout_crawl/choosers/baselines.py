@@ -27,7 +27,7 @@ class Chooser(Protocol):
         """A URL, or None to stop."""
         ...
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """What came of the choice."""
         ...
 
@@ -38,18 +38,18 @@ MakeChooser = Callable[[int], Chooser]  # from a seed
 class Oblivious:
     """Learns nothing from what comes."""
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
-        """Nothing to do."""
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
+        """Nothing is learned from a visit."""
 
 
 class Random(Oblivious):
-    """Any open link."""
+    """Follows any open link, all equally likely."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
     def choose(self, session: CrawlSession) -> str | None:
-        """One of them."""
+        """Any of the open links, drawn at random."""
         return url_of(session, int(self.rng.choice(session.frontier.open_ids())))
 
 
@@ -95,7 +95,7 @@ class InOrder(Oblivious):
         self.urls = iter(urls)
 
     def choose(self, session: CrawlSession) -> str | None:
-        """The next one."""
+        """The next URL that was not asked for yet; None after the last."""
         index, is_open = session.frontier.index, session.frontier.open
         for url in self.urls:
             number = index.get(url)
@@ -134,8 +134,8 @@ class GroupBandit:
         ids = frontier.open_ids()
         return url_of(session, int(self.rng.choice(ids[frontier.group[ids, self.column] == best])))
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
-        """Pay the groups."""
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
+        """Pay the groups of the links that led to this page."""
         frontier = session.frontier
         while len(self.tried) < max(len(frontier.kinds.names), len(frontier.tags.names)):
             self.tried, self.earned = (
@@ -175,7 +175,7 @@ class LinkClassifier:
         scores = self.inputs[ids] @ self.weights + session.frontier.similarity[ids]
         return url_of(session, int(ids[np.argmax(scores)]))
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
         """One step of gradient descent."""
         if visit.link < 0 or visit.technical:
             return
@@ -190,7 +190,7 @@ class LinkClassifier:
         )
 
     def _prepare(self, session: CrawlSession) -> None:
-        """Inputs of links that are new: hashed words, and what the page told of them."""
+        """Inputs of links that are new: hashed words, and what the page shows of them."""
         frontier, first = session.frontier, self.known
         if len(frontier) == first:
             return
@@ -211,7 +211,7 @@ class LinkClassifier:
         self.inputs[first : len(frontier)], self.known = fresh, len(frontier)
 
 
-class Learned(Oblivious):
+class LearnedChooser(Oblivious):
     """A policy from observations to actions, as it acts in the environment."""
 
     def __init__(
@@ -251,18 +251,18 @@ class Repeat(Oblivious):
             return BestFirst().choose(session)
         return max(self.best, (0.0, session.task.seed_url))[1]
 
-    def told(self, session: CrawlSession, visit: Visit) -> None:
-        """Remember the best."""
+    def on_visit(self, session: CrawlSession, visit: Visit) -> None:
+        """Remember the page if it is the best so far."""
         self.best = max(self.best, (visit.relevance, visit.asked))
 
 
 def url_of(session: CrawlSession, number: int) -> str:
-    """A link's URL."""
+    """The URL of a link, by its number in the frontier."""
     return session.frontier.links[number].url
 
 
 def standard() -> dict[str, MakeChooser]:
-    """The baselines by name; oracle and sitemap need to be told about the site."""
+    """The baselines by name; oracle and sitemap need to know the site."""
     return {
         "random": Random,
         "breadth-first": lambda seed: BreadthFirst(),

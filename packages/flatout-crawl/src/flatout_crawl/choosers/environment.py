@@ -14,7 +14,12 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 
 from flatout.errors import FlatoutError, SettingsError
-from flatout_crawl.choosers.observation import Observation, Seen, observation_space, observe
+from flatout_crawl.choosers.observation import (
+    CandidateView,
+    Observation,
+    observation_space,
+    observe,
+)
 from flatout_crawl.choosers.session import CrawlSession, CrawlTask, Prices, SiteUnreachable, Visit
 
 __all__ = ["ActionRefused", "CrawlTask", "FocusedCrawl", "SiteUnreachable"]
@@ -55,8 +60,8 @@ class FocusedCrawl:
         if not tasks or candidates < 4 or not 2 <= low <= high:
             raise SettingsError(
                 "a crawl needs at least one task, 4 candidates and a budget of 2 requests (the "
-                "seed page is one), not "
-                f"{len(tasks)} tasks, candidates={candidates}, budget={budget}"
+                f"seed page is one), not {len(tasks)} tasks, candidates={candidates}, "
+                f"budget={budget}"
             )
         if min(request_cost, error_cost, megabyte_cost) < 0 or not 0 < threshold <= 1:
             raise SettingsError(
@@ -75,7 +80,7 @@ class FocusedCrawl:
         self.action_space: Space[Any] = Discrete(candidates + 1)
         self.session: CrawlSession | None = None
         self._rng = np.random.default_rng()
-        self._seen: Seen | None = None
+        self._seen: CandidateView | None = None
         self._ended = True
 
     async def reset(
@@ -93,7 +98,7 @@ class FocusedCrawl:
 
     async def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Follow a link, or stop."""
-        session, seen, chosen = self._checked(int(action))
+        session, seen, chosen = self._check_action(int(action))
         visit = None
         if chosen is not None:
             visit = await session.fetch(session.frontier.links[chosen].url)
@@ -118,7 +123,7 @@ class FocusedCrawl:
         ):
             await fetcher.close()
 
-    def _look(self, session: CrawlSession) -> Seen:
+    def _look(self, session: CrawlSession) -> CandidateView:
         return observe(session, self.candidates, self._rng, self.stop_action)
 
     def _budget(self) -> int:
@@ -141,7 +146,7 @@ class FocusedCrawl:
             else self.tasks[int(self._rng.integers(len(self.tasks)))]
         )
 
-    def _checked(self, action: int) -> tuple[CrawlSession, Seen, int | None]:
+    def _check_action(self, action: int) -> tuple[CrawlSession, CandidateView, int | None]:
         """The session, what was seen, and the link to follow, or None to stop."""
         if self.session is None or self._seen is None or self._ended:
             raise ActionRefused("the episode is over or never began: call reset before step")
@@ -150,16 +155,14 @@ class FocusedCrawl:
             if not self.forgiving:
                 raise ActionRefused(
                     f"action {action} is not allowed now: there are {len(links)} links, and "
-                    f"stopping "
-                    f"({self.candidates}) is {'possible' if mask[-1] else 'not'}; choose where "
-                    f"the mask is 1, or make "
-                    "the environment forgiving=True"
+                    f"stopping ({self.candidates}) is {'possible' if mask[-1] else 'not'}; choose "
+                    "where the mask is 1, or make the environment forgiving=True"
                 )
             action = 0
         return self.session, self._seen, None if action == self.candidates else int(links[action])
 
     def _outcome(self, session: CrawlSession) -> Info:
-        """What is told at the end of an episode; its length is without the seed page."""
+        """The info at the end of an episode; its length is without the seed page."""
         return {
             "episode": {"r": session.total_reward, "l": session.steps},
             "recall": session.recall,

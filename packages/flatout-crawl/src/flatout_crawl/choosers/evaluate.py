@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
-from flatout_crawl.choosers.baselines import Chooser, Learned, MakeChooser
+from flatout_crawl.choosers.baselines import Chooser, LearnedChooser, MakeChooser
 from flatout_crawl.choosers.observation import Observation
 from flatout_crawl.choosers.session import MEGABYTE, CrawlSession, CrawlTask, Prices
 
@@ -28,7 +28,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class CrawlRun:
-    """One crawl."""
+    """One crawl by one chooser, in numbers."""
 
     chooser: str
     task: str
@@ -73,7 +73,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ChooserComparison:
     """A chooser less another on the same tasks and seeds."""
 
     chooser: str
@@ -85,15 +85,15 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ChooserEvaluation:
     """All that was run, and what follows."""
 
     runs: tuple[CrawlRun, ...]
     summaries: tuple[Summary, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ChooserComparison, ...]
 
 
-class Plan(NamedTuple):
+class CrawlPlan(NamedTuple):
     """How crawls are run and judged."""
 
     budget: int | None = None  # requests; None: the task's, or else the site's pages
@@ -108,25 +108,25 @@ class ForTask(NamedTuple):
     make: Callable[[CrawlTask, int], Chooser]
 
 
-def learned(
+def policy_chooser(
     policy: Callable[[Observation], int], candidates: int = 64, stop_action: bool = False
 ) -> MakeChooser:
     """A policy as a chooser; it acts within the same candidates as in the environment."""
-    return lambda seed: Learned(policy, seed, candidates, stop_action)
+    return lambda seed: LearnedChooser(policy, seed, candidates, stop_action)
 
 
 async def crawl(
     task: CrawlTask, chooser: Chooser, budget: int, prices: Prices | None = None
 ) -> CrawlSession:
-    """One crawl to its end."""
+    """Let a chooser crawl a task to its end."""
     session = CrawlSession(task, budget, prices)
-    chooser.told(session, await session.start())
+    chooser.on_visit(session, await session.start())
     while not session.over:
         url = chooser.choose(session)
         if url is None:
             break
         visit = await session.fetch(url)
-        chooser.told(session, visit)
+        chooser.on_visit(session, visit)
         if visit.technical:
             break
     return session
@@ -136,17 +136,17 @@ async def evaluate(
     choosers: Mapping[str, MakeChooser | ForTask],
     tasks: Sequence[CrawlTask],
     seeds: Sequence[int] = (0,),
-    plan: Plan | None = None,
-) -> Evaluation:
+    plan: CrawlPlan | None = None,
+) -> ChooserEvaluation:
     """Every chooser on every task with every seed. A maker that must know the task stands in a
     `ForTask`.
     """
-    plan = plan or Plan()
+    plan = plan or CrawlPlan()
     if not choosers or not tasks or not seeds or len({task.name for task in tasks}) < len(tasks):
         raise SettingsError(
-            f"an evaluation needs choosers, seeds and tasks of different names, not "
-            f"{len(choosers)} choosers, "
-            f"{len(seeds)} seeds and tasks {[task.name for task in tasks]}"
+            "an evaluation needs choosers, seeds and tasks of different names, not "
+            f"{len(choosers)} choosers, {len(seeds)} seeds and tasks "
+            f"{[task.name for task in tasks]}"
         )
     gate = asyncio.Semaphore(plan.at_once)
 
@@ -160,7 +160,7 @@ async def evaluate(
             make = choosers[name]
             chooser = make.make(task, seed) if isinstance(make, ForTask) else make(seed)
             session = await crawl(task, chooser, budget, plan.prices)
-            return judged(session, name, seed)
+            return judge_crawl(session, name, seed)
 
     work = [one(name, task, seed) for name in choosers for task in tasks for seed in seeds]
     runs = (
@@ -168,10 +168,10 @@ async def evaluate(
         if plan.at_once > 1
         else tuple([await each for each in work])
     )
-    return concluded(runs)
+    return conclude_runs(runs)
 
 
-def judged(session: CrawlSession, chooser: str, seed: int) -> CrawlRun:
+def judge_crawl(session: CrawlSession, chooser: str, seed: int) -> CrawlRun:
     """A crawl that ended, in numbers."""
     task, targets = session.task, session.task.target_count
     half, most = (requests_to(session.curve, targets, share) for share in (0.5, 0.9))
@@ -209,7 +209,7 @@ def area(curve: Sequence[int], targets: int, budget: int) -> float:
     return sum(held) / (targets * budget)
 
 
-def concluded(runs: Sequence[CrawlRun]) -> Evaluation:
+def conclude_runs(runs: Sequence[CrawlRun]) -> ChooserEvaluation:
     """Summaries of choosers, and comparisons with those they must beat."""
     names = list(dict.fromkeys(run.chooser for run in runs))
     of = {name: [run for run in runs if run.chooser == name] for name in names}
@@ -224,9 +224,9 @@ def concluded(runs: Sequence[CrawlRun]) -> Evaluation:
     )
     pairs = [(name, other) for other in AGAINST if other in of for name in names if name != other]
     comparisons = tuple(
-        compared(of[name], of[other], metric) for name, other in pairs for metric in METRICS
+        compare_runs(of[name], of[other], metric) for name, other in pairs for metric in METRICS
     )
-    return Evaluation(tuple(runs), summaries, comparisons)
+    return ChooserEvaluation(tuple(runs), summaries, comparisons)
 
 
 def table(runs: Sequence[CrawlRun], metric: str) -> NDArray[np.float64]:
@@ -255,12 +255,19 @@ def interval(
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def compared(runs: Sequence[CrawlRun], others: Sequence[CrawlRun], metric: str) -> Comparison:
+def compare_runs(
+    runs: Sequence[CrawlRun], others: Sequence[CrawlRun], metric: str
+) -> ChooserComparison:
     """Paired by task and seed; better is fewer for requests and waste, more for the rest."""
     own, other = table(runs, metric), table(others, metric)
     gain = own - other if metric in ("recall", "auc", "reward") else other - own
     ratio = float(own.mean() / other.mean()) if other.mean() else None
     better = float(np.mean((gain > 0) + 0.5 * (gain == 0)))
-    return Comparison(
-        runs[0].chooser, others[0].chooser, metric, interval(own - other), ratio, better
+    return ChooserComparison(
+        chooser=runs[0].chooser,
+        against=others[0].chooser,
+        metric=metric,
+        difference=interval(own - other),
+        ratio=ratio,
+        better=better,
     )

@@ -28,7 +28,7 @@ LIVE_COLUMNS = (
     "template_count",
     "age",
 )
-LINK = (*LINK_FACTS, *PATH_COLUMNS, *LIVE_COLUMNS)  # what is told of a link
+LINK = (*LINK_FACTS, *PATH_COLUMNS, *LIVE_COLUMNS)  # the columns of a link
 RELEVANCE = len(LINK_FACTS)  # the column of the most relevant page that a link stands on
 SIMILARITY_WEIGHTS = np.array([0.5, 0.25, 0.25], np.float32)  # anchor, URL, context
 GROUP_WEIGHT = 0.5  # of each of a link's two groups beside its similarity
@@ -46,12 +46,12 @@ class Trail(NamedTuple):
 
     @property
     def columns(self) -> tuple[float, float, float]:
-        """What is told of links on that page: path_share, nearness, depth."""
+        """Columns of the links on that page: path_share, nearness, depth."""
         nearness = 1 / (self.since + 1) if self.since >= 0 else 0.0
         return self.relevant / max(self.pages, 1), nearness, min(self.pages / 5, LIMIT)
 
     def onward(self, relevant: bool) -> "Trail":
-        """After one more page."""
+        """The trail to a page that is linked to from this one."""
         since = 0 if relevant else (self.since + 1 if self.since >= 0 else -1)
         return Trail(self.pages + 1, self.relevant + relevant, since)
 
@@ -79,7 +79,7 @@ class Groups:
         followed = self.table.item(FOLLOWED, number) + 1
         total = self.table.item(EARNED, number) + earned
         rarity = 1 / math.sqrt(followed)
-        told = (
+        self.table[FOLLOWED:, number] = (
             followed,
             total,
             total / followed,
@@ -87,17 +87,16 @@ class Groups:
             rarity,
             total / (followed + 1),
         )
-        self.table[FOLLOWED:, number] = told
         self.credited += 1
 
-    def told(self, numbers: Ids) -> NDArray[np.float64]:
+    def columns_of(self, numbers: Ids) -> NDArray[np.float64]:
         """(3, number) of these groups: what a followed link earned on average, how many were
         followed as a logarithm, and what is added for being little known (UCB1's, where no link
         followed counts as one).
         """
-        told = self.table[MEAN : RARITY + 1].take(numbers, axis=1)
-        told[2] *= math.sqrt(2 * math.log1p(self.credited))
-        return told
+        columns = self.table[MEAN : RARITY + 1].take(numbers, axis=1)
+        columns[2] *= math.sqrt(2 * math.log1p(self.credited))
+        return columns
 
     @property
     def open(self) -> NDArray[np.float64]:
@@ -149,7 +148,7 @@ class Frontier:
         self.group = np.zeros((capacity, 3), np.int64)  # tag path, template, kind
         self.seen_at = np.zeros(capacity, np.int64)  # step
         self.open = np.zeros(capacity, np.bool_)
-        self.opened = 0  # how many are open
+        self.open_count = 0  # how many are open
 
     def __len__(self) -> int:
         return len(self.links)
@@ -194,7 +193,7 @@ class Frontier:
         )
         self.similarity[here], self.in_links[here] = facts[:, :SIMILARITIES] @ SIMILARITY_WEIGHTS, 1
         self.trail[here], self.seen_at[here], self.open[here] = trail, step, True
-        self.opened += len(new)
+        self.open_count += len(new)
         for k, groups in enumerate((self.tags, self.templates, self.kinds)):
             np.add.at(groups.table[OPEN], self.group[here, k], 1)
 
@@ -205,7 +204,7 @@ class Frontier:
         number = self.index.setdefault(url, ELSEWHERE)
         if number >= 0 and self.open[number]:
             self.open[number] = False
-            self.opened -= 1
+            self.open_count -= 1
             for k, groups in enumerate((self.tags, self.templates, self.kinds)):
                 groups.table[OPEN, self.group[number, k]] -= 1
         return number
@@ -247,14 +246,14 @@ class Frontier:
         groups = self.group.take(ids, axis=0)
         table[:, :n] = self.facts.take(ids, axis=0)
         table[:, n] = np.log1p(self.in_links.take(ids)) / 3
-        table[:, n + 1 : n + 4] = self.tags.told(groups[:, 0]).T
-        table[:, n + 4 : n + 6] = self.templates.told(groups[:, 1])[:2].T
+        table[:, n + 1 : n + 4] = self.tags.columns_of(groups[:, 0]).T
+        table[:, n + 4 : n + 6] = self.templates.columns_of(groups[:, 1])[:2].T
         table[:, n + 6] = np.log1p(step - self.seen_at.take(ids)) / 4
         return table  # facts are clipped, and these cannot reach the limit
 
 
 class Candidates(NamedTuple):
-    """Links to choose among."""
+    """Links to choose among, with their scores."""
 
     links: Ids
     scores: Floats

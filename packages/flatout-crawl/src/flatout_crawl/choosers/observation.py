@@ -18,8 +18,8 @@ from flatout_crawl.choosers.session import CrawlSession
 __all__ = [
     "GLOBAL",
     "LINK",
-    "Seen",
-    "flattened",
+    "CandidateView",
+    "flatten_observation",
     "observation_size",
     "observation_space",
     "observe",
@@ -47,7 +47,7 @@ GLOBAL = (
 Observation = dict[str, NDArray[np.float32] | NDArray[np.int8]]
 
 
-class Seen(NamedTuple):
+class CandidateView(NamedTuple):
     """An observation, and which link stands behind each choice."""
 
     observation: Observation
@@ -70,7 +70,7 @@ def observation_size(count: int) -> int:
     return len(GLOBAL) + count * len(LINK) + count + 1
 
 
-def flattened(observation: Observation) -> Floats:
+def flatten_observation(observation: Observation) -> Floats:
     """As `gymnasium.spaces.flatten` does it: global, links, mask."""
     parts = [
         np.asarray(observation[name], np.float32).ravel() for name in ("global", "links", "mask")
@@ -78,13 +78,17 @@ def flattened(observation: Observation) -> Floats:
     return np.concatenate(parts)
 
 
-def observe(session: CrawlSession, count: int, rng: np.random.Generator, stop: bool = True) -> Seen:
+def observe(
+    session: CrawlSession, count: int, rng: np.random.Generator, stop: bool = True
+) -> CandidateView:
     """What is seen now; without links to follow, stopping is the one choice."""
     chosen, scores = candidates(session.frontier, count, rng)
     links, mask = np.zeros((count, len(LINK)), np.float32), np.zeros(count + 1, np.int8)
     links[: len(chosen)] = session.frontier.features(chosen, session.steps)
     mask[: len(chosen)], mask[count] = 1, stop or not len(chosen)
-    return Seen({"global": overview(session, scores), "links": links, "mask": mask}, chosen)
+    return CandidateView(
+        {"global": overview(session, scores), "links": links, "mask": mask}, chosen
+    )
 
 
 def overview(session: CrawlSession, scores: Floats) -> Floats:
@@ -98,7 +102,7 @@ def overview(session: CrawlSession, scores: Floats) -> Floats:
         session.recent.harvest,
         last.reward if last else 0.0,
         math.log1p(session.since_found) / 3,
-        math.log1p(frontier.opened) / 5,
+        math.log1p(frontier.open_count) / 5,
         session.errors / max(1, session.errors + session.pages),
         math.log1p(session.recent.seconds),
         math.log1p(session.recent.new_links) / 3,
@@ -117,6 +121,6 @@ def entropy(frontier: Frontier) -> float:
     held = held[held > 0]
     if len(held) < 2:
         return 0.0
-    return float(math.log(frontier.opened) - held @ np.log(held) / frontier.opened) / math.log(
-        len(held)
-    )
+    return float(
+        math.log(frontier.open_count) - held @ np.log(held) / frontier.open_count
+    ) / math.log(len(held))

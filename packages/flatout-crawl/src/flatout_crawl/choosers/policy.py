@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import BundleError
-from flatout.foreign import finite, parse_json, read_tensors, shorten_repr
+from flatout.foreign import parse_json, read_tensors, shorten_repr
 from flatout.runs import write_bytes
-from flatout.slow_envs.model import flat, unflat
-from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flattened
+from flatout.slow_envs.model import flatten_weights, unflatten_weights
+from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flatten_observation
 from flatout_crawl.choosers.scorer import LinkScorer, ScorerWeights
 
 FORMAT, VERSION = "flatout_crawl-policy", 1
@@ -36,8 +36,8 @@ class FormatFacts:
 
 
 @dataclass(frozen=True)
-class PolicyFacts(FormatFacts):
-    """What the weights mean."""
+class CrawlPolicyFacts(FormatFacts):
+    """What the weights in a policy's file mean."""
 
     global_columns: tuple[str, ...] = ()
     link_columns: tuple[str, ...] = ()
@@ -57,12 +57,12 @@ class CrawlPolicy:
 
     def act(self, observation: Observation) -> int:
         """The most likely of the allowed choices."""
-        seen = flattened(observation)[None]
+        seen = flatten_observation(observation)[None]
         return int(self.model.policy(self.weights, seen, np).mode(np)[0])
 
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
-        vector = flat(self.weights)
+        vector = flatten_weights(self.weights)
         facts = {
             "format": FORMAT,
             "version": VERSION,
@@ -86,26 +86,35 @@ class CrawlPolicy:
         if not path.exists():
             raise BundleError(f"{path} is not there; `flatout crawl train` writes such a file")
         arrays, notes = read_tensors(path, BundleError, TRAIN)
-        told = parse_json(
-            notes.get("facts", "{}"), FormatFacts, f"{path}: facts", BundleError, TRAIN
+        kind = parse_json(
+            notes.get("facts", "{}"),
+            shape=FormatFacts,
+            where=f"{path}: facts",
+            refuse=BundleError,
+            cure=TRAIN,
         )
-        if (told.format, told.version) != (FORMAT, VERSION):
+        if (kind.format, kind.version) != (FORMAT, VERSION):
             raise BundleError(
-                f"{path} holds {shorten_repr(told.format)}, version "
-                f"{shorten_repr(told.version)}; this crawler reads "
-                f"{FORMAT!r}, version {VERSION}: {TRAIN}"
+                f"{path} holds {shorten_repr(kind.format)}, version {shorten_repr(kind.version)}; "
+                f"this crawler reads {FORMAT!r}, version {VERSION}: {TRAIN}"
             )
-        facts = parse_json(notes["facts"], PolicyFacts, f"{path}: facts", BundleError, TRAIN)
+        facts = parse_json(
+            notes["facts"],
+            shape=CrawlPolicyFacts,
+            where=f"{path}: facts",
+            refuse=BundleError,
+            cure=TRAIN,
+        )
         check_columns(path, facts)
         model = LinkScorer(len(GLOBAL), len(LINK), facts.candidates, facts.width)
         return cls(
             model,
-            unflat(checked_weights(path, facts, arrays, model), model.new_weights(0)),
+            unflatten_weights(check_weights(path, facts, arrays, model), model.new_weights(0)),
             facts.notes,
         )
 
 
-def check_columns(path: Path, facts: PolicyFacts) -> None:
+def check_columns(path: Path, facts: CrawlPolicyFacts) -> None:
     """Refuse a policy for other observations than this crawler makes."""
     for name, given, own in (
         ("global columns", facts.global_columns, GLOBAL),
@@ -113,17 +122,17 @@ def check_columns(path: Path, facts: PolicyFacts) -> None:
     ):
         if given != tuple(own):
             other = [*sorted(set(given) - set(own)), *sorted(set(own) - set(given))]
-            told = ", ".join(map(shorten_repr, other[:SHOWN_COLUMNS])) + (
+            columns = ", ".join(map(shorten_repr, other[:SHOWN_COLUMNS])) + (
                 "…" if len(other) > SHOWN_COLUMNS else ""
             )
             raise BundleError(
-                f"{path} was trained on other {name} ({told or 'in another order'}): train it "
+                f"{path} was trained on other {name} ({columns or 'in another order'}): train it "
                 f"again with this version"
             )
 
 
-def checked_weights(
-    path: Path, facts: PolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
+def check_weights(
+    path: Path, facts: CrawlPolicyFacts, arrays: Mapping[str, NDArray[Any]], model: LinkScorer
 ) -> NDArray[np.float32]:
     """The weights, if they are those that were saved and fit the network that the file speaks
     of.
@@ -140,6 +149,6 @@ def checked_weights(
         )
     if hashlib.sha256(vector.tobytes()).hexdigest() != facts.sha256:
         raise BundleError(f"{path} is damaged: its weights are not those that were saved; {TRAIN}")
-    if not finite(vector):
+    if not np.isfinite(vector).all():
         raise BundleError(f"{path} is damaged: some of its weights are no numbers; {TRAIN}")
     return vector

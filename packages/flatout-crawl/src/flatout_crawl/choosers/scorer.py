@@ -45,7 +45,7 @@ class Critic(NamedTuple):
 
 
 class ScorerWeights(NamedTuple):
-    """All that is learned."""
+    """All that a link scorer learns."""
 
     actor: Actor
     critic: Critic
@@ -81,7 +81,7 @@ class LinkScorer:
 
     @property
     def weights_count(self) -> int:
-        """Numbers that are learned, told without making them."""
+        """How many numbers are learned, computed without making them."""
         wide, narrow = self.width, max(1, self.width // 2)
         actor = self._encoder_count(wide) + wide + (wide + 1) * wide + (wide + 1)
         return actor + self._encoder_count(narrow) + narrow + 1
@@ -113,7 +113,7 @@ class LinkScorer:
     def policy(self, weights: ScorerWeights, observation: Array, xp: Namespace) -> Categorical:
         """The distribution over the allowed actions, from (..., observation_size)."""
         parts, actor = self.parts(observation, xp), weights.actor
-        codes, context = _encoded(actor.encoder, parts, xp)  # (..., K, width), (..., width)
+        codes, context = _encode_links(actor.encoder, parts, xp)  # (..., K, width), (..., width)
         query = actor.own + context @ actor.query.weight + actor.query.bias
         logits = (codes @ query[..., None])[..., 0]
         stop = context @ actor.stop.weight + actor.stop.bias
@@ -121,7 +121,7 @@ class LinkScorer:
 
     def value(self, weights: ScorerWeights, observation: Array, xp: Namespace) -> Array:
         """What the rewards to come are worth: (...)."""
-        _, context = _encoded(weights.critic.encoder, self.parts(observation, xp), xp)
+        _, context = _encode_links(weights.critic.encoder, self.parts(observation, xp), xp)
         return (context @ weights.critic.head.weight + weights.critic.head.bias)[..., 0]
 
     def parts(self, observation: Array, xp: Namespace) -> Parts:
@@ -132,7 +132,7 @@ class LinkScorer:
         return Parts(observation[..., :first], links, observation[..., last:])
 
 
-def _encoded(encoder: Encoder, parts: Parts, xp: Namespace) -> tuple[Array, Array]:
+def _encode_links(encoder: Encoder, parts: Parts, xp: Namespace) -> tuple[Array, Array]:
     """Codes of the links, 0 for places without one, and the context."""
     *lead, count, columns = parts.links.shape
     width = encoder.second.weight.shape[-1]

@@ -124,7 +124,7 @@ class Recent(NamedTuple):
     new_links: float = 0.0
 
     def after(self, visit: Visit) -> "Recent":
-        """With one step more."""
+        """The averages after one step more."""
         now = (visit.earned, visit.answer.seconds, float(visit.new_links))
         return Recent(
             *(FADING * old + (1 - FADING) * new for old, new in zip(self, now, strict=True))
@@ -155,25 +155,24 @@ class CrawlSession:
         reward.
         """
         for _ in range(SEED_ATTEMPTS):
-            visit = self._entered(
+            visit = self._enter(
                 self.task.seed_url, await self.task.fetcher.fetch(self.task.seed_url)
             )
             answer, self.steps, self.total_reward = visit.answer, 0, 0.0
             if answer.is_page or visit.technical or (not answer.failure and answer.status < 500):
                 break
-        if not answer.is_page or not self.frontier.opened:
+        if not answer.is_page or not self.frontier.open_count:
             raise SiteUnreachable(
-                f"the seed page {self.task.seed_url} gave {told(answer)}; a crawl needs a page "
-                f"with links in scope: "
-                "check the address, the scope and robots.txt"
+                f"the seed page {self.task.seed_url} gave {describe_answer(answer)}; a crawl needs "
+                "a page with links in scope: check the address, the scope and robots.txt"
             )
         return visit._replace(reward=0.0)
 
     async def fetch(self, url: str) -> Visit:
         """Ask for a URL, known or not. Nothing changes if this is cancelled while it waits."""
-        return self._entered(url, await self.task.fetcher.fetch(url))
+        return self._enter(url, await self.task.fetcher.fetch(url))
 
-    def _entered(self, asked: str, answer: Answer) -> Visit:
+    def _enter(self, asked: str, answer: Answer) -> Visit:
         number = self.frontier.shut(asked)
         if answer.is_page and not self.task.notes.in_scope(answer.url):
             answer = answer._replace(failure="scope")  # a redirect led elsewhere
@@ -184,19 +183,19 @@ class CrawlSession:
         self._asked.add(asked)
         visit = Visit(asked, answer, number, spent)
         if not visit.technical:
-            visit = self._valued(self._judged(visit) if answer.is_page else visit)
+            visit = self._add_reward(self._judge(visit) if answer.is_page else visit)
             if number >= 0:
                 self.frontier.credit(number, visit.earned)
-        self._counted(visit)
+        self._count(visit)
         return visit
 
-    def _judged(self, visit: Visit) -> Visit:
+    def _judge(self, visit: Visit) -> Visit:
         """Read the page: what it is worth, and what it links to."""
         page = self.task.notes.facts(visit.answer)
         self.frontier.shut(visit.answer.url)
         repeat, relevant = page.digest in self._digests, page.relevance >= self.prices.threshold
         earned = page.relevance if relevant and not repeat else 0.0
-        found, new_links = self._finds(visit, page, earned > 0), 0
+        found, new_links = self._note_found(visit, page, earned > 0), 0
         if visit.answer.url not in self._read:
             trail = self.frontier.trail_to(visit.link) if self._read else Trail()
             new_links = self.frontier.see(
@@ -209,7 +208,7 @@ class CrawlSession:
             relevance=page.relevance, earned=earned, repeat=repeat, new_links=new_links, found=found
         )
 
-    def _finds(self, visit: Visit, page: PageFacts, earns: bool) -> bool:
+    def _note_found(self, visit: Visit, page: PageFacts, earns: bool) -> bool:
         names = self.task.target_names
         name = (
             names.get(visit.answer.url, names.get(visit.asked))
@@ -221,7 +220,7 @@ class CrawlSession:
         self.found.add(name)
         return True
 
-    def _valued(self, visit: Visit) -> Visit:
+    def _add_reward(self, visit: Visit) -> Visit:
         cost = (
             self.prices.request * visit.spent
             + self.prices.megabyte * len(visit.answer.body) / MEGABYTE
@@ -229,7 +228,7 @@ class CrawlSession:
         cost += 0.0 if visit.answer.is_page else self.prices.error
         return visit._replace(reward=visit.earned - cost)
 
-    def _counted(self, visit: Visit) -> None:
+    def _count(self, visit: Visit) -> None:
         self.steps += 1
         self.requests += visit.spent
         self.pages += visit.answer.is_page
@@ -252,11 +251,11 @@ class CrawlSession:
     def over(self) -> bool:
         """Whether nothing is left: no budget, no link, or no target."""
         complete = bool(self.task.target_names) and len(self.found) == self.task.target_count
-        return self.requests >= self.budget or not self.frontier.opened or complete
+        return self.requests >= self.budget or not self.frontier.open_count or complete
 
 
-def told(answer: Answer) -> str:
-    """An answer in words."""
+def describe_answer(answer: Answer) -> str:
+    """An answer in words, for a message."""
     if answer.failure:
         return f"no answer ({answer.failure})"
     return (

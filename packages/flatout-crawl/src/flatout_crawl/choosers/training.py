@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import RunError, SettingsError
-from flatout.foreign import finite, parse_json, read_json_if_there, read_tensors, shorten_repr
+from flatout.foreign import parse_json, read_json_if_there, read_tensors, shorten_repr
 from flatout.runs import alone, write_bytes, write_json
 from flatout.sb3.logger import Logger
 from flatout.slow_envs.batcher import Batching
-from flatout.slow_envs.knowledge import Knowledge
+from flatout.slow_envs.learner_state import LearnerState
 from flatout.slow_envs.learning import Update
-from flatout.slow_envs.model import unflat
+from flatout.slow_envs.model import unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
-from flatout.slow_envs.pool import Episode
+from flatout.slow_envs.pool import FinishedEpisode
 from flatout.slow_envs.session import Session
 from flatout_crawl.choosers.environment import FocusedCrawl
 from flatout_crawl.choosers.policy import CrawlPolicy
@@ -49,7 +49,7 @@ RECENT = 100  # episodes that means are taken over
 
 @dataclass(frozen=True)
 class CrawlTraining:
-    """How to train."""
+    """The settings of a training of crawls."""
 
     steps: int = 200_000
     envs: int = 32  # crawls at a time
@@ -79,8 +79,7 @@ class CrawlTraining:
         if min(self.steps, self.envs, self.batch, self.checkpoint_steps) < 1:
             raise SettingsError(
                 f"steps={self.steps}, envs={self.envs}, batch={self.batch}, "
-                f"checkpoint_steps={self.checkpoint_steps}: "
-                "give 1 or more"
+                f"checkpoint_steps={self.checkpoint_steps}: give 1 or more"
             )
 
     def rule(self, progress: float = 0.0) -> Rule:
@@ -105,8 +104,8 @@ class CheckpointCounts:
     version: Digits
 
 
-class Progress(NamedTuple):
-    """How far a training is."""
+class TrainingProgress(NamedTuple):
+    """How far a training is, after an update."""
 
     steps: int
     total: int
@@ -122,14 +121,14 @@ def train(
     tasks: Sequence[CrawlTask],
     settings: CrawlTraining,
     folder: Path,
-    told: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[TrainingProgress], None] = lambda _: None,
 ) -> CrawlPolicy:
     """Train until the steps are done, going on where the folder's checkpoint ends."""
     with alone(folder):
-        return asyncio.run(Training(tasks, settings, folder, told).run())
+        return asyncio.run(CrawlTrainer(tasks, settings, folder, on_progress).run())
 
 
-class Training:
+class CrawlTrainer:
     """One start of a training."""
 
     def __init__(
@@ -137,17 +136,16 @@ class Training:
         tasks: Sequence[CrawlTask],
         settings: CrawlTraining,
         folder: Path,
-        told: Callable[[Progress], None],
+        on_progress: Callable[[TrainingProgress], None],
     ) -> None:
-        self.settings, self.folder, self.told = settings, folder, told
+        self.settings, self.folder, self.on_progress = settings, folder, on_progress
         self.model = LinkScorer(candidates=settings.candidates, width=settings.width)
         check_same(folder, settings)
         self.before, self.steps_before = read_checkpoint(folder / CHECKPOINT)
         if self.before is not None and self.before.vector.size != self.model.weights_count:
             raise RunError(
                 f"{folder / CHECKPOINT} is damaged: it has {self.before.vector.size} weights, and "
-                f"the network "
-                f"{self.model.weights_count}; {ELSEWHERE}"
+                f"the network {self.model.weights_count}; {ELSEWHERE}"
             )
         self.started = self.before.version if self.before else 0
         envs = [
@@ -164,18 +162,18 @@ class Training:
         # Another seed after each start: the crawls that were under way begin anew, and not as the
         # first ones did.
         self.session = Session(
-            envs,
-            self.model,
-            settings.rule(self.steps_before / settings.steps),
-            settings.overlap,
-            self.before,
-            int(np.random.SeedSequence([settings.seed, self.started]).generate_state(1)[0]),
+            envs=envs,
+            model=self.model,
+            rule=settings.rule(self.steps_before / settings.steps),
+            overlap=settings.overlap,
+            state=self.before,
+            seed=int(np.random.SeedSequence([settings.seed, self.started]).generate_state(1)[0]),
         )
 
     @property
     def steps(self) -> int:
         """Steps done, earlier starts included."""
-        return self.steps_before + self.session.pool.events["steps"]
+        return self.steps_before + self.session.steps
 
     async def run(self) -> CrawlPolicy:
         """Updates until the steps are done; what was learned is kept whatever ends it."""
@@ -187,23 +185,23 @@ class Training:
         try:
             while self.steps < self.settings.steps:
                 update = await self.session.next_update()
-                self.session.change(self.settings.rule(self.steps / self.settings.steps))
+                self.session.change_rule(self.settings.rule(self.steps / self.settings.steps))
                 self.note(update, journal)
                 if self.steps - saved >= self.settings.checkpoint_steps:
                     saved = self.steps
-                    self.save(await self.session.knowledge())
+                    self.save(await self.session.state())
         finally:
             journal.close()
-            known = await self.session.stop()
-            if known is not None:
-                self.save(known)
-        assert known is not None
-        return self.policy(known)
+            state = await self.session.stop()
+            if state is not None:
+                self.save(state)
+        assert state is not None
+        return self.policy(state)
 
     def note(self, update: Update, journal: Logger) -> None:
         """Tell of an update, on the screen and in files."""
         progress, figures = self.progress(), self.session.figures()
-        self.told(progress)
+        self.on_progress(progress)
         row = {
             **progress._asdict(),
             "version": update.version,
@@ -222,42 +220,42 @@ class Training:
             journal.record(f"train/{name}", update.figures[name])
         journal.dump(self.steps)
 
-    def progress(self) -> Progress:
-        """How far it is."""
-        recent = list(self.session.pool.episodes)[-RECENT:]
+    def progress(self) -> TrainingProgress:
+        """How far the training is, by its last episodes."""
+        recent = self.session.episodes[-RECENT:]
         figures = self.session.figures()
 
-        def mean(value: Callable[[Episode], float]) -> float:
+        def mean(value: Callable[[FinishedEpisode], float]) -> float:
             return float(np.mean([value(one) for one in recent])) if recent else 0.0
 
-        return Progress(
-            self.steps,
-            self.settings.steps,
-            (self.steps - self.steps_before) / max(time.monotonic() - self.begun, 1e-9),
-            mean(lambda one: one.earned),
-            mean(lambda one: one.info["recall"]),
-            mean(lambda one: one.info["requests"]),
-            figures["lag_mean"],
-            figures["learner_idle"],
+        return TrainingProgress(
+            steps=self.steps,
+            total=self.settings.steps,
+            steps_per_s=(self.steps - self.steps_before) / max(time.monotonic() - self.begun, 1e-9),
+            mean_return=mean(lambda one: one.earned),
+            recall=mean(lambda one: one.info["recall"]),
+            requests=mean(lambda one: one.info["requests"]),
+            lag=figures["lag_mean"],
+            learner_idle=figures["learner_idle"],
         )
 
-    def save(self, known: Knowledge) -> None:
-        """Keep all that was learned."""
-        tensors = dict(zip(VECTORS, (known.vector, known.first, known.second), strict=True))
-        facts = {"steps": self.steps, "descents": known.steps, "version": known.version}
+    def save(self, state: LearnerState) -> None:
+        """Write the checkpoint, and the policy that acts by what was learned so far."""
+        tensors = dict(zip(VECTORS, (state.vector, state.first, state.second), strict=True))
+        facts = {"steps": self.steps, "descents": state.steps, "version": state.version}
         write_bytes(
             self.folder / CHECKPOINT,
             safetensors.numpy.save(tensors, {name: str(k) for name, k in facts.items()}),
         )
-        self.policy(known).save(self.folder / POLICY)
+        self.policy(state).save(self.folder / POLICY)
 
-    def policy(self, known: Knowledge) -> CrawlPolicy:
-        """What acts by it."""
-        weights = unflat(known.vector, self.model.new_weights(0))
+    def policy(self, state: LearnerState) -> CrawlPolicy:
+        """The policy that acts by this state's weights."""
+        weights = unflatten_weights(state.vector, self.model.new_weights(0))
         return CrawlPolicy(
             self.model,
             weights,
-            {"steps": self.steps, "updates": known.version, **plain(self.settings)},
+            {"steps": self.steps, "updates": state.version, **plain(self.settings)},
         )
 
 
@@ -281,12 +279,11 @@ def check_same(folder: Path, settings: CrawlTraining) -> None:
     if other:
         raise RunError(
             f"{folder} was begun with {other[0]}={shorten_repr(begun.get(other[0]))}, and "
-            f"{given[other[0]]!r} is given "
-            "now: give the same, or another folder"
+            f"{given[other[0]]!r} is given now: give the same, or another folder"
         )
 
 
-def read_checkpoint(path: Path) -> tuple[Knowledge | None, int]:
+def read_checkpoint(path: Path) -> tuple[LearnerState | None, int]:
     """What an earlier start knew, and its steps; None and 0 if there was none."""
     if not path.exists():
         return None, 0
@@ -294,20 +291,29 @@ def read_checkpoint(path: Path) -> tuple[Knowledge | None, int]:
     counts = parse_json(
         json.dumps(notes), CheckpointCounts, f"{path}: __metadata__", cure=ELSEWHERE
     )
-    vectors = [checked_vector(path, name, arrays.get(name)) for name in VECTORS]
+    vectors = [check_vector(path, name, arrays.get(name)) for name in VECTORS]
     if len({vector.size for vector in vectors}) > 1:
         raise RunError(
             f"{path} is damaged: {', '.join(VECTORS)} are not of one length; {ELSEWHERE}"
         )
     weights, first, second = vectors
-    return Knowledge(weights, first, second, int(counts.descents), int(counts.version)), int(
-        counts.steps
-    )
+    return LearnerState(
+        vector=weights,
+        first=first,
+        second=second,
+        steps=int(counts.descents),
+        version=int(counts.version),
+    ), int(counts.steps)
 
 
-def checked_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
+def check_vector(path: Path, name: str, vector: NDArray[Any] | None) -> NDArray[np.float32]:
     """One of the vectors in a checkpoint."""
-    if vector is None or vector.dtype != np.float32 or vector.ndim != 1 or not finite(vector):
+    if (
+        vector is None
+        or vector.dtype != np.float32
+        or vector.ndim != 1
+        or not np.isfinite(vector).all()
+    ):
         raise RunError(
             f"{path} is damaged: {name} is not there, or is no vector of float32 numbers; "
             f"{ELSEWHERE}"

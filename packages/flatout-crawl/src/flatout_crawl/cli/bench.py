@@ -8,6 +8,8 @@ from rich.table import Table
 
 from flatout.cli.options import Json, SpaceSeparated, print_json
 
+app = typer.Typer()  # of one command, which is `flatout bench slow`
+
 
 class SlowCommand(SpaceSeparated):
     """Takes `--only constant exponential`."""
@@ -15,7 +17,8 @@ class SlowCommand(SpaceSeparated):
     lists = ("--only",)
 
 
-def slow_speed(
+@app.command(cls=SlowCommand)
+def measure_speed(
     envs: Annotated[
         int, typer.Option("--envs", min=2, help="Environments that wait, at the same time.")
     ] = 32,
@@ -43,15 +46,12 @@ def slow_speed(
             seconds=seconds,
             rounds=rounds,
             kinds=tuple(dict.fromkeys(only or KINDS)),
-            told=status.update,
+            on_status=status.update,
         )
     if as_json:
         print_json(result)
     else:
         show_slow(result)
-
-
-slow_speed.command_class = SlowCommand  # type: ignore[attr-defined]
 
 
 def show_slow(result: dict[str, Any]) -> None:

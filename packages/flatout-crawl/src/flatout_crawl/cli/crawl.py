@@ -1,128 +1,43 @@
-"""`flatout crawl`: find pages with few requests. The verbs and their options; what they do is in
-`crawl_run.py`, `crawl_learn.py` and `crawl_eval.py`, which are loaded when they are called: they
-need packages of the extra `crawl`.
+"""`flatout crawl`: find pages with few requests. The verbs and their options.
+
+What they do is in `running.py`, `learning.py` and `evaluating.py`. These are imported when a verb
+is called: they load aiohttp and PyTorch, which `flatout --help` need not wait for.
 """
 
-import importlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from flatout.cli.options import Json, Seed, SpaceSeparated
-from flatout.errors import SettingsError
-
-EXTRA = ("aiohttp", "networkx", "protego", "selectolax", "yarl", "torch")
+from flatout.cli.options import Json, Seed
+from flatout_crawl.cli.crawl_options import (
+    Agent,
+    Allow,
+    Archives,
+    ChooserName,
+    Css,
+    Delay,
+    DryRun,
+    Examples,
+    Judges,
+    Keywords,
+    LabDoors,
+    ManyValues,
+    OneArchive,
+    Regex,
+    Requests,
+    Resume,
+    RunFolder,
+    SeedUrl,
+    SeedUrls,
+    Threshold,
+    TopicWords,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Find the pages you look for on a site, politely and with few requests.",
 )
-
-
-class ManyValues(SpaceSeparated):
-    """`--keywords "solar power" wind` as people write it."""
-
-    lists = ("--allow", "--lab", "--keywords", "--examples")
-
-
-SeedUrl = Annotated[str | None, typer.Option("--seed-url", help="The page to begin at.")]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        help="What may be asked for: docs.example.org, docs.example.org/guide/ or *.example.org.",
-        metavar="HOST",
-    ),
-]
-LabDoors = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--lab", help="A server of your own on loopback: 127.0.0.1:8123.", metavar="HOST:PORT"
-    ),
-]
-Keywords = Annotated[
-    list[str] | None,
-    typer.Option("--keywords", help='Words or phrases to look for: --keywords "solar power" wind'),
-]
-Examples = Annotated[
-    list[str] | None,
-    typer.Option("--examples", help="Text files like the pages looked for.", metavar="FILE"),
-]
-Css = Annotated[
-    str | None, typer.Option("--css", help="Pages in which this CSS selector finds something.")
-]
-Regex = Annotated[str | None, typer.Option("--regex", help="Pages whose title or text match this.")]
-TopicWords = Annotated[
-    str,
-    typer.Option("--topic", help="Words to compare links with; else those of what is looked for."),
-]
-Threshold = Annotated[
-    float, typer.Option("--threshold", help="Relevance from which on a page is a target.")
-]
-Requests = Annotated[
-    int | None, typer.Option("--requests", help="The most that may be sent, robots.txt included.")
-]
-OneArchive = Annotated[
-    Path | None,
-    typer.Option(
-        "--archive", help="A recording to use instead of the network: a file or a run's folder."
-    ),
-]
-Agent = Annotated[
-    str,
-    typer.Option(
-        "--user-agent", help="Who you are, with a contact: 'name/1.0 (+https://example.org/bot)'."
-    ),
-]
-Delay = Annotated[
-    float | None,
-    typer.Option(
-        "--delay", help="Seconds between two requests to a host: 1 or more at public ones."
-    ),
-]
-RunFolder = Annotated[
-    Path | None, typer.Option("--out", help="The run's folder; if it holds this crawl, it goes on.")
-]
-Resume = Annotated[
-    Path | None, typer.Option("--resume", help="Go on with the crawl in this folder.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done, and ask for nothing.")
-]
-ChooserName = Annotated[
-    str | None,
-    typer.Option(
-        "--chooser",
-        help="How links are chosen without a policy: best-first, breadth-first, kind-bandit, ...",
-    ),
-]
-Judges = Annotated[
-    str,
-    typer.Option(
-        "--judge",
-        help="Who judges pages of made-up sites: truth, or keywords as a user would write them.",
-    ),
-]
-Archives = Annotated[
-    list[Path] | None,
-    typer.Option("--archive", help="A recording, a file or a run's folder; may be repeated."),
-]
-SeedUrls = Annotated[
-    list[str] | None, typer.Option("--seed-url", help="Where to begin in it; one per --archive.")
-]
-
-
-def part(name: str) -> Any:
-    """The module that does the work."""
-    try:
-        return importlib.import_module(f"flatout.cli.{name}")
-    except ModuleNotFoundError as error:
-        if error.name and error.name.split(".")[0] in EXTRA:
-            raise SettingsError(
-                f"{error.name} is not installed: pip install 'flatout[crawl]'"
-            ) from error
-        raise
 
 
 @app.command("doctor", cls=ManyValues)
@@ -146,14 +61,22 @@ def doctor_command(
     """Check whether a crawl would be refused, and why; asks for robots.txt and the seed page
     only.
     """
-    work = part("crawl_run")
-    rule = work.rule_from(keywords, examples, css, regex)
-    order = work.order_from(
-        seed_url, allow, lab, archive, rule, topic=topic, threshold=threshold, requests=requests,
+    from flatout_crawl.cli import running
+
+    rule = running.rule_from(keywords, examples, css, regex)
+    order = running.order_from(
+        seed_url,
+        allow=allow,
+        lab=lab,
+        archive=archive,
+        rule=rule,
+        topic=topic,
+        threshold=threshold,
+        requests=requests,
         user_agent=user_agent,
         delay_seconds=delay,
-    )  # fmt: skip
-    work.doctor(order, out, as_json)
+    )
+    running.doctor(order, out, as_json)
 
 
 @app.command("record", cls=ManyValues)
@@ -181,18 +104,34 @@ def record_command(
     """Record a site into an archive, breadth-first; each page is asked for once ever, and a kill
     loses nothing.
     """
-    work = part("crawl_run")
+    from flatout_crawl.cli import running
+
     if folder or pydoc:
-        work.record_files(folder, out, requests, as_json)
+        running.record_files(folder, out, requests, as_json)
         return
     order = None
     if resume is None:
-        rule = work.rule_from(keywords, None, None, None)
-        order = work.order_from(
-            seed_url, allow, lab, None, rule, chooser=chooser or "breadth-first", requests=requests,
-            user_agent=user_agent, delay_seconds=delay, seed=seed,
-        )  # fmt: skip
-    work.crawl("record", order, out, resume, requests, dry_run, as_json)
+        order = running.order_from(
+            seed_url,
+            allow=allow,
+            lab=lab,
+            archive=None,
+            rule=running.rule_from(keywords, examples=None, css=None, regex=None),
+            chooser=chooser or "breadth-first",
+            requests=requests,
+            user_agent=user_agent,
+            delay_seconds=delay,
+            seed=seed,
+        )
+    running.crawl(
+        "record",
+        order=order,
+        out=out,
+        resume=resume,
+        requests=requests,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 @app.command("run", cls=ManyValues)
@@ -224,16 +163,34 @@ def run_command(
     """Crawl a site, or a recording of one, for what you look for; writes targets.jsonl as they are
     found.
     """
-    work = part("crawl_run")
+    from flatout_crawl.cli import running
+
     order = None
     if resume is None:
-        rule = work.rule_from(keywords, examples, css, regex, needed=True)
-        order = work.order_from(
-            seed_url, allow, lab, archive, rule, policy=policy, chooser=chooser, topic=topic,
+        order = running.order_from(
+            seed_url,
+            allow=allow,
+            lab=lab,
+            archive=archive,
+            rule=running.rule_from(keywords, examples, css, regex, needed=True),
+            policy=policy,
+            chooser=chooser,
+            topic=topic,
             threshold=threshold,
-            requests=requests, user_agent=user_agent, delay_seconds=delay, seed=seed,
-        )  # fmt: skip
-    work.crawl("run", order, out, resume, requests, dry_run, as_json)
+            requests=requests,
+            user_agent=user_agent,
+            delay_seconds=delay,
+            seed=seed,
+        )
+    running.crawl(
+        "run",
+        order=order,
+        out=out,
+        resume=resume,
+        requests=requests,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 @app.command("train", cls=ManyValues)
@@ -280,17 +237,24 @@ def train_command(
     as_json: Json = False,
 ) -> None:
     """Learn to choose links: on made-up sites, offline, or on recordings; a kill loses little."""
-    work = part("crawl_learn")
-    rule = part("crawl_run").rule_from(keywords, examples, css, regex)
-    school = work.School(
-        sites=sites if sites is not None else (0 if archive else 100), pages=pages,
-        site_seed=site_seed, judge=judge,
-        latency=latency, archives=tuple(str(path) for path in archive or ()),
+    from flatout_crawl.cli import learning, running
+
+    school = learning.School(
+        sites=sites if sites is not None else (0 if archive else 100),
+        pages=pages,
+        site_seed=site_seed,
+        judge=judge,
+        latency=latency,
+        archives=tuple(str(path) for path in archive or ()),
         seed_urls=tuple(seed_url or ()),
-        relevance=rule, steps=steps or 200_000, envs=envs, budget=budget,
-        learning_rate=learning_rate, seed=seed,
-    )  # fmt: skip
-    work.train(school, steps, out, resume, as_json)
+        relevance=running.rule_from(keywords, examples, css, regex),
+        steps=steps or 200_000,
+        envs=envs,
+        budget=budget,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    learning.train(school, steps=steps, out=out, resume=resume, as_json=as_json)
 
 
 @app.command("eval", cls=ManyValues)
@@ -335,15 +299,21 @@ def eval_command(
     """Does a policy beat best-first search and the bandits on sites it never saw? Says so, or that
     it does not.
     """
-    work = part("crawl_eval")
-    rule = part("crawl_run").rule_from(keywords, examples, css, regex)
-    exam = work.Exam(
-        policy=str(policy), sites=sites if sites is not None else (0 if archive else 10),
+    from flatout_crawl.cli import evaluating, running
+
+    exam = evaluating.Exam(
+        policy=str(policy),
+        sites=sites if sites is not None else (0 if archive else 10),
         pages=pages,
-        site_seed=site_seed, judge=judge, archives=tuple(str(path) for path in archive or ()),
-        seed_urls=tuple(seed_url or ()), relevance=rule, budget=budget, seeds=seeds,
-    )  # fmt: skip
-    work.evaluate(exam, out, gate, as_json)
+        site_seed=site_seed,
+        judge=judge,
+        archives=tuple(str(path) for path in archive or ()),
+        seed_urls=tuple(seed_url or ()),
+        relevance=running.rule_from(keywords, examples, css, regex),
+        budget=budget,
+        seeds=seeds,
+    )
+    evaluating.evaluate(exam, out, gate, as_json)
 
 
 @app.command("report")
@@ -357,4 +327,6 @@ def report_command(
     as_json: Json = False,
 ) -> None:
     """Write report.html again from the folder's files, offline, and say what it says first."""
-    part("crawl_run").report(folder, show_page, as_json)
+    from flatout_crawl.cli import running
+
+    running.report(folder, show_page, as_json)

@@ -12,12 +12,13 @@ from typing import Any, cast
 from rich.console import Console
 from rich.table import Table
 
-from flatout.cli.options import plain, print_json, progress_bar
+from flatout.cli.options import print_json
 from flatout.errors import BundleError, SettingsError
 from flatout.foreign import parse_json
 from flatout.runs import installed, runs_folder, write_json
+from flatout.terminal import plain, progress_bar
 from flatout_crawl.choosers.baselines import standard
-from flatout_crawl.choosers.evaluate import learned
+from flatout_crawl.choosers.evaluate import policy_chooser
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.site_task import Judge
 from flatout_crawl.cli.learning import SCHOOL, Places, School, read_school
@@ -63,21 +64,21 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
         total = (exam.sites + len(exam.archives)) * (len(standard()) + 2)
         task = bar.add_task("crawling", total=total)
 
-        def told(site: str, chooser: str) -> None:
+        def on_crawl(site: str, chooser: str) -> None:
             bar.update(task, advance=1, description=plain(f"{site} by {chooser}"))
 
         found = contest(
-            learned(policy.act, policy.model.candidates),
-            exam.fields(),
-            range(exam.seeds),
-            exam.budget,
-            told,
+            policy_chooser(policy.act, policy.model.candidates),
+            fields=exam.fields(),
+            seeds=range(exam.seeds),
+            budget=exam.budget,
+            on_crawl=on_crawl,
         )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     evaluation = {
         "verdict": found.pop("verdict"),
         "policy": {"file": str(path), "sha256": digest, "notes": policy.notes},
-        "settings": plain_exam(exam),
+        "settings": exam_as_json(exam),
         "assumptions": assumptions(exam, policy),
         **found,
         "flatout": installed("flatout"),
@@ -117,7 +118,11 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
     taught: Taught | School | None = None
     if noted is not None:
         taught = parse_json(
-            json.dumps(noted), Taught, f"{path}: notes: school", BundleError, "train it again"
+            json.dumps(noted),
+            shape=Taught,
+            where=f"{path}: notes: school",
+            refuse=BundleError,
+            cure="train it again",
         )
     elif (path.parent / SCHOOL).is_file():  # training has not come to its end
         taught = read_school(path.parent)
@@ -128,8 +133,7 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
     if exam.pages == taught.pages and own and first <= own[-1] and own[0] <= last:
         raise SettingsError(
             f"{path} learned on the sites with seeds {first} to {last}, not to be tried on "
-            f"{own[0]} to {own[-1]}: give "
-            "a --site-seed beyond them"
+            f"{own[0]} to {own[-1]}: give a --site-seed beyond them"
         )
     known = {
         (str(Path(name).resolve()), url)
@@ -144,14 +148,14 @@ def refuse_taught(exam: Exam, policy: CrawlPolicy, path: Path) -> None:
         raise SettingsError(f"{path} learned on {same[0]}: try it on a recording that it never saw")
 
 
-def plain_exam(exam: Exam) -> dict[str, Any]:
-    """As JSON has it."""
+def exam_as_json(exam: Exam) -> dict[str, Any]:
+    """An exam as JSON has it: lists instead of tuples."""
     return dict(json.loads(json.dumps(asdict(exam))))
 
 
 def assumptions(exam: Exam, policy: CrawlPolicy) -> list[str]:
     """What the numbers rest on."""
-    told = [
+    sentences = [
         (
             "Each chooser sees the same site and starts anew on it; baselines see all links, the "
             "policy its candidates."
@@ -159,7 +163,7 @@ def assumptions(exam: Exam, policy: CrawlPolicy) -> list[str]:
     ]
     if exam.sites:
         first, last = exam.site_seed, exam.site_seed + exam.sites - 1
-        told.append(
+        sentences.append(
             (
                 f"Made-up sites with seeds {first} to {last}: their like is not proven to be the "
                 f"like of real ones. "
@@ -171,19 +175,19 @@ def assumptions(exam: Exam, policy: CrawlPolicy) -> list[str]:
             )
         )
     if exam.archives:
-        told.append(
+        sentences.append(
             "Of recorded sites only what was recorded exists; targets are the pages that the "
             "rule calls relevant."
         )
-    told.append(
+    sentences.append(
         "A crawl that never finds 90 % of the targets counts with its whole budget, which "
         "flatters it."
     )
-    told.append(
+    sentences.append(
         f"The policy learned from {policy.notes.get('steps', 'an unknown number of')} "
         f"requests; baselines from none."
     )
-    return told
+    return sentences
 
 
 def tell_evaluation(evaluation: Mapping[str, Any], page: Path) -> None:
@@ -203,17 +207,17 @@ def tell_evaluation(evaluation: Mapping[str, Any], page: Path) -> None:
     for row in evaluation["choosers"]:
         of = row["metrics"]
         cells = [
-            ranged(of["requests_to_90"], 0),
+            format_interval(of["requests_to_90"], 0),
             f"{row['reached_90']:.0%}",
-            ranged(of["requests_to_50"], 0),
+            format_interval(of["requests_to_50"], 0),
         ]
-        cells += [ranged(of["auc"], 3), ranged(of["wasted_mb"], 1)]
+        cells += [format_interval(of["auc"], 3), format_interval(of["wasted_mb"], 1)]
         table.add_row(row["chooser"], *cells, style="bold" if row["chooser"] == "learned" else None)
     console.print(table)
     console.print(plain(f"report: {page}"), highlight=False, soft_wrap=True)
 
 
-def ranged(found: Mapping[str, float], digits: int) -> str:
+def format_interval(found: Mapping[str, float], digits: int) -> str:
     """A mean with its interval."""
     return (
         f"{found['mean']:.{digits}f} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from flatout.cli.options import plain, print_json
+from flatout.cli.options import print_json
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import read_json, shorten_repr
 from flatout.runs import installed, runs_folder, write_json
+from flatout.terminal import plain
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.choosers.site_task import Judge, site_task
-from flatout_crawl.choosers.training import POLICY, CrawlTraining, Progress
+from flatout_crawl.choosers.training import POLICY, CrawlTraining, TrainingProgress
 from flatout_crawl.choosers.training import train as train_policy
 from flatout_crawl.cli.running import fresh_folder
 from flatout_crawl.reading.relevance import parse_relevance
@@ -63,14 +64,12 @@ class Places:
         ):
             raise SettingsError(
                 f"{self.sites} sites of {self.pages} pages from seed {self.site_seed} on: give "
-                f"{MOST_PAGES:,} pages in "
-                "all at most, and a seed from 0 on"
+                f"{MOST_PAGES:,} pages in all at most, and a seed from 0 on"
             )
         if len(self.archives) != len(self.seed_urls):
             raise SettingsError(
                 f"{len(self.archives)} archives and {len(self.seed_urls)} seed URLs were given: "
-                f"give one --seed-url "
-                "for each --archive"
+                "give one --seed-url for each --archive"
             )
         if self.archives and not self.relevance:
             raise SettingsError(
@@ -79,7 +78,7 @@ class Places:
             )
 
     def settings(self) -> Iterator[SiteSettings]:
-        """Of the made-up sites."""
+        """The settings of each made-up site."""
         return (SiteSettings(seed=self.site_seed + k, pages=self.pages) for k in range(self.sites))
 
 
@@ -101,8 +100,7 @@ class School(Places):
         ):
             raise SettingsError(
                 f"steps={self.steps}, envs={self.envs}, seed={self.seed}: give up to "
-                f"{MOST_STEPS:,} steps, up to "
-                f"{MOST_ENVS:,} crawls at a time, and a seed from 0 on"
+                f"{MOST_STEPS:,} steps, up to {MOST_ENVS:,} crawls at a time, and a seed from 0 on"
             )
         if not 0 < self.learning_rate <= 1:
             raise SettingsError(
@@ -138,7 +136,7 @@ class School(Places):
 
 
 def budget_of(text: str) -> tuple[int, int]:
-    """ "100" or "60-1200"."""
+    """The smallest and the largest budget that "100" or "60-1200" means."""
     low, _, high = text.partition("-")
     plain_digits = re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?", text)
     if not plain_digits or not 2 <= int(low) <= int(high or low):
@@ -154,21 +152,21 @@ def train(
 ) -> None:
     """Learn, or go on learning."""
     folder = runs_folder(resume or out or fresh_folder("train"))
-    school = read_school(folder, steps) if resume else kept_school(folder, school)
+    school = read_school(folder, steps) if resume else keep_school(folder, school)
     settings, console = school.training(), Console(stderr=True)
     if not as_json:
-        told = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
-        told += (
-            f"{' and ' if told and school.archives else ''}{len(school.archives)} recordings"
+        text = f"{school.sites} made-up sites of about {school.pages} pages" if school.sites else ""
+        text += (
+            f"{' and ' if text and school.archives else ''}{len(school.archives)} recordings"
             if school.archives
             else ""
         )
-        told = plain(f"learning on {told}, {school.envs} crawls at a time; {folder}/")
-        console.print(told, highlight=False, soft_wrap=True)
-    watch = Watch(console, settings, as_json)
+        text = plain(f"learning on {text}, {school.envs} crawls at a time; {folder}/")
+        console.print(text, highlight=False, soft_wrap=True)
+    watch = TrainingWatch(console, settings, as_json)
     try:
         with watch:
-            policy = train_policy(school.tasks(), settings, folder, watch.heard)
+            policy = train_policy(school.tasks(), settings, folder, watch.on_progress)
     except KeyboardInterrupt:
         console.print(
             plain(f"interrupted; go on with: flatout crawl train --resume {folder}"),
@@ -177,7 +175,7 @@ def train(
         )
         sys.exit(130)
     path, last = folder / POLICY, watch.last
-    replace(policy, notes={**policy.notes, "school": written_down(school)}).save(path)
+    replace(policy, notes={**policy.notes, "school": school_as_json(school)}).save(path)
     facts = {
         "policy": str(path),
         "folder": str(folder),
@@ -190,8 +188,7 @@ def train(
     if last:
         console.print(
             f"{last.steps:,} steps, {last.steps_per_s:,.0f} a second; of the last crawls' targets "
-            f"{last.recall:.0%} "
-            f"were found; data {last.lag:.1f} updates old, the learner idle "
+            f"{last.recall:.0%} were found; data {last.lag:.1f} updates old, the learner idle "
             f"{last.learner_idle:.0%} of the time",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
@@ -199,10 +196,10 @@ def train(
     console.print(plain(f"next: flatout crawl eval {path}"), highlight=False, soft_wrap=True)
 
 
-def kept_school(folder: Path, school: School) -> School:
+def keep_school(folder: Path, school: School) -> School:
     """Write down what is learned on; refuses a folder that was begun with something else."""
     if (folder / SCHOOL).exists():
-        before, given = written_down(read_school(folder)), written_down(school)
+        before, given = school_as_json(read_school(folder)), school_as_json(school)
         other = [name for name in given if name != "steps" and before.get(name) != given[name]]
         if other:
             raise RunError(
@@ -210,7 +207,7 @@ def kept_school(folder: Path, school: School) -> School:
                 f"{shorten_repr(given[other[0]])} is given now: give the same, or another --out"
             )
     else:
-        write_json(folder / SCHOOL, {**written_down(school), "flatout": installed("flatout")})
+        write_json(folder / SCHOOL, {**school_as_json(school), "flatout": installed("flatout")})
     return school
 
 
@@ -224,19 +221,19 @@ def read_school(folder: Path, steps: int | None = None) -> School:
     return school if steps is None else replace(school, steps=steps)
 
 
-def written_down(school: School) -> dict[str, Any]:
-    """As JSON has it."""
+def school_as_json(school: School) -> dict[str, Any]:
+    """A school as JSON has it: lists instead of tuples."""
     return dict(json.loads(json.dumps(asdict(school))))
 
 
-class Watch:
+class TrainingWatch:
     """The bar on a terminal; elsewhere a line per twentieth."""
 
     def __init__(self, console: Console, settings: CrawlTraining, quiet: bool) -> None:
         self.console, self.quiet, self.last, self.lines = (
             console,
             quiet,
-            cast(Progress | None, None),
+            cast(TrainingProgress | None, None),
             0,
         )
         columns = (
@@ -249,21 +246,21 @@ class Watch:
         )
         self.task = self.bar.add_task("making sites", total=settings.steps)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "TrainingWatch":
         self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def heard(self, now: Progress) -> None:
-        """Show how far it is."""
+    def on_progress(self, now: TrainingProgress) -> None:
+        """Show how far the training is."""
         self.last = now
-        told = (
+        text = (
             f"{now.steps_per_s:,.0f} steps/s, return {now.mean_return:+.2f}, recall "
             f"{now.recall:.0%}"
         )
-        self.bar.update(self.task, description=told, completed=now.steps)
+        self.bar.update(self.task, description=text, completed=now.steps)
         if (
             not self.console.is_terminal
             and not self.quiet
@@ -271,5 +268,5 @@ class Watch:
         ):
             self.lines = 20 * now.steps // now.total
             self.console.print(
-                f"{min(1.0, now.steps / now.total):4.0%} {told}, lag {now.lag:.1f}", highlight=False
+                f"{min(1.0, now.steps / now.total):4.0%} {text}, lag {now.lag:.1f}", highlight=False
             )

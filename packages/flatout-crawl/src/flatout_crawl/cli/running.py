@@ -20,9 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from flatout.cli.options import plain, print_json, progress_bar
+from flatout.cli.options import print_json
 from flatout.errors import RunError, SettingsError
 from flatout.runs import check_links, runs_folder
+from flatout.terminal import plain, progress_bar
 from flatout_crawl.choosers.baselines import standard
 from flatout_crawl.choosers.session import SiteUnreachable
 from flatout_crawl.net.fetching import Answer
@@ -30,14 +31,20 @@ from flatout_crawl.net.ledger import printable
 from flatout_crawl.runs.archive import Archive
 from flatout_crawl.runs.archive_task import archive_at, beside
 from flatout_crawl.runs.deployment import Deployment, Status, maker_of, source_of
-from flatout_crawl.runs.health import Finding, examine, refused, require, without_requests
+from flatout_crawl.runs.health import (
+    HealthFinding,
+    describe_refusal,
+    examine,
+    require,
+    without_requests,
+)
 from flatout_crawl.runs.order import ARCHIVE, LEARNED, CrawlOrder, begin, read_order
 from flatout_crawl.runs.report import headline, write_report
 from flatout_crawl.runs.report_facts import gather
 from flatout_crawl.sites.documentation import Tree, pydoc_site, record_tree
 
-REQUESTS = 100  # where nothing else is said
-FILE_PAGES = 1_000  # recorded from a folder where nothing else is said
+REQUESTS = 100  # where nothing else is asked for
+FILE_PAGES = 1_000  # recorded from a folder where nothing else is asked for
 
 
 def rule_from(
@@ -86,18 +93,18 @@ def order_from(
     if policy is not None and policy.is_dir():
         policy = policy / "policy.safetensors"
     order = CrawlOrder(
-        seed_url,
-        rule,
-        tuple(allow or ()),
-        tuple(lab or ()),
-        LEARNED if policy else chooser or "best-first",
-        str(policy.resolve()) if policy else "",
-        requests if requests is not None else REQUESTS,
+        seed_url=seed_url,
+        relevance=rule,
+        allow=tuple(allow or ()),
+        lab=tuple(lab or ()),
+        chooser=LEARNED if policy else chooser or "best-first",
+        policy=str(policy.resolve()) if policy else "",
+        requests=requests if requests is not None else REQUESTS,
         archive=str(archive_at(archive).resolve()) if archive else "",
         **more,
     )
     if order.archive:
-        Archive(Path(order.archive), read_only=True).close()  # a file that is none is told now
+        Archive(Path(order.archive), read_only=True).close()  # a file that is none is refused now
     order.rule()  # and so are a bad pattern
     maker_of(order)  # and a policy that cannot act here
     return order
@@ -111,7 +118,7 @@ def doctor(order: CrawlOrder, folder: Path | None, as_json: bool) -> None:
             order, folder, (lambda _: None) if as_json else (lambda found: show(found, console))
         )
     )
-    why = refused(findings)
+    why = describe_refusal(findings)
     if as_json:
         print_json(
             {"ok": not why, "refused": why, "findings": [found._asdict() for found in findings]}
@@ -125,7 +132,7 @@ def doctor(order: CrawlOrder, folder: Path | None, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def show(found: Finding, console: Console) -> None:
+def show(found: HealthFinding, console: Console) -> None:
     """One check on a terminal."""
     sign = "[green]✓[/]" if found.ok else "[red]✗[/]"
     console.print(
@@ -134,7 +141,7 @@ def show(found: Finding, console: Console) -> None:
 
 
 def fresh_folder(name: str) -> Path:
-    """Where a run goes if nothing is said."""
+    """Where a run goes if no folder is given."""
     return Path("runs") / f"crawl-{name}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
 
 
@@ -165,7 +172,7 @@ def crawl(
             highlight=False,
             soft_wrap=True,
         )
-    outcome, interrupted = crawled(order, folder, Watch(console, order, as_json))
+    outcome, interrupted = run_deployment(order, folder, CrawlWatch(console, order, as_json))
     if as_json:
         print_json({**outcome, "folder": str(folder), "interrupted": interrupted})
     else:
@@ -176,11 +183,13 @@ def crawl(
         sys.exit(130)
 
 
-def crawled(order: CrawlOrder, folder: Path, watch: "Watch") -> tuple[dict[str, Any], bool]:
+def run_deployment(
+    order: CrawlOrder, folder: Path, watch: "CrawlWatch"
+) -> tuple[dict[str, Any], bool]:
     """Crawl, and write down what came of it, also if it was interrupted."""
     interrupted = False
     with source_of(order, folder) as source:
-        deployment = Deployment(order, folder, source, watch.heard)
+        deployment = Deployment(order, folder, source, watch.on_status)
         try:
             with watch:
                 asyncio.run(deployment.run())
@@ -201,7 +210,7 @@ def crawled(order: CrawlOrder, folder: Path, watch: "Watch") -> tuple[dict[str, 
     return outcome, interrupted
 
 
-class Watch:
+class CrawlWatch:
     """The bar on a terminal; elsewhere a line per target."""
 
     def __init__(self, console: Console, order: CrawlOrder, quiet: bool) -> None:
@@ -217,15 +226,15 @@ class Watch:
         self.task = self.bar.add_task("seed page", total=order.requests)
         self.retraced = 0
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "CrawlWatch":
         self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def heard(self, status: Status) -> None:
-        """Show how far it is."""
+    def on_status(self, status: Status) -> None:
+        """Show how far the crawl is, and the target that it found."""
         if status.retraced:
             self.retraced += 1
         elif self.retraced:
@@ -234,17 +243,19 @@ class Watch:
                     f"{self.retraced} steps retraced without a request", highlight=False
                 )
             self.retraced = 0
-        told = f"{status.found} found, {status.open_links} links open"
-        self.bar.update(self.task, description=told, completed=status.requests, total=status.total)
+        text = f"{status.found} found, {status.open_links} links open"
+        self.bar.update(self.task, description=text, completed=status.requests, total=status.total)
         if status.target and not status.retraced and not self.quiet:
             found = status.target
             line = f"{found.request:>6}  {found.score:.2f}  {found.url}  {found.title}"
             self.console.print(plain(printable(line)), highlight=False, soft_wrap=True)
 
 
-def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json: bool) -> None:
+def tell_plan(
+    order: CrawlOrder, folder: Path, findings: list[HealthFinding], as_json: bool
+) -> None:
     """What would be done; exit code 1 if it would be refused."""
-    why = refused(findings)
+    why = describe_refusal(findings)
     if as_json:
         facts = [found._asdict() for found in findings]
         print_json(
@@ -255,15 +266,15 @@ def tell_plan(order: CrawlOrder, folder: Path, findings: list[Finding], as_json:
         for found in findings:
             show(found, console)
         way = "the recording " + order.archive if order.archive else "the network"
-        told = (
+        text = (
             f"{order.seed_url} on {way} by {order.policy or order.chooser}, {order.requests} "
             f"requests at most"
         )
-        told = (
-            f"{'would be refused' if why else 'would crawl'}: {told}, into {folder}/; nothing "
+        text = (
+            f"{'would be refused' if why else 'would crawl'}: {text}, into {folder}/; nothing "
             f"was asked for"
         )
-        console.print(plain(told), highlight=False, soft_wrap=True)
+        console.print(plain(text), highlight=False, soft_wrap=True)
     if why:
         raise typer.Exit(1)
 
@@ -279,15 +290,15 @@ def tell_outcome(verb: str, order: CrawlOrder, folder: Path, outcome: Mapping[st
         kinds = ", ".join(f"{count} x {kind}" for kind, count in outcome["failures"].items())
         console.print(f"could not be had: {plain(kinds)}", highlight=False, soft_wrap=True)
     if outcome["not_searched"]:
-        told = (
+        text = (
             f"{outcome['not_searched']} pages count as not relevant: the search for the "
             f"pattern took too long in them"
         )
-        console.print(told, highlight=False, soft_wrap=True)
-    told = f"{folder}/: targets.jsonl, graph.gexf, report.html" + (
+        console.print(text, highlight=False, soft_wrap=True)
+    text = f"{folder}/: targets.jsonl, graph.gexf, report.html" + (
         f", {ARCHIVE}, audit.jsonl" if order.is_live else ""
     )
-    console.print(plain(told), highlight=False, soft_wrap=True)
+    console.print(plain(text), highlight=False, soft_wrap=True)
     if verb == "record":
         again = (
             f"next: flatout crawl run --archive {folder} --seed-url {order.seed_url} "
@@ -304,7 +315,7 @@ class Counted:
         self.task = bar.add_task("recording", total=total)
 
     def put(self, answer: Answer, asked_url: str) -> None:
-        """Keep an answer, once."""
+        """Keep an answer, unless the archive has one."""
         if self.archive.get(asked_url) is None:
             self.archive.put(answer, asked_url)
         self.bar.advance(self.task)
@@ -335,7 +346,7 @@ def record_files(source: Path | None, out: Path | None, limit: int | None, as_js
 
 
 def report(folder: Path, show_page: bool, as_json: bool) -> None:
-    """Write the page again."""
+    """Write a folder's report.html again, and print its first sentence."""
     page = write_report(folder)
     _, words, sentence = headline(gather(folder))
     if as_json:

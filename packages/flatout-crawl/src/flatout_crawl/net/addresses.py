@@ -73,7 +73,7 @@ def refusal(ip: str | IPv4Address | IPv6Address) -> str:
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             return "link-local"
-        for inner, how in carried(address):
+        for inner, how in carried_addresses(address):
             if why := refusal(inner):
                 return f"{how} {inner}: {why}"
         if address in NAT64 or address.ipv4_mapped is not None:
@@ -86,7 +86,7 @@ def refusal(ip: str | IPv4Address | IPv6Address) -> str:
     return "" if address.is_global and not address.is_multicast else "not public"
 
 
-def carried(address: IPv6Address) -> list[tuple[IPv4Address, str]]:
+def carried_addresses(address: IPv6Address) -> list[tuple[IPv4Address, str]]:
     """The IPv4 addresses within an IPv6 address, and how they are carried."""
     inner = []
     if address.ipv4_mapped is not None:
@@ -136,8 +136,7 @@ def door_of(entry: str) -> tuple[str, int]:
     if address is None or not address.is_loopback or not is_port:
         raise SettingsError(
             f"{shorten_repr(entry)} cannot be a laboratory: only a loopback address with a port "
-            f"can, such as "
-            "127.0.0.1:8123; public hosts belong on the allow-list"
+            "can, such as 127.0.0.1:8123; public hosts belong on the allow-list"
         )
     return str(address), int(port)
 
@@ -152,9 +151,9 @@ class Guard:
         """Raise ForbiddenAddressError unless this address may be dialled."""
         why = refusal(host)
         if why and not self.lab.holds(host, port):
-            told = f"{named!r} is {host}" if named else host
+            shown = f"{named!r} is {host}" if named else host
             raise ForbiddenAddressError(
-                f"{told}, port {port}, must not be dialled: {why}; only public addresses may"
+                f"{shown}, port {port}, must not be dialled: {why}; only public addresses may"
             )
 
     def open_socket(self, info: Any) -> socket.socket:

@@ -20,7 +20,7 @@ class Sender(Protocol):
         """A request is about to be sent; raise to forbid it."""
         ...
 
-    def connected(self, host: str, port: int) -> None:
+    def note_connection(self, host: str, port: int) -> None:
         """This address is at the other end."""
         ...
 
@@ -52,7 +52,7 @@ class GuardedConnector(aiohttp.TCPConnector):
                 raise aiohttp.ServerDisconnectedError
             host, port = str(peer[0]), int(peer[1])
             self.guard.check(host, port)
-            sender.connected(host, port)
+            sender.note_connection(host, port)
         except BaseException:
             connection.close()
             raise

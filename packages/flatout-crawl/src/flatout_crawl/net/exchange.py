@@ -13,7 +13,7 @@ from flatout.errors import FlatoutError, SettingsError
 from flatout_crawl.net.addresses import ForbiddenAddressError
 from flatout_crawl.net.connecting import SENDER
 from flatout_crawl.net.fetching import Failure
-from flatout_crawl.net.ledger import AuditLog, Entry, RequestBudget, printable
+from flatout_crawl.net.ledger import AuditEntry, AuditLog, RequestBudget, printable
 from flatout_crawl.net.robots import MOST_BYTES
 from flatout_crawl.net.unpacking import ENCODINGS, TooLargeError, Unpacker, UnreadableError
 
@@ -24,7 +24,7 @@ LONGEST_TYPE = 100
 
 
 @dataclass(frozen=True)
-class Caps:
+class RequestCaps:
     """What one request may cost."""
 
     page_bytes: int = 4 << 20  # as they come, and decompressed
@@ -51,7 +51,7 @@ class Caps:
 
 
 class Errand(NamedTuple):
-    """What a request is for."""
+    """What a request is for, which decides what it may bring."""
 
     method: str  # GET or HEAD
     for_robots: bool = False
@@ -68,8 +68,8 @@ class Errand(NamedTuple):
 PAGE, PEEK, ROBOTS = Errand("GET"), Errand("HEAD"), Errand("GET", for_robots=True)
 
 
-class Reply(NamedTuple):
-    """What one hop led to."""
+class HopReply(NamedTuple):
+    """What one hop of a request led to."""
 
     status: int = 0
     body: bytes = b""
@@ -93,7 +93,7 @@ class Exchange:
         url: str,
         errand: Errand,
         host: str,
-        caps: Caps,
+        caps: RequestCaps,
         budget: RequestBudget,
         audit: AuditLog,
     ) -> None:
@@ -113,7 +113,7 @@ class Exchange:
         self.attempts += 1
         self.address, self.begun = "", self.clock()
 
-    def connected(self, host: str, port: int) -> None:
+    def note_connection(self, host: str, port: int) -> None:
         """Note the address at the other end."""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -121,23 +121,23 @@ class Exchange:
         """One line in the audit log."""
         seconds = self.clock() - self.begun
         self.audit.write(
-            Entry(
-                self.errand.method,
-                self.url,
-                self.address,
-                self.status,
-                self.taken,
-                seconds,
-                failure,
+            AuditEntry(
+                method=self.errand.method,
+                url=self.url,
+                address=self.address,
+                status=self.status,
+                bytes=self.taken,
+                seconds=seconds,
+                failure=failure,
             )
         )
         self.recorded = self.attempts
 
-    async def run(self, session: aiohttp.ClientSession) -> Reply:
+    async def run(self, session: aiohttp.ClientSession) -> HopReply:
         """Send it and read what comes."""
         failure, token = "cancelled", SENDER.set(self)
         try:
-            reply = await self.guarded(session)
+            reply = await self.run_guarded(session)
             failure = reply.failure
             return reply
         finally:
@@ -145,21 +145,21 @@ class Exchange:
             if self.attempts > self.recorded:
                 self.record(failure)
 
-    async def guarded(self, session: aiohttp.ClientSession) -> Reply:
+    async def run_guarded(self, session: aiohttp.ClientSession) -> HopReply:
         """What the other side does wrong, as a failure."""
         try:
             async with asyncio.timeout(self.caps.total_seconds):
                 return await self.ask(session)
         except ForbiddenAddressError:
-            return Reply(failure="address")
+            return HopReply(failure="address")
         except BudgetError:
-            return Reply(failure="budget")
+            return HopReply(failure="budget")
         except TimeoutError:
-            return Reply(self.status, failure="timeout")
+            return HopReply(self.status, failure="timeout")
         except (aiohttp.ClientError, OSError):
-            return Reply(self.status, failure="connection")
+            return HopReply(self.status, failure="connection")
 
-    async def ask(self, session: aiohttp.ClientSession) -> Reply:
+    async def ask(self, session: aiohttp.ClientSession) -> HopReply:
         """Send it; the body is read only if it is wanted."""
         url = URL(self.url, encoded=True)  # to the letter what was checked
         async with session.request(self.errand.method, url, allow_redirects=False) as response:
@@ -169,7 +169,13 @@ class Exchange:
                 .strip()
                 .lower()
             )
-            reply = Reply(self.status, b"", kind, None, headers.get("Retry-After", ""))
+            reply = HopReply(
+                status=self.status,
+                body=b"",
+                content_type=kind,
+                location=None,
+                retry_after=headers.get("Retry-After", ""),
+            )
             if self.status in REDIRECTS and "Location" in headers:
                 return reply._replace(location=headers["Location"])
             if self.errand.method == "HEAD" or not 200 <= self.status < 300:
@@ -179,7 +185,9 @@ class Exchange:
                 return reply._replace(failure="type")
             return await self.read(response, encoding, reply)
 
-    async def read(self, response: aiohttp.ClientResponse, encoding: str, reply: Reply) -> Reply:
+    async def read(
+        self, response: aiohttp.ClientResponse, encoding: str, reply: HopReply
+    ) -> HopReply:
         """The body, within its limits. A robots.txt that is too long is cut, as its standard
         wants.
         """

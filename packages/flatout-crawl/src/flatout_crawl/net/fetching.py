@@ -20,13 +20,13 @@ FAILURES = (
 
 
 class Answer(NamedTuple):
-    """What a request led to."""
+    """What a request led to, redirects included."""
 
     url: str  # where it ended, after redirects
     status: int  # of HTTP; 0 where there was no answer
     body: bytes = b""
     content_type: str = ""  # without parameters, lower case: "text/html"
-    seconds: float = 0.0  # how long it took, waiting for one's turn included
+    seconds: float = 0.0  # how long it took, waiting for the rate limit included
     # how many were sent for it; 0 if it came from an archive or was refused before
     requests: int = 1
     failure: Failure = ""

@@ -1,5 +1,5 @@
 """Pages from the network. Every hop of every redirect passes the same gates: allow-list,
-robots.txt, turn-taking, request budget and kill file, address. There is no way around them, and
+robots.txt, rate limit, request budget and kill file, address. There is no way around them, and
 robots.txt itself passes all but its own.
 
 What the other side does becomes an Answer with a failure; only mistakes on this side raise.
@@ -18,18 +18,18 @@ from flatout.errors import SettingsError
 from flatout.foreign import shorten_repr
 from flatout_crawl.net.addresses import NO_LAB, Guard, Lab
 from flatout_crawl.net.connecting import GuardedConnector
-from flatout_crawl.net.exchange import PAGE, PEEK, ROBOTS, Caps, Errand, Exchange, Reply
+from flatout_crawl.net.exchange import PAGE, PEEK, ROBOTS, Errand, Exchange, HopReply, RequestCaps
 from flatout_crawl.net.fetching import Answer, Failure
 from flatout_crawl.net.ledger import AuditLog, RequestBudget, printable
 from flatout_crawl.net.politeness import (
     UNHURRIED,
     UNLIMITED,
-    Outcome,
     Politeness,
-    Turns,
+    RateLimiter,
+    RequestOutcome,
     retry_after_seconds,
 )
-from flatout_crawl.net.robots import Robots, Rules, agent_token
+from flatout_crawl.net.robots import Robots, RobotsRules, agent_token
 from flatout_crawl.net.scope import Origin, Scope, canonical, origin_of
 from flatout_crawl.net.unpacking import ACCEPTED
 
@@ -38,17 +38,17 @@ from flatout_crawl.net.unpacking import ACCEPTED
 TELLING = ("budget", "address", "timeout", "connection", "down")
 
 has_contact = re.compile(r"https?://[^\s/]+|mailto:\S+@\S+").search
-DEFAULT_CAPS = Caps()
+DEFAULT_CAPS = RequestCaps()
 
 
 class Sent(NamedTuple):
     """A reply and how many requests it took."""
 
-    reply: Reply
+    reply: HopReply
     requests: int
 
 
-def checked_agent(user_agent: str, public: bool) -> str:
+def check_agent(user_agent: str, public: bool) -> str:
     """The user agent, if it names a product and, where it meets the public, somebody to turn to."""
     agent_token(user_agent)
     if not user_agent.isascii() or not user_agent.isprintable():
@@ -58,8 +58,7 @@ def checked_agent(user_agent: str, public: bool) -> str:
     if public and not has_contact(user_agent):
         raise SettingsError(
             f"user agent {shorten_repr(user_agent)} names nobody to turn to; whoever crawls public "
-            f"sites says who they "
-            "are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
+            "sites says who they are: 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return user_agent
 
@@ -82,17 +81,17 @@ class LiveFetcher:
         lab: Lab = NO_LAB,
         politeness: Politeness
         | None = None,  # None: unhurried with the public, unlimited in the laboratory
-        caps: Caps = DEFAULT_CAPS,
+        caps: RequestCaps = DEFAULT_CAPS,
         resolver: AbstractResolver | None = None,
     ) -> None:
         public = not all(
             lab.holds(place.host, port) for place in scope.places for port in place.ports
         )
-        self.user_agent = checked_agent(user_agent, public)
+        self.user_agent = check_agent(user_agent, public)
         self.scope, self.lab, self.caps = scope, lab, caps
         self.budget, self.audit, self.politeness = budget, audit, politeness
         self.robots = Robots(self.fetch_robots, user_agent)
-        self.turns = Turns()
+        self.limiter = RateLimiter()
         self.resolver = resolver
         self.had: Callable[[str], Answer | None] = lambda url: (
             None
@@ -121,7 +120,7 @@ class LiveFetcher:
         return tuple(entry for entry in known if entry is not None and self.scope.allows(entry))
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to all hosts."""
         session, self.session = self.session, None
         if session is not None:
             await session.close()
@@ -134,7 +133,7 @@ class LiveFetcher:
         here = canonical(url)
         if here is None:
             return Answer(printable(url), 0, requests=0, failure="scope")
-        reply = Reply()
+        reply = HopReply()
         while True:
             failure, delay = await self.gate(here, errand)
             if failure:
@@ -143,7 +142,7 @@ class LiveFetcher:
             if (
                 had is not None and had.url == here
             ):  # one that led elsewhere then is followed anew, hop by hop
-                reply, failure = Reply(had.status, had.body, had.content_type), had.failure
+                reply, failure = HopReply(had.status, had.body, had.content_type), had.failure
                 break
             reply, sent = await self.send(here, errand, delay)
             requests += sent
@@ -158,7 +157,13 @@ class LiveFetcher:
             here = target
         body = b"" if failure else reply.body
         return Answer(
-            here, reply.status, body, reply.content_type, clock() - begun, requests, failure
+            url=here,
+            status=reply.status,
+            body=body,
+            content_type=reply.content_type,
+            seconds=clock() - begun,
+            requests=requests,
+            failure=failure,
         )
 
     async def gate(self, url: str, errand: Errand) -> tuple[Failure, float]:
@@ -173,17 +178,24 @@ class LiveFetcher:
         return ("", rules.delay_seconds) if rules.allows(url) else (why_not(rules), 0.0)
 
     async def send(self, url: str, errand: Errand, delay: float) -> Sent:
-        """Wait for a turn and send one request."""
+        """Wait until the host may be asked again and send one request."""
         host, politeness = self.treatment(origin_of(url))
-        if not await self.turns.take(host, politeness, delay):
-            return Sent(Reply(failure="down"), 0)
+        if not await self.limiter.acquire(host, politeness, delay):
+            return Sent(HopReply(failure="down"), 0)
         outcome = None
         try:
-            exchange = Exchange(url, errand, host, self.caps, self.budget, self.audit)
-            reply = await exchange.run(self.opened())
+            exchange = Exchange(
+                url=url,
+                errand=errand,
+                host=host,
+                caps=self.caps,
+                budget=self.budget,
+                audit=self.audit,
+            )
+            reply = await exchange.run(self.open_session())
             outcome = outcome_of(reply, exchange)
         finally:
-            self.turns.give(host, outcome)
+            self.limiter.release(host, outcome)
         return Sent(reply, exchange.attempts)
 
     def treatment(self, origin: Origin) -> tuple[str, Politeness]:
@@ -194,7 +206,7 @@ class LiveFetcher:
             return f"{origin.host}:{origin.port}", self.politeness or UNLIMITED
         return origin.host, self.politeness or UNHURRIED
 
-    def opened(self) -> aiohttp.ClientSession:
+    def open_session(self) -> aiohttp.ClientSession:
         """The connections, opened by the first request since they belong to its event loop."""
         if self.session is None:
             self.session = aiohttp.ClientSession(
@@ -216,16 +228,18 @@ class LiveFetcher:
         return self.session
 
 
-def why_not(rules: Rules) -> Failure:
+def why_not(rules: RobotsRules) -> Failure:
     """The failure for a URL that the rules forbid."""
     return rules.lost if rules.lost in TELLING else "robots"
 
 
-def outcome_of(reply: Reply, exchange: Exchange) -> Outcome | None:
+def outcome_of(reply: HopReply, exchange: Exchange) -> RequestOutcome | None:
     """What a reply says about the host; None if the host was never asked."""
     if not exchange.attempts or reply.failure in ("address", "budget"):
         return None
     broken = reply.failure in ("timeout", "connection")
     wait = retry_after_seconds(reply.retry_after, time.time()) if reply.retry_after else 0.0
     seconds = exchange.clock() - exchange.begun
-    return Outcome(0 if broken else reply.status, seconds, broken and not exchange.address, wait)
+    return RequestOutcome(
+        0 if broken else reply.status, seconds, broken and not exchange.address, wait
+    )

@@ -37,7 +37,7 @@ def printable(text: str, longest: int = 2000) -> str:
     )
 
 
-def held(path: Path) -> int:
+def hold_file(path: Path) -> int:
     """The descriptor of a file that only grows, held by one process at a time. Links are not
     followed, nor pipes waited for.
     """
@@ -87,7 +87,7 @@ class AppendOnly:
     """A file that only grows, one line per write, held by one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        self.handle, self.path = held(path), path
+        self.handle, self.path = hold_file(path), path
         size = os.fstat(self.handle).st_size
         if size and os.pread(self.handle, 1, size - 1) != b"\n":
             self.write(b"")  # end the line that a killed process left half written
@@ -173,7 +173,7 @@ class RequestBudget:
         return why
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; it can be held by others then."""
         self.log.close()
 
     def __enter__(self) -> Self:
@@ -183,7 +183,7 @@ class RequestBudget:
         self.close()
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """One request in the audit log."""
 
     method: str
@@ -201,7 +201,7 @@ class AuditLog:
     def __init__(self, run: Path) -> None:
         self.log = AppendOnly(run / AUDIT_FILE)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AuditEntry) -> None:
         """Add a line; foreign text is stripped of control characters."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -216,7 +216,7 @@ class AuditLog:
         self.log.write(json.dumps(line).encode())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; it can be held by others then."""
         self.log.close()
 
     def __enter__(self) -> Self:

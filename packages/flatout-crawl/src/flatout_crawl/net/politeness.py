@@ -1,4 +1,4 @@
-"""Taking turns at a host: how long to wait, how to back off, and when to leave it alone.
+"""Rate limits per host: how long to wait, how to back off, and when to leave it alone.
 
 Time is the event loop's, so everything here runs on a simulated clock too. It knows hosts by a name
 only and sends nothing itself.
@@ -22,7 +22,7 @@ is_seconds = re.compile(r"[0-9]{1,12}").fullmatch
 
 @dataclass(frozen=True)
 class Politeness:
-    """How a host is treated."""
+    """How a host is treated: delays, connections and patience."""
 
     delay_seconds: float = 1.0  # least time between the starts of two requests
     first_delay_seconds: float = 5.0  # before anything is known of the host
@@ -30,7 +30,7 @@ class Politeness:
     connections: int = 1  # at a time
     adapts: bool = True  # slow answers lengthen the delay: one request per answer's time
     backoff_seconds: float = 5.0  # after the first 429 or 503 without Retry-After; doubles
-    patience_seconds: float = 120.0  # who would have to wait longer is told that the host is down
+    patience_seconds: float = 120.0  # for whoever would have to wait longer, the host is down
     window: int = 20  # outcomes the error rate is taken over, half of them at least
     error_rate: float = 0.5  # above it the host is down
     refusals: int = 3  # connections refused in a row that make it down
@@ -59,8 +59,8 @@ UNLIMITED = Politeness(  # for a server of one's own; the circuit breaker stays
 )
 
 
-class Outcome(NamedTuple):
-    """What a turn came to."""
+class RequestOutcome(NamedTuple):
+    """How a request ended, as far as its host's limits care."""
 
     status: int  # 0: no answer
     seconds: float
@@ -87,20 +87,20 @@ def retry_after_seconds(header: str, now: float) -> float:
         return 0.0
 
 
-class Host:
-    """One host's turns."""
+class HostLimiter:
+    """When one host may be asked again."""
 
     def __init__(self, settings: Politeness) -> None:
         self.settings = settings
         self.slots = asyncio.Semaphore(settings.connections)
         self.delay = max(settings.first_delay_seconds, settings.delay_seconds)
-        self.last_at = -math.inf  # when the last turn began
+        self.last_at = -math.inf  # when the last request began
         self.not_before = -math.inf  # what the host asked for
         self.busy = 0  # 429 and 503 in a row
         self.breaker = Breaker(settings)
 
-    async def take(self, floor: float) -> bool:
-        """Wait for a turn; False, without one, if the host is down or the wait would be too
+    async def acquire(self, floor: float) -> bool:
+        """Wait until a request may be sent; False if the host is down or the wait would be too
         long.
         """
         clock = asyncio.get_running_loop().time
@@ -122,7 +122,7 @@ class Host:
         return False
 
     def next_at(self, floor: float) -> float:
-        """When the next turn may begin."""
+        """When the next request may begin."""
         return max(self.last_at + max(self.delay, floor), self.not_before)
 
     def is_down(self, now: float, floor: float) -> bool:
@@ -131,8 +131,8 @@ class Host:
             self.breaker.is_open(now) or self.next_at(floor) - now > self.settings.patience_seconds
         )
 
-    def give(self, outcome: Outcome | None) -> None:
-        """End a turn; None if nothing came of it."""
+    def release(self, outcome: RequestOutcome | None) -> None:
+        """End a request and learn from its outcome; None if nothing was sent."""
         self.slots.release()
         self.breaker.probing = False
         if outcome is not None:
@@ -141,7 +141,7 @@ class Host:
             self.back_off(outcome, now)
             self.breaker.judge(outcome, now)
 
-    def adapt(self, outcome: Outcome) -> None:
+    def adapt(self, outcome: RequestOutcome) -> None:
         """Move halfway to one request per answer's time; an error never shortens the delay."""
         if not self.settings.adapts or outcome.status == 0:
             return
@@ -151,7 +151,7 @@ class Host:
         low, high = self.settings.delay_seconds, self.settings.longest_delay_seconds
         self.delay = max(low, min(wanted, high))
 
-    def back_off(self, outcome: Outcome, now: float) -> None:
+    def back_off(self, outcome: RequestOutcome, now: float) -> None:
         """Stay away for as long as the host asks for, or ever longer while it is busy."""
         self.busy = self.busy + 1 if outcome.status in BUSY else 0
         wait = outcome.retry_after
@@ -184,7 +184,7 @@ class Breaker:
         """A request is sent; while the host is on probation it is the only one."""
         self.probing = self.falls > 0
 
-    def judge(self, outcome: Outcome, now: float) -> None:
+    def judge(self, outcome: RequestOutcome, now: float) -> None:
         """Take an outcome into account; those of requests sent before the host went down are late
         and say nothing.
         """
@@ -212,21 +212,21 @@ class Breaker:
         self.errors.clear()
 
 
-class Turns:
-    """The turns of every host met."""
+class RateLimiter:
+    """The limits of every host that was met."""
 
     def __init__(self) -> None:
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, HostLimiter] = {}
 
-    async def take(self, host: str, settings: Politeness, floor: float = 0.0) -> bool:
-        """Wait for a turn at this host, at least `floor` seconds after the last; False if it should
-        be left alone.
+    async def acquire(self, host: str, settings: Politeness, floor: float = 0.0) -> bool:
+        """Wait until this host may be asked, at least `floor` seconds after the last time; False if
+        it should be left alone.
         """
         known = self.hosts.get(host)
         if known is None:
-            known = self.hosts[host] = Host(settings)
-        return await known.take(floor)
+            known = self.hosts[host] = HostLimiter(settings)
+        return await known.acquire(floor)
 
-    def give(self, host: str, outcome: Outcome | None) -> None:
-        """End a turn that was taken; None if nothing was sent."""
-        self.hosts[host].give(outcome)
+    def release(self, host: str, outcome: RequestOutcome | None) -> None:
+        """End a request that `acquire` let begin; None if nothing was sent."""
+        self.hosts[host].release(outcome)

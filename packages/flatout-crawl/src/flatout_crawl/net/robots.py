@@ -38,7 +38,7 @@ named_agent = re.compile(
 
 
 @dataclass(frozen=True)
-class Rules:
+class RobotsRules:
     """What one site allows to one robot."""
 
     parsed: Any  # a Protego; None if all or nothing is allowed
@@ -85,25 +85,24 @@ def agent_token(user_agent: str) -> str:
     if found is None:
         raise SettingsError(
             f"user agent {shorten_repr(user_agent)} does not begin with a product name; write one "
-            f"such as "
-            "'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
+            "such as 'my-crawler/1.0 (+https://example.org/about-my-crawler)'"
         )
     return found[0].lower()
 
 
-def read_rules(body: bytes, agent: str) -> Rules:
+def read_rules(body: bytes, agent: str) -> RobotsRules:
     """Rules from the bytes of a robots.txt; a line that the limit cuts is dropped: half of it means
     something else.
     """
     if len(body) > MOST_BYTES:
         kept = body[:MOST_BYTES]
         body = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r"), 0)]
-    return Rules(
-        Protego.parse(simplified(body.decode("utf-8-sig", errors="replace"), agent)), agent
+    return RobotsRules(
+        Protego.parse(simplify_robots(body.decode("utf-8-sig", errors="replace"), agent)), agent
     )
 
 
-def simplified(text: str, agent: str) -> str:
+def simplify_robots(text: str, agent: str) -> str:
     """The same rules for this robot. All other robots become one: Protego copies every rule of a
     group to every robot that the group names, and a short file can name thousands of each.
     """
@@ -128,19 +127,19 @@ def agent_of_line(line: str) -> str | None:
     return name if name == "*" else name.replace("*", "")
 
 
-def judge(answer: Answer, agent: str) -> Rules:
+def judge(answer: Answer, agent: str) -> RobotsRules:
     """Rules from whatever the request for robots.txt led to."""
     if not answer.failure and 200 <= answer.status < 300:
         return read_rules(answer.body, agent)
     if not answer.failure and 400 <= answer.status < 500 and answer.status != 429:
-        return Rules(None, agent, True)
-    return Rules(None, agent, False, answer.failure or f"status {answer.status}")
+        return RobotsRules(None, agent, True)
+    return RobotsRules(None, agent, False, answer.failure or f"status {answer.status}")
 
 
 class Kept(NamedTuple):
     """Rules and when to ask anew."""
 
-    rules: Rules
+    rules: RobotsRules
     until: float
 
 
@@ -152,19 +151,19 @@ class Robots:
         self.kept: dict[Origin, Kept] = {}
         self.locks: dict[Origin, asyncio.Lock] = {}
 
-    async def rules(self, origin: Origin) -> Rules:
+    async def rules(self, origin: Origin) -> RobotsRules:
         """The rules of a site; asks for them if they are unknown or old."""
         if known := self.fresh(origin):
             return known
         async with self.locks.setdefault(origin, asyncio.Lock()):
             return self.fresh(origin) or await self.ask(origin)
 
-    def fresh(self, origin: Origin) -> Rules | None:
+    def fresh(self, origin: Origin) -> RobotsRules | None:
         """Rules that may still be used."""
         kept = self.kept.get(origin)
         return kept.rules if kept and asyncio.get_running_loop().time() < kept.until else None
 
-    async def ask(self, origin: Origin) -> Rules:
+    async def ask(self, origin: Origin) -> RobotsRules:
         """Ask for robots.txt and keep what it means."""
         answer = await self.fetch(f"{origin.url}robots.txt")
         rules = judge(answer, self.agent)

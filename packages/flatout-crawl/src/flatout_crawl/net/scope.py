@@ -39,12 +39,12 @@ def canonical(url: str, base: str | None = None) -> str | None:
     crawled.
     """
     # a long one would be remembered, too
-    return None if len(url) > 2 * LONGEST_URL else spelled(url, base)
+    return None if len(url) > 2 * LONGEST_URL else spell_url(url, base)
 
 
 @lru_cache(maxsize=8192)
-def spelled(url: str, base: str | None) -> str | None:
-    """The same, remembered."""
+def spell_url(url: str, base: str | None) -> str | None:
+    """The canonical spelling of a URL, remembered for the last of them."""
     url = url.strip(" \t\r\n\f")
     if len(url) > LONGEST_URL or has_control(url):
         return None
@@ -106,7 +106,7 @@ def climbs(path: str) -> bool:
 
 
 class Origin(NamedTuple):
-    """Whom a URL asks."""
+    """The server that a URL asks: scheme, host and port."""
 
     scheme: str
     host: str
@@ -131,7 +131,7 @@ def origin_of(url: str) -> Origin:
     return Origin(parts.scheme, parts.raw_host or "", parts.port or 0)
 
 
-class Place(NamedTuple):
+class AllowedPlace(NamedTuple):
     """One entry of an allow-list."""
 
     host: str
@@ -155,7 +155,7 @@ class Scope:
     everything.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[AllowedPlace, ...]
 
     def __post_init__(self) -> None:
         if not self.places:
@@ -200,7 +200,7 @@ class Scope:
         return self.allows_host(url) if is_robots else self.allows(url)
 
 
-def place_of(entry: str) -> Place:
+def place_of(entry: str) -> AllowedPlace:
     """One entry, read strictly: what cannot be understood is an error, never a guess."""
     found = is_entry(entry.strip())
     if found is None or "://" in entry or has_control(entry):
@@ -213,7 +213,7 @@ def place_of(entry: str) -> Place:
     if wide:
         check_wide(entry, host)
     ports = frozenset({int(port)}) if port else WEB_PORTS
-    return Place(host, wide, ports, URL(url, encoded=True).raw_path.rstrip("/"))
+    return AllowedPlace(host, wide, ports, URL(url, encoded=True).raw_path.rstrip("/"))
 
 
 def check_wide(entry: str, host: str) -> None:

@@ -19,7 +19,7 @@ CHARSETS = re.compile(
 )
 
 
-def decoded(body: bytes) -> bytes:
+def decode_body(body: bytes) -> bytes:
     """The body as UTF-8, by byte order mark or declared charset; what cannot be read is marked, not
     refused.
     """

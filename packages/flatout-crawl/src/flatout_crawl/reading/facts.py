@@ -50,7 +50,7 @@ SLUG = re.compile(
 
 
 class UrlShape(NamedTuple):
-    """What a URL looks like."""
+    """What a URL looks like, without what is its own."""
 
     directory: str
     template: str  # names of single things generalised: "/blog/#/*.html"
@@ -70,8 +70,8 @@ def url_shape(url: str) -> UrlShape:
     template = "/".join(
         ["", *map(general, folders), ("*" if leaf else "") + (f".{extension}" if extension else "")]
     )
-    told = parts.path + parts.query
-    digits = sum(map(str.isdigit, told)) / max(1, len(told))
+    letters = parts.path + parts.query
+    digits = sum(map(str.isdigit, letters)) / max(1, len(letters))
     columns = (len([*folders, *([leaf] if leaf else [])]) / 4, len(keys) / 2, digits)
     shape = f"{parts.netloc}{template}?{'&'.join(keys)}" if keys else f"{parts.netloc}{template}"
     return UrlShape(f"{parts.netloc}{directory}", shape, columns, TYPE_OF.get(extension, 3))
@@ -122,22 +122,22 @@ class PageNotes:
         if found is None:
             if len(self._known) >= self.remembered_pages:
                 del self._known[next(iter(self._known))]
-            found = self._known[key] = self._worked_out(answer)
+            found = self._known[key] = self._compute_facts(answer)
         return found
 
-    def _worked_out(self, answer: Answer) -> PageFacts:
+    def _compute_facts(self, answer: Answer) -> PageFacts:
         page = self.read(answer)
         links = tuple(link for link in page.links if self.in_scope(link.url))
         shapes = [url_shape(link.url) for link in links]
         return PageFacts(
-            page.url,
-            page.digest,
-            self.relevance(page, answer.body),
-            links,
-            tuple(link.url for link in links),
-            link_columns(page.url, links, shapes, self.topic),
-            tuple(general_tag_path(link.tag_path) for link in links),
-            tuple(shape.template for shape in shapes),
+            url=page.url,
+            digest=page.digest,
+            relevance=self.relevance(page, answer.body),
+            links=links,
+            urls=tuple(link.url for link in links),
+            columns=link_columns(page.url, links, shapes, self.topic),
+            tag_paths=tuple(general_tag_path(link.tag_path) for link in links),
+            templates=tuple(shape.template for shape in shapes),
         )
 
 

@@ -18,7 +18,7 @@ class Link(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page that was read."""
+    """A page that was read: its text and its links."""
 
     url: str
     title: str

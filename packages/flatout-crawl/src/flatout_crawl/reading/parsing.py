@@ -17,15 +17,15 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from flatout_crawl.net.fetching import Answer
-from flatout_crawl.reading.charsets import decoded
+from flatout_crawl.reading.charsets import decode_body
 from flatout_crawl.reading.page import Link, Page, Zone
-from flatout_crawl.reading.taming import tamed
+from flatout_crawl.reading.taming import tame_markup
 
 Canonical = Callable[[str, str], str | None]  # (href, base) -> absolute URL, None if not crawlable
 
 
 @dataclass(frozen=True)
-class Caps:
+class PageCaps:
     """How much of a page is read."""
 
     bytes: int = 2_000_000  # of markup
@@ -39,7 +39,7 @@ class Caps:
     href: int = 2_000
 
 
-DEFAULT_CAPS = Caps()
+DEFAULT_CAPS = PageCaps()
 WANTED = "a[href],area[href],h1,h2,h3,h4,h5,h6,title,base[href],meta[name]"
 INVISIBLE = ["script", "style", "template", "svg", "math", "iframe", "object"]
 # letters of a class, an id or a role; the rest is cut, since what is seen is remembered
@@ -79,7 +79,7 @@ ZONE_WORDS: tuple[tuple[re.Pattern[str], Zone], ...] = (
 )
 
 
-class Place(NamedTuple):
+class ElementPlace(NamedTuple):
     """Where an element stands."""
 
     path: str
@@ -88,12 +88,12 @@ class Place(NamedTuple):
     in_article: bool  # a header within an article is no navigation
 
 
-NOWHERE = Place("", 0, "main", False)
+NOWHERE = ElementPlace("", 0, "main", False)
 
 
-def read_page(answer: Answer, canonical: Canonical, caps: Caps = DEFAULT_CAPS) -> Page:
+def read_page(answer: Answer, canonical: Canonical, caps: PageCaps = DEFAULT_CAPS) -> Page:
     """The page that an answer holds."""
-    markup = tamed(decoded(answer.body[: caps.bytes]), caps.tags)
+    markup = tame_markup(decode_body(answer.body[: caps.bytes]), caps.tags)
     tree = LexborHTMLParser(markup)
     tree.strip_tags(INVISIBLE)
     body = tree.body
@@ -104,21 +104,21 @@ def read_page(answer: Answer, canonical: Canonical, caps: Caps = DEFAULT_CAPS) -
     )
     title, links = Reading(answer.url, canonical, caps).read(tree)
     digest = blake2b(f"{title}\n{text}".encode("utf-8", "replace"), digest_size=16).hexdigest()
-    return Page(answer.url, title, text, links, digest)
+    return Page(url=answer.url, title=title, text=text, links=links, digest=digest)
 
 
 class Reading:
     """One walk over the elements that are wanted, in the order of the page."""
 
-    def __init__(self, url: str, canonical: Canonical, caps: Caps) -> None:
+    def __init__(self, url: str, canonical: Canonical, caps: PageCaps) -> None:
         self.url, self.base, self.canonical, self.caps = url, url, canonical, caps
-        self.places: dict[int, Place] = {}  # by element
+        self.places: dict[int, ElementPlace] = {}  # by element
         self.blocks: dict[int, str] = {}  # text of elements that hold links
         self.links: dict[str, Link] = {}
         self.heading = ""
 
     def read(self, tree: LexborHTMLParser) -> tuple[str, tuple[Link, ...]]:
-        """Title and links."""
+        """The page's title, and its links where each stands first."""
         title, seen_base, caps = "", False, self.caps
         for node in tree.css(WANTED):
             tag = node.tag
@@ -170,7 +170,14 @@ class Reading:
         context = self.context(parent, anchor) if place.zone in ("main", "aside") else self.heading
         own = step("a", (given.get("class") or "")[:LONGEST_NAME])
         path = f"{place.path}/{own}" if place.depth < self.caps.depth else place.path
-        self.links[url] = Link(url, anchor, context, place.zone, path, len(self.links))
+        self.links[url] = Link(
+            url=url,
+            anchor=anchor,
+            context=context,
+            zone=place.zone,
+            tag_path=path,
+            position=len(self.links),
+        )
 
     def context(self, parent: LexborNode | None, anchor: str) -> str:
         """The heading above and the words on either side, from the smallest block that says more
@@ -195,11 +202,11 @@ class Reading:
             words = self.blocks[node.mem_id] = clean(node.text(separator=" ")[:4_000])
         return words
 
-    def place(self, node: LexborNode) -> Place:
+    def place(self, node: LexborNode) -> ElementPlace:
         """Where an element stands; ancestors are looked at once for all links below them."""
         unknown: list[LexborNode] = []
         at: LexborNode | None = node
-        known: Place | None = None
+        known: ElementPlace | None = None
         while at is not None and known is None:
             known = self.places.get(at.mem_id)
             if known is None:
@@ -211,7 +218,7 @@ class Reading:
         return place
 
 
-def below(above: Place, node: LexborNode, most: int) -> Place:
+def below(above: ElementPlace, node: LexborNode, most: int) -> ElementPlace:
     """The place of an element within one that is known."""
     tag = node.tag or ""
     given = node.attributes
@@ -223,10 +230,10 @@ def below(above: Place, node: LexborNode, most: int) -> Place:
         zone = None
     inside = above.in_article or tag in ("article", "main")
     if above.depth >= most:
-        return Place(above.path, above.depth, zone or above.zone, inside)
+        return ElementPlace(above.path, above.depth, zone or above.zone, inside)
     own = step(tag, classes)
     path = f"{above.path}/{own}" if above.path else own
-    return Place(path, above.depth + 1, zone or above.zone, inside)
+    return ElementPlace(path, above.depth + 1, zone or above.zone, inside)
 
 
 @lru_cache(maxsize=4_096)
@@ -245,9 +252,9 @@ def own_zone(tag: str, role: str, names: str) -> Zone | None:
     if zone is not None or tag in ("body", "html") or len(names) < 2:
         return zone
     for name in names.lower().split():
-        for pattern, told in ZONE_WORDS:
+        for pattern, zone in ZONE_WORDS:
             if pattern.search(name):
-                return told
+                return zone
     return None
 
 
@@ -270,7 +277,7 @@ class Reader:
     """Reads pages and remembers them: pages recur across episodes, and their links across pages."""
 
     def __init__(
-        self, canonical: Canonical, *, caps: Caps = DEFAULT_CAPS, pages: int = 4_096
+        self, canonical: Canonical, *, caps: PageCaps = DEFAULT_CAPS, pages: int = 4_096
     ) -> None:
         self.canonical, self.caps, self.most = Resolver(canonical), caps, pages
         self.known: OrderedDict[tuple[str, bytes], Page] = OrderedDict()

@@ -17,9 +17,9 @@ from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from flatout.errors import SettingsError
 from flatout.foreign import read_file, shorten_repr
-from flatout_crawl.reading.charsets import decoded
+from flatout_crawl.reading.charsets import decode_body
 from flatout_crawl.reading.page import Page
-from flatout_crawl.reading.searching import MOST_BYTES, SEARCHER, compiled
+from flatout_crawl.reading.searching import MOST_BYTES, SEARCHER, compile_pattern
 from flatout_crawl.reading.text import words
 
 SATURATION, LENGTH_SHARE, USUAL_LETTERS = (
@@ -36,7 +36,7 @@ EXAMPLE_BYTES = 16 << 20  # of one example text
 
 
 class Relevance(Protocol):
-    """What a page is worth."""
+    """A rule that says what a page is worth."""
 
     @property
     def topic(self) -> str:
@@ -44,7 +44,7 @@ class Relevance(Protocol):
         ...
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """From 0 to 1."""
+        """The relevance of a page, from 0 to 1."""
         ...
 
 
@@ -59,13 +59,13 @@ class Keywords:
     def __post_init__(self) -> None:
         if not self.phrases or not all(phrase.strip() for phrase in self.phrases):
             raise SettingsError(
-                f"keywords must be one or more words or phrases, not "
+                "keywords must be one or more words or phrases, not "
                 f"{shorten_repr(list(self.phrases))}"
             )
 
     @property
     def topic(self) -> str:
-        """The words themselves."""
+        """The keywords themselves, as words to compare links with."""
         return " ".join(self.phrases)
 
     @cached_property
@@ -79,9 +79,8 @@ class Keywords:
     def __call__(self, page: Page, body: bytes) -> float:
         """The mean over keywords of a count that saturates, less so in long texts."""
         text, title = page.text.casefold(), page.title.casefold()
-        length = max(
-            1.0, len(text) / USUAL_LETTERS
-        )  # a word said once in a short text is still said once
+        # not below 1: a word that stands once in a short text still stands there once
+        length = max(1.0, len(text) / USUAL_LETTERS)
         damping = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length)
         counts = [
             len(one.findall(text)) + TITLE_COUNTS * len(one.findall(title))
@@ -94,8 +93,8 @@ class Keywords:
 class Examples:
     """How near a page is to the nearest of some example texts: TF-IDF cosine.
 
-    Rare words weigh more; what is rare is told by the examples and `background`, texts about other
-    things. Relevance 1 is a similarity as large as the examples have among themselves.
+    Rare words weigh more; what is rare is learned from the examples and `background`, texts about
+    other things. Relevance 1 is a similarity as large as the examples have among themselves.
     """
 
     texts: tuple[str, ...]
@@ -106,8 +105,7 @@ class Examples:
         if not self.texts or empty:
             raise SettingsError(
                 f"examples must be one or more texts with words in them: {len(self.texts)} were "
-                f"given, of which "
-                f"{len(empty)} are empty"
+                f"given, of which {len(empty)} are empty"
             )
 
     @classmethod
@@ -191,14 +189,14 @@ class Matches:
     def __post_init__(self) -> None:
         check_pattern(self.pattern)
         try:
-            compiled(self.pattern)
+            compile_pattern(self.pattern)
         except (re.error, OverflowError, RecursionError) as reason:
             raise SettingsError(
                 f"{shorten_repr(self.pattern)} is no regular expression: {reason}"
             ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """1 or 0."""
+        """1 if the pattern is found, else 0."""
         texts = (page.title, page.text)
         return float(
             any(
@@ -227,8 +225,8 @@ class Selects:
             ) from None
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """1 or 0."""
-        return float(SEARCHER.find("css", self.selector, decoded(body[:MOST_BYTES])) is True)
+        """1 if the selector finds something, else 0."""
+        return float(SEARCHER.find("css", self.selector, decode_body(body[:MOST_BYTES])) is True)
 
 
 @dataclass(frozen=True)
@@ -241,7 +239,7 @@ class KnownTargets:
     topic: str = ""
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """1 or 0."""
+        """1 if the page is a known target, else 0."""
         return float(page.url in self.urls)
 
 
@@ -276,11 +274,11 @@ class AnyOf:
 
     @property
     def topic(self) -> str:
-        """All topics."""
+        """The words of all rules together."""
         return " ".join(part.topic for part in self.parts if part.topic)
 
     def __call__(self, page: Page, body: bytes) -> float:
-        """The largest."""
+        """The largest relevance that any of the rules gives."""
         return max(part(page, body) for part in self.parts)
 
 
@@ -314,7 +312,7 @@ def _from_words(spec: str) -> Relevance:
     if not colon or kind.strip() not in KINDS or not rest.strip():
         raise _refusal(shorten_repr(spec))
     kind, rest = kind.strip(), rest.strip()
-    return _from_mapping({kind: _listed(rest) if kind in ("keywords", "examples") else rest})
+    return _from_mapping({kind: _split_words(rest) if kind in ("keywords", "examples") else rest})
 
 
 def _from_mapping(spec: Mapping[str, Any]) -> Relevance:
@@ -338,7 +336,7 @@ def _from_mapping(spec: Mapping[str, Any]) -> Relevance:
 def several(given: str | Sequence[str]) -> tuple[str, ...]:
     """Texts in a list, or in one text with commas between them."""
     if isinstance(given, str):
-        return _listed(given)
+        return _split_words(given)
     if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
         raise SettingsError(
             f"a relevance takes texts, or a list of texts, not {shorten_repr(given)}"
@@ -346,7 +344,7 @@ def several(given: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import threading
 from functools import lru_cache
+from pathlib import Path
 from typing import IO, Literal, cast
 
 from selectolax.lexbor import LexborHTMLParser
 
-from flatout.children import limit_memory, own_program
+from flatout.children import own_program
 from flatout.errors import RunError
 
 Kind = Literal["css", "regex"]
@@ -45,7 +46,7 @@ class Searcher:
         self.given_up = 0  # searches that took too long
 
     def find(self, kind: Kind, pattern: str, content: bytes) -> bool | None:
-        """Whether the pattern is in the content; None where that could not be told in time."""
+        """Whether the pattern is in the content; None where the search took too long."""
         words, content = pattern.encode("utf-8", "surrogatepass"), content[:MOST_BYTES]
         with self.lock:
             process = self.running()
@@ -53,16 +54,15 @@ class Searcher:
                 sent = cast(IO[bytes], process.stdin)
                 sent.write(HEAD.pack(KINDS.index(kind), len(words), len(content)) + words + content)
                 sent.flush()
-                told = cast(IO[bytes], process.stdout).read(1)
+                answer = cast(IO[bytes], process.stdout).read(1)
             except OSError:
-                told = b""
-            except (
-                BaseException
-            ):  # interrupted: an answer to this must not be taken for one to the next
+                answer = b""
+            # interrupted: an answer to this must not be taken for one to the next
+            except BaseException:
                 self.end()
                 raise
-            if told:
-                return told == FOUND
+            if answer:
+                return answer == FOUND
             self.given_up += 1
             self.end()
             return None
@@ -103,8 +103,8 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
     """What the process does: search until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other one decides
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limit_memory(MORE_MEMORY)  # a page that needs more ends the process
-    tell(given, READY)
+    limit_memory()
+    send_word(given, READY)
     while head := taken.read(HEAD.size):
         kind, words, length = HEAD.unpack(head)
         pattern, content = taken.read(words).decode("utf-8", "surrogatepass"), taken.read(length)
@@ -115,11 +115,23 @@ def serve(taken: IO[bytes], given: IO[bytes], seconds: float) -> None:
         found = holds(KINDS[kind], pattern, content)
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        tell(given, FOUND if found else NOTHING)
+        send_word(given, FOUND if found else NOTHING)
 
 
-def tell(given: IO[bytes], word: bytes) -> None:
-    """Send one word."""
+def limit_memory() -> None:
+    """A page that needs more ends the process; where the system does not say how much it has, there
+    is no limit.
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return
+    limit = pages * resource.getpagesize() + MORE_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def send_word(given: IO[bytes], word: bytes) -> None:
+    """Send one word to the other process at once."""
     given.write(word)
     given.flush()
 
@@ -128,11 +140,11 @@ def holds(kind: Kind, pattern: str, content: bytes) -> bool:
     """Whether the pattern is in the content."""
     if kind == "css":
         return LexborHTMLParser(content).css_first(pattern) is not None
-    return compiled(pattern).search(content.decode("utf-8", "replace")) is not None
+    return compile_pattern(pattern).search(content.decode("utf-8", "replace")) is not None
 
 
 @lru_cache(maxsize=16)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A regular expression as it is searched for."""
     return re.compile(pattern, re.IGNORECASE)
 

@@ -46,12 +46,12 @@ def is_small(markup: bytes) -> bool:
     return len(markup) <= SMALL_BYTES and markup.count(b"<") <= SMALL_TAGS
 
 
-def tamed(markup: bytes, most_tags: int) -> bytes:
+def tame_markup(markup: bytes, most_tags: int) -> bytes:
     """The markup itself if small, else written anew, with this many tags at most."""
-    return markup if is_small(markup) else rewritten(markup, most_tags)
+    return markup if is_small(markup) else rewrite_markup(markup, most_tags)
 
 
-def rewritten(markup: bytes, most_tags: int) -> bytes:
+def rewrite_markup(markup: bytes, most_tags: int) -> bytes:
     """Well-formed markup with the same text, links and headings."""
     writing = Writing(markup)
     while writing.at < len(markup) and writing.tags < most_tags:
@@ -85,12 +85,12 @@ class Writing:
             self.tags += 1
             start, end = found.span()
             if start > self.at:
-                out.append(escaped(markup[self.at : start]))
+                out.append(escape_text(markup[self.at : start]))
             self.at = end
             text = found[0]
             tag = known.get(text)
             if tag is None:
-                tag = known[text] = told(found)
+                tag = known[text] = parse_tag(found)
             if tag.kind == "open":
                 if tag.name == b"a":
                     self.close(tag.name)  # links do not nest
@@ -106,7 +106,7 @@ class Writing:
                 return
             if self.tags >= most_tags:
                 return
-        out.append(escaped(markup[self.at :]))
+        out.append(escape_text(markup[self.at :]))
         self.at = len(markup)
 
     def close(self, name: bytes) -> None:
@@ -132,11 +132,11 @@ class Writing:
         found = END_OF[tag.name].search(self.markup, end)
         if tag.name == b"title":
             inside = self.markup[end : found.start() if found else len(self.markup)]
-            self.out.append(b"<title>" + escaped(inside[:TITLE_LENGTH]) + b"</title>")
+            self.out.append(b"<title>" + escape_text(inside[:TITLE_LENGTH]) + b"</title>")
         return found.start() if found else len(self.markup)
 
 
-def told(found: re.Match[bytes]) -> Tag:
+def parse_tag(found: re.Match[bytes]) -> Tag:
     """What is to be done about a tag."""
     closing, name = found[1], (found[2] or b"").lower()
     if found[0] == b"<!--":
@@ -168,6 +168,6 @@ def attributes(text: bytes) -> bytes:
     )
 
 
-def escaped(text: bytes) -> bytes:
+def escape_text(text: bytes) -> bytes:
     """Text in which nothing looks like a tag; entities stay as they are."""
     return text.replace(b"<", b"&lt;") if b"<" in text else text

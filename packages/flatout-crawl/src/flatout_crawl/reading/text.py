@@ -92,9 +92,8 @@ class TextVectors:
     def __init__(self, dimension: int = 512, remembered_words: int = 20_000) -> None:
         if dimension < 16 or remembered_words < 1:
             raise SettingsError(
-                f"text vectors need a dimension of 16 or more and at least one remembered word, "
-                f"not dimension="
-                f"{dimension}, remembered_words={remembered_words}"
+                "text vectors need a dimension of 16 or more and at least one remembered word, not "
+                f"dimension={dimension}, remembered_words={remembered_words}"
             )
         self.dimension, self.remembered_words = dimension, remembered_words
         self._forget()

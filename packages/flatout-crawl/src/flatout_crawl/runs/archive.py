@@ -1,7 +1,9 @@
-"""Pages kept on disk, so that each is fetched once ever: recorded live, learned from as often as one likes.
+"""Pages kept on disk, so that each is fetched once ever: recorded live, learned from as often as
+one likes.
 
-One SQLite file. Writes are transactions: a process killed in the middle of one leaves the file as it was before. It may
-come from others: it must have exactly the tables that are made here, and every row is checked when it is read.
+One SQLite file. Writes are transactions: a process killed in the middle of one leaves the file as
+it was before. It may come from others: it must have exactly the tables that are made here, and
+every row is checked when it is read.
 """
 
 import asyncio
@@ -31,7 +33,8 @@ MOST_BYTES = 64 << 20  # of one body; more is damage or malice
 MOST_REQUESTS = 1_000  # for one page, its redirects included
 ANEW = "record it anew"
 BROKEN = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite quotes what it cannot read
-# May be otherwise the next time, so not kept. The rest is a property of the page: too large, no page, redirected away.
+# May be otherwise the next time, so not kept. The rest is a property of the page: too large, no
+# page, redirected away.
 PASSING = ("timeout", "connection", "down", "budget", "address", "robots")
 
 SCHEMA = """
@@ -66,7 +69,7 @@ class SiteFacts(NamedTuple):
     last_at: float
 
 
-class Row(NamedTuple):
+class ArchiveRow(NamedTuple):
     """What is stored of an answer."""
 
     page: str
@@ -80,7 +83,9 @@ class Row(NamedTuple):
 
 
 class Archive:
-    """Recorded answers by the URL that was asked for. May be used by several threads, and read by other processes."""
+    """Recorded answers by the URL that was asked for. May be used by several threads, and read by
+    other processes.
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.lock = Path(path), threading.Lock()
@@ -109,8 +114,8 @@ class Archive:
             self.create()
         elif (version, application) != (VERSION, APPLICATION):
             raise RunError(
-                f"{self.path}: not an archive of version {VERSION} (version {version}, application {application:#x}); "
-                "record it anew into another file"
+                f"{self.path}: not an archive of version {VERSION} (version {version}, application "
+                f"{application:#x}); record it anew into another file"
             )
         elif tables(self.base) != OWN_TABLES:  # a view in the place of a table may compute for ever
             raise RunError(
@@ -143,7 +148,9 @@ class Archive:
         return int(self.base.execute(f"PRAGMA {name}").fetchone()[0])
 
     def put(self, answer: Answer, asked_url: str) -> None:
-        """Keep an answer under the URL that was asked for and, after redirects, under where it ended."""
+        """Keep an answer under the URL that was asked for and, after redirects, under where it
+        ended.
+        """
         asked_url = canonical(asked_url) or asked_url
         now, body = time.time(), zlib.compress(answer.body, 6)
         page = (
@@ -166,7 +173,7 @@ class Archive:
         ]
         if asked_url != answer.url and not answer.failure:
             rows.append((answer.url, answer.url, host_of(answer.url), answer.seconds, 1, now))
-        with self.told(), self.lock, self.base:
+        with self.explain_errors(), self.lock, self.base:
             self.base.execute("BEGIN IMMEDIATE")
             self.base.execute("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?)", page)
             self.base.execute("INSERT OR REPLACE INTO asked VALUES (?, ?, ?, ?, ?, ?)", rows[0])
@@ -174,29 +181,39 @@ class Archive:
                 self.base.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?, ?, ?)", rows[1])
 
     def get(self, url: str) -> Answer | None:
-        """The answer recorded for this URL, or None. `requests` is what it took when it was recorded."""
+        """The answer recorded for this URL, or None. `requests` is what it took when it was
+        recorded.
+        """
         known = canonical(url) or url
         for found in self.read(GET, known):
-            named = dict(zip(Row._fields, found, strict=True))
-            row = validate_shape(named, Row, f"{self.path}: the page {printable(known)}", cure=ANEW)
+            named = dict(zip(ArchiveRow._fields, found, strict=True))
+            row = validate_shape(
+                named, ArchiveRow, f"{self.path}: the page {printable(known)}", cure=ANEW
+            )
             if canonical(row.page) is None:
                 raise RunError(
                     f"{self.path}: damaged: {shorten_repr(row.page)} is no page's URL; {ANEW}"
                 )
-            body = self.unpacked(row.body, row.size)
+            body = self.unpack_body(row.body, row.size)
             return Answer(
-                row.page, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+                url=row.page,
+                status=row.status,
+                body=body,
+                content_type=row.content_type,
+                seconds=row.seconds,
+                requests=row.requests,
+                failure=row.failure,
             )
         return None
 
     def read(self, query: str, *values: str) -> list[Any]:
         """All rows that a query gives."""
-        with self.told(), self.lock:
+        with self.explain_errors(), self.lock:
             return self.base.execute(query, values).fetchall()
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """What SQLite says of a damaged file or a full disk, as a sentence."""
+    def explain_errors(self) -> Iterator[None]:
+        """Turn SQLite's errors about a damaged file or a full disk into a sentence."""
         try:
             yield
         except BROKEN as error:
@@ -204,7 +221,7 @@ class Archive:
                 f"{self.path}: damaged, or the disk is full: {error}; free some space, or {ANEW}"
             ) from None
 
-    def unpacked(self, body: bytes, size: int) -> bytes:
+    def unpack_body(self, body: bytes, size: int) -> bytes:
         """A stored body; archives may come from others, so it may not be larger than it says."""
         stream = zlib.decompressobj()
         try:
@@ -218,7 +235,9 @@ class Archive:
     def urls(self) -> tuple[str, ...]:
         """All URLs that were asked for, in order of their names."""
         rows = self.read("SELECT url FROM asked ORDER BY url")
-        return tuple(row[0] for row in validate_shape(rows, list[tuple[str]], str(self.path), cure=ANEW))
+        return tuple(
+            row[0] for row in validate_shape(rows, list[tuple[str]], str(self.path), cure=ANEW)
+        )
 
     @property
     def count(self) -> int:
@@ -227,11 +246,14 @@ class Archive:
 
     def sites(self) -> tuple[SiteFacts, ...]:
         """What is recorded of each host."""
-        query = "SELECT host, count(*), min(recorded_at), max(recorded_at) FROM asked GROUP BY host ORDER BY host"
+        query = (
+            "SELECT host, count(*), min(recorded_at), max(recorded_at) FROM asked GROUP BY "
+            "host ORDER BY host"
+        )
         return tuple(validate_shape(self.read(query), list[SiteFacts], str(self.path), cure=ANEW))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database file."""
         with self.lock:
             self.base.close()
 
@@ -249,7 +271,9 @@ def host_of(url: str) -> str:
 
 
 class ArchiveFetcher:
-    """A recorded site as if it were there. What is not recorded is not found, and counts like any request."""
+    """A recorded site as if it were there. What is not recorded is not found, and counts like any
+    request.
+    """
 
     def __init__(self, archive: Archive, latency: Latency | None = None, seed: int = 0) -> None:
         self.archive, self.latency = archive, latency
@@ -268,7 +292,9 @@ class ArchiveFetcher:
 
 
 class RecordingFetcher:
-    """Another fetcher, each page asked for once ever: what is in the archive comes from there, with 0 requests."""
+    """Another fetcher, each page asked for once ever: what is in the archive comes from there, with
+    0 requests.
+    """
 
     def __init__(self, inner: Fetcher, archive: Archive) -> None:
         self.inner, self.archive = inner, archive

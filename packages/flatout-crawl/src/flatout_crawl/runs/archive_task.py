@@ -1,7 +1,8 @@
-"""Tasks from recordings: every recorded page was read, so targets and links are known as far as the recording goes.
+"""Tasks from recordings: every recorded page was read, so targets and links are known as far as the
+recording goes.
 
-Pages that were never recorded do not exist here. What a chooser finds in a recording says little about a site of which
-only a part was recorded.
+Pages that were never recorded do not exist here. What a chooser finds in a recording says little
+about a site of which only a part was recorded.
 """
 
 import asyncio
@@ -23,14 +24,11 @@ from flatout_crawl.runs.order import ARCHIVE
 from flatout_crawl.sites.site import Site, oracle_order
 
 FEWEST_PAGES = 5
-BESIDE = {
-    "random": 5,
-    "breadth-first": 1,
-    "best-first": 1,
-}  # baselines shown beside a crawl of a recording: seeds
+# baselines shown beside a crawl of a recording: seeds
+BESIDE = {"random": 5, "breadth-first": 1, "best-first": 1}
 
 
-class Known(NamedTuple):
+class KnownSite(NamedTuple):
     """What an oracle reads of a site."""
 
     graph: Mapping[str, tuple[str, ...]]
@@ -106,13 +104,15 @@ def check(
     if len(graph) < FEWEST_PAGES:
         held = ", ".join(f"{site.host} ({site.pages})" for site in archive.sites()[:5]) or "nothing"
         raise RunError(
-            f"{archive.path}: {len(graph)} recorded pages can be reached from {seed}, and {FEWEST_PAGES} are the "
-            f"least; it holds {held}: check --seed-url and --allow, or record more"
+            f"{archive.path}: {len(graph)} recorded pages can be reached from {seed}, and "
+            f"{FEWEST_PAGES} are the least; it holds {held}: check --seed-url and --allow, or "
+            "record more"
         )
     if not targets:
         raise RunError(
-            f"{archive.path}: none of the {len(graph)} pages that can be reached from {seed} is relevant: check what "
-            "is looked for (--keywords, --examples, --css, --regex, --threshold)"
+            f"{archive.path}: none of the {len(graph)} pages that can be reached from {seed} is "
+            "relevant: check what is looked for (--keywords, --examples, --css, --regex, "
+            "--threshold)"
         )
 
 
@@ -121,7 +121,7 @@ def archive_oracle(recorded: Recorded) -> ForTask:
     first: dict[str, str] = {}
     for url, digest in recorded.targets.items():
         first.setdefault(digest, url)
-    known = Known(recorded.graph, recorded.seed_url, frozenset(first.values()))
+    known = KnownSite(recorded.graph, recorded.seed_url, frozenset(first.values()))
     order = oracle_order(cast(Site, known))  # it reads these three only
     return ForTask(lambda task, seed: InOrder(order))
 
@@ -140,13 +140,13 @@ def beside(
     """What baselines find in the same recording with as many requests."""
     made = standard()
     return asyncio.run(
-        crawled(
+        crawl_with_each(
             {name: (made[name], count) for name, count in seeds.items()}, task, budget, threshold
         )
     )
 
 
-async def crawled(
+async def crawl_with_each(
     makers: Mapping[str, tuple[MakeChooser, int]], task: CrawlTask, budget: int, threshold: float
 ) -> dict[str, Band]:
     """Crawl with every maker and seed."""

@@ -1,7 +1,9 @@
-"""Does a learned policy beat what needs no learning? Crawls of many sites, and a verdict in plain words.
+"""Does a learned policy beat what needs no learning? Crawls of many sites, and a verdict in plain
+words.
 
-The verdict is about requests until 90 % of the targets are found. It is yes only if every rival needs more of them
-beyond chance (the 95 % interval of the paired difference lies below 0) and none reaches the 90 % more often.
+The verdict is about requests until 90 % of the targets are found. It is yes only if every rival
+needs more of them beyond chance (the 95 % interval of the paired difference lies below 0) and none
+reaches the 90 % more often.
 """
 
 import asyncio
@@ -13,12 +15,12 @@ import numpy as np
 
 from flatout_crawl.choosers.baselines import MakeChooser, standard
 from flatout_crawl.choosers.evaluate import (
+    CrawlPlan,
     CrawlRun,
     ForTask,
     Interval,
-    Plan,
-    compared,
-    concluded,
+    compare_runs,
+    conclude_runs,
     evaluate,
 )
 from flatout_crawl.choosers.session import CrawlTask
@@ -55,12 +57,12 @@ class Duel:
 
 
 def field_of_site(site: Site, judge: Judge = "truth") -> Field:
-    """A made-up site."""
+    """A made-up site as a field of the contest."""
     return Field(site_task(site, judge=judge), oracle([site]), len(site.targets))
 
 
 def field_of_recording(recorded: Recorded) -> Field:
-    """A recording."""
+    """A recording as a field of the contest."""
     return Field(recorded.task, archive_oracle(recorded), recorded.task.target_count)
 
 
@@ -69,9 +71,11 @@ def contest(
     fields: Iterable[Field],
     seeds: Sequence[int] = (0,),
     budget: int | None = None,
-    told: Callable[[str, str], None] = lambda *_: None,
+    on_crawl: Callable[[str, str], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Every chooser on every field; plain values, ready for JSON, the verdict first. Fields are taken one by one."""
+    """Every chooser on every field; plain values, ready for JSON, the verdict first. Fields are
+    taken one by one.
+    """
     runs: list[CrawlRun] = []
     sites = []
     for field in fields:
@@ -82,15 +86,15 @@ def contest(
             ORACLE: field.oracle,
         }
         for name, make in choosers.items():
-            told(field.task.name, name)
-            runs += asyncio.run(evaluate({name: make}, [field.task], seeds, Plan(budget))).runs
+            on_crawl(field.task.name, name)
+            runs += asyncio.run(evaluate({name: make}, [field.task], seeds, CrawlPlan(budget))).runs
     return {"verdict": verdict(runs), **figures(runs), "sites": sites}
 
 
 def verdict(runs: Sequence[CrawlRun]) -> dict[str, Any]:
     """Whether it beats its rivals, in words and numbers."""
     of = by_chooser(runs)
-    duels = [duel(of[OWN], of[rival]) for rival in RIVALS]
+    duels = [compare_rival(of[OWN], of[rival]) for rival in RIVALS]
     won = all(each.won for each in duels)
     tasks, seeds = (len({getattr(run, name) for run in runs}) for name in ("task", "seed"))
     return {
@@ -103,22 +107,30 @@ def verdict(runs: Sequence[CrawlRun]) -> dict[str, Any]:
 
 
 def by_chooser(runs: Sequence[CrawlRun]) -> dict[str, list[CrawlRun]]:
-    """The runs of each."""
+    """The runs of each chooser, by its name."""
     names = dict.fromkeys(run.chooser for run in runs)
     return {name: [run for run in runs if run.chooser == name] for name in names}
 
 
-def duel(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
-    """One rival."""
+def compare_rival(own: Sequence[CrawlRun], other: Sequence[CrawlRun]) -> Duel:
+    """Compare the learned policy with one rival."""
     mean, other_mean = (
         float(np.mean([run.value(METRIC) for run in some])) for some in (own, other)
     )
     reached, other_reached = (
         float(np.mean([run.requests_to_90 is not None for run in some])) for some in (own, other)
     )
-    difference = compared(own, other, METRIC).difference
+    difference = compare_runs(own, other, METRIC).difference
     won = difference.high < 0 and reached >= other_reached
-    return Duel(other[0].chooser, mean, other_mean, difference, reached, other_reached, won)
+    return Duel(
+        against=other[0].chooser,
+        own=mean,
+        other=other_mean,
+        difference=difference,
+        own_reached=reached,
+        other_reached=other_reached,
+        won=won,
+    )
 
 
 def sentence(duels: Sequence[Duel], tasks: int, seeds: int) -> str:
@@ -126,33 +138,41 @@ def sentence(duels: Sequence[Duel], tasks: int, seeds: int) -> str:
     where = f"{tasks} held-out site{'s' * (tasks > 1)}, {seeds} seed{'s' * (seeds > 1)}"
     lost = [each for each in duels if not each.won]
     if not lost:
-        others = listed([f"{each.against} {each.other:.0f}" for each in duels])
-        told = (
-            f"The learned policy beats {listed([each.against for each in duels])}: it needs {duels[0].own:.0f} "
-            f"requests to find 90 % of the targets, {others} ({where}; each difference is beyond chance at 95 %)."
+        others = join_words([f"{each.against} {each.other:.0f}" for each in duels])
+        sentence = (
+            f"The learned policy beats {join_words([each.against for each in duels])}: it needs "
+            f"{duels[0].own:.0f} requests to find 90 % of the targets, {others} ({where}; each "
+            "difference is beyond chance at 95 %)."
         )
     else:
-        told = (
-            f"The learned policy does NOT beat {listed([each.against for each in lost], 'or')} on requests to 90 % of "
-            f"the targets: it needs {duels[0].own:.0f}, {listed([worded(each) for each in lost])} ({where})."
+        sentence = (
+            f"The learned policy does NOT beat {join_words([each.against for each in lost], 'or')} "
+            f"on requests to 90 % of the targets: it needs {duels[0].own:.0f}, "
+            f"{join_words([describe_duel(each) for each in lost])} ({where})."
         )
     few = " With so few sites this says little about others." if tasks < FEW_TASKS else ""
-    return told + few
+    return sentence + few
 
 
-def worded(lost: Duel) -> str:
+def describe_duel(lost: Duel) -> str:
     """A duel that was not won."""
     gap = lost.difference
-    told = f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval {gap.low:+.0f} to {gap.high:+.0f}"
+    sentence = (
+        f"{lost.against} {lost.other:.0f} (difference {gap.mean:+.0f}, 95 % interval "
+        f"{gap.low:+.0f} to {gap.high:+.0f}"
+    )
     if not lost.own_reached:
-        told += "; the learned policy never reached 90 %"
+        sentence += "; the learned policy never reached 90 %"
     elif lost.own_reached < lost.other_reached:
-        told += f"; 90 % was reached in {lost.own_reached:.0%} of the crawls, by the other in {lost.other_reached:.0%}"
-    return told + ")"
+        sentence += (
+            f"; 90 % was reached in {lost.own_reached:.0%} of the crawls, by the other in "
+            f"{lost.other_reached:.0%}"
+        )
+    return sentence + ")"
 
 
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """a, b and c."""
+def join_words(words: Sequence[str], last: str = "and") -> str:
+    """Words as a list in a sentence: a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
@@ -161,7 +181,7 @@ def figures(runs: Sequence[CrawlRun]) -> dict[str, Any]:
     single = [
         {name: value for name, value in asdict(run).items() if name != "curve"} for run in runs
     ]
-    summaries = [asdict(summary) for summary in concluded(runs).summaries]
+    summaries = [asdict(summary) for summary in conclude_runs(runs).summaries]
     for summary in summaries:
         summary["metrics"] = dict(summary["metrics"])
     summaries.sort(key=lambda summary: (summary["metrics"][METRIC]["mean"], summary["chooser"]))

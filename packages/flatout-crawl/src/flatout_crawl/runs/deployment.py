@@ -1,8 +1,9 @@
-"""A crawl to its end, live or of a recording: a chooser leads, everything it brings is kept, and a kill loses nothing.
+"""A crawl to its end, live or of a recording: a chooser leads, everything it brings is kept, and a
+kill loses nothing.
 
-Started again on its folder it first retraces what it did, without a request, and then goes on. The folder holds
-`targets.jsonl` (appended as they are found), `archive.sqlite`, `audit.jsonl`, `graph.gexf`, `outcome.json` and
-`report.html`.
+Started again on its folder it first retraces what it did, without a request, and then goes on. The
+folder holds `targets.jsonl` (appended as they are found), `archive.sqlite`, `audit.jsonl`,
+`graph.gexf`, `outcome.json` and `report.html`.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from flatout.errors import SettingsError
 from flatout.foreign import shorten_repr
 from flatout.runs import write_json
 from flatout_crawl.choosers.baselines import Chooser, MakeChooser, standard
-from flatout_crawl.choosers.evaluate import learned
+from flatout_crawl.choosers.evaluate import policy_chooser
 from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.session import CrawlSession, Prices, SiteUnreachable, Visit
 from flatout_crawl.net.fetching import Answer
@@ -48,13 +49,12 @@ class TargetRow:
     score: Annotated[float, Field(ge=0, le=1)]
     title: str
     path: tuple[str, ...]  # the links that lead to it, from the seed page on
-    request: Annotated[
-        int, Field(ge=0, le=2 * MOST_REQUESTS)
-    ]  # the number of the one that found it
+    # the number of the one that found it
+    request: Annotated[int, Field(ge=0, le=2 * MOST_REQUESTS)]
 
 
 class Status(NamedTuple):
-    """How far a crawl is, told after every step."""
+    """How far a crawl is, reported after every step."""
 
     requests: int
     total: int
@@ -71,14 +71,14 @@ class Titles:
         self.resolve, self.by_url = Resolver(canonical), dict[str, str]()
 
     def __call__(self, answer: Answer) -> Page:
-        """The page."""
+        """Read the page of an answer and remember its title."""
         page = read_page(answer, self.resolve)
         self.by_url[page.url] = printable(page.title, 300)
         return page
 
 
 def chooser_of(order: CrawlOrder) -> Chooser:
-    """Who chooses."""
+    """The chooser that an order names, with its seed."""
     return maker_of(order)(order.seed)
 
 
@@ -86,11 +86,12 @@ def maker_of(order: CrawlOrder) -> MakeChooser:
     """Makes who chooses, from a seed."""
     if order.policy:
         policy = CrawlPolicy.load(Path(order.policy))
-        return learned(policy.act, policy.model.candidates)
+        return policy_chooser(policy.act, policy.model.candidates)
     known = standard()
     if order.chooser not in known:
         raise SettingsError(
-            f"there is no chooser {shorten_repr(order.chooser)}: take one of {', '.join(known)}, or give a policy"
+            f"there is no chooser {shorten_repr(order.chooser)}: take one of {', '.join(known)}, "
+            f"or give a policy"
         )
     return known[order.chooser]
 
@@ -107,16 +108,18 @@ def source_of(order: CrawlOrder, folder: Path) -> Iterator[Source]:
 
 
 class Deployment:
-    """One start of a crawl. After `run`, or whatever interrupted it, `finish` writes what there is."""
+    """One start of a crawl. After `run`, or whatever interrupted it, `finish` writes what
+    there is.
+    """
 
     def __init__(
         self,
         order: CrawlOrder,
         folder: Path,
         source: Source,
-        told: Callable[[Status], None] = lambda _: None,
+        on_status: Callable[[Status], None] = lambda _: None,
     ) -> None:
-        self.order, self.folder, self.source, self.told = order, folder, source, told
+        self.order, self.folder, self.source, self.on_status = order, folder, source, on_status
         self.chooser = chooser_of(order)
         self.visits = JsonLines(folder / VISITS, VisitRow)
         try:
@@ -141,7 +144,7 @@ class Deployment:
             await self.fetcher.close()
 
     async def crawl(self) -> None:
-        """From the seed page on."""
+        """Crawl from the seed page on, until the session is over."""
         session = self.session
         try:
             self.note(await session.start())
@@ -165,7 +168,7 @@ class Deployment:
     def note(self, visit: Visit) -> None:
         """Keep what a visit brought."""
         retraced, session = self.fetcher.retraced, self.session
-        self.chooser.told(session, visit)
+        self.chooser.on_visit(session, visit)
         if visit.technical:
             return
         page, answer = session.page, visit.answer
@@ -179,14 +182,14 @@ class Deployment:
             self.targets.add(target, sync=True)
             self.written.add(target.url)
         total = session.budget
-        self.told(
+        self.on_status(
             Status(
-                session.requests,
-                total,
-                len(session.found),
-                session.frontier.opened,
-                retraced,
-                target,
+                requests=session.requests,
+                total=total,
+                found=len(session.found),
+                open_links=session.frontier.open_count,
+                retraced=retraced,
+                target=target,
             )
         )
 
@@ -194,7 +197,11 @@ class Deployment:
         """A line of targets.jsonl."""
         way = (self.session.task.seed_url, *self.session.frontier.path_to(visit.link))
         return TargetRow(
-            visit.answer.url, round(visit.relevance, 4), title, way, self.session.requests
+            url=visit.answer.url,
+            score=round(visit.relevance, 4),
+            title=title,
+            path=way,
+            request=self.session.requests,
         )
 
     def why(self, visit: Visit) -> str:
@@ -219,7 +226,7 @@ class Deployment:
             "total": self.order.requests,
             "found": len(session.found),
             "pages": session.pages,
-            "open_links": session.frontier.opened,
+            "open_links": session.frontier.open_count,
             "failures": dict(self.failures.most_common()),
             "wasted_mb": round(session.wasted_bytes / 1e6, 3),
             "seconds": round(monotonic() - self.begun, 3),
@@ -233,6 +240,6 @@ class Deployment:
         return outcome
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files that this start holds."""
         self.visits.close()
         self.targets.close()

@@ -1,4 +1,5 @@
-"""What a crawl saw, as a graph for Gephi and others (GEXF): pages, links, what they answered, and which were targets.
+"""What a crawl saw, as a graph for Gephi and others (GEXF): pages, links, what they answered, and
+which were targets.
 
 Page text is foreign: labels are stripped of control characters, which XML could not hold either.
 """
@@ -57,7 +58,7 @@ class CrawlGraph:
             if target not in self.pages:
                 if not whole:
                     continue
-                graph.add_node(printable(target), **unasked(target))
+                graph.add_node(printable(target), **linked_page(target))
             graph.add_edge(printable(source), printable(target), kind=kind)
         return graph
 
@@ -68,7 +69,7 @@ class CrawlGraph:
         write_bytes(path, stream.getvalue())
 
 
-def unasked(url: str) -> dict[str, Any]:
+def linked_page(url: str) -> dict[str, Any]:
     """What is known of a page that was linked to only."""
     return {
         "label": printable(url),

@@ -1,6 +1,8 @@
-"""The live side of a crawl's folder: its request budget, its audit log, its archive, and a polite fetcher over them.
+"""The live side of a crawl's folder: its request budget, its audit log, its archive, and a polite
+fetcher over them.
 
-What a site's robots.txt said is kept for an hour, so that a crawl that is begun again does not ask for it anew.
+A site's robots.txt is kept for an hour, so that a crawl that is begun again does not ask
+for it anew.
 """
 
 import time
@@ -14,7 +16,7 @@ from aiohttp.abc import AbstractResolver
 
 from flatout.errors import SettingsError
 from flatout.runs import installed
-from flatout_crawl.net.exchange import Caps
+from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.http import LiveFetcher
 from flatout_crawl.net.ledger import AuditLog, RequestBudget
@@ -26,7 +28,7 @@ from flatout_crawl.runs.visits import HttpStatus, JsonLines, Url
 
 ROBOTS = "robots.jsonl"
 ROBOTS_KEPT_SECONDS = 3600.0
-CONNECT_SECONDS = 4.0  # a dead host is told soon
+CONNECT_SECONDS = 4.0  # a dead host is noticed soon
 SHORTEST_DELAY = 1.0  # seconds, at public hosts
 
 
@@ -51,7 +53,7 @@ class RobotsRow:
 
 
 class KeptRobots:
-    """A robots.txt's fetch that remembers, over restarts, what sites said a short while ago."""
+    """A robots.txt's fetch that remembers, over restarts, what sites answered a short while ago."""
 
     def __init__(
         self, fetch: Callable[[str], Awaitable[Answer]], lines: JsonLines[RobotsRow]
@@ -59,16 +61,23 @@ class KeptRobots:
         self.fetch, self.lines = fetch, lines
 
     async def __call__(self, url: str) -> Answer:
-        """As the site said it."""
+        """The kept answer if it is young enough, else a new one, which is kept."""
         for row in reversed(self.lines.rows):
             if row.asked == url and 0 <= time.time() - row.time < ROBOTS_KEPT_SECONDS:
-                said = row.body.encode("latin-1", "replace")
-                return Answer(row.url, row.status, said, row.content_type, requests=0)
+                content = row.body.encode("latin-1", "replace")
+                return Answer(row.url, row.status, content, row.content_type, requests=0)
         answer = await self.fetch(url)
         if not answer.failure and answer.status < 500 and answer.status != 429:
             body = answer.body.decode("latin-1")
             self.lines.add(
-                RobotsRow(url, time.time(), answer.url, answer.status, answer.content_type, body)
+                RobotsRow(
+                    asked=url,
+                    time=time.time(),
+                    url=answer.url,
+                    status=answer.status,
+                    content_type=answer.content_type,
+                    body=body,
+                )
             )
         return answer
 
@@ -88,7 +97,8 @@ def politeness_of(order: CrawlOrder) -> Politeness | None:
     if is_public(order):
         if order.delay_seconds < SHORTEST_DELAY:
             raise SettingsError(
-                f"a delay of {order.delay_seconds:g} s is too short for public hosts: give {SHORTEST_DELAY:g} or more"
+                f"a delay of {order.delay_seconds:g} s is too short for public hosts: give "
+                f"{SHORTEST_DELAY:g} or more"
             )
         first = max(order.delay_seconds, UNHURRIED.first_delay_seconds)
         return replace(UNHURRIED, delay_seconds=order.delay_seconds, first_delay_seconds=first)
@@ -104,7 +114,7 @@ def live_fetcher(
     order: CrawlOrder,
     budget: RequestBudget,
     audit: AuditLog,
-    caps: Caps | None = None,
+    caps: RequestCaps | None = None,
     resolver: AbstractResolver | None = None,
 ) -> LiveFetcher:
     """A fetcher under this order's rules."""
@@ -120,21 +130,23 @@ def live_fetcher(
         user_agent=agent_of(order),
         lab=order.doors(),
         politeness=politeness_of(order),
-        caps=caps or Caps(connect_seconds=CONNECT_SECONDS),
+        caps=caps or RequestCaps(connect_seconds=CONNECT_SECONDS),
         resolver=resolver,
     )
 
 
 @contextmanager
 def live_source(order: CrawlOrder, folder: Path) -> Iterator[Source]:
-    """Pages from the network into the folder's archive; whoever uses it closes the fetcher in its event loop."""
+    """Pages from the network into the folder's archive; whoever uses it closes the fetcher in its
+    event loop.
+    """
     with (
         RequestBudget(folder, order.requests) as budget,
         AuditLog(folder) as audit,
-        JsonLines(folder / ROBOTS, RobotsRow) as said,
+        JsonLines(folder / ROBOTS, RobotsRow) as kept,
         Archive(folder / ARCHIVE) as archive,
     ):
         fetcher = live_fetcher(order, budget, audit)
-        fetcher.robots = Robots(KeptRobots(fetcher.fetch_robots, said), fetcher.user_agent)
+        fetcher.robots = Robots(KeptRobots(fetcher.fetch_robots, kept), fetcher.user_agent)
         fetcher.had = archive.get
         yield Source(RecordingFetcher(fetcher, archive), archive, budget)

@@ -1,4 +1,5 @@
-"""What a crawl is asked to do, and the folder it is done in: written down once, so that a crawl can be gone on with.
+"""What a crawl is asked to do, and the folder it is done in: written down once, so that a crawl can
+be gone on with.
 
 It knows neither how pages are had (`live.py`, `archive.py`) nor how links are chosen.
 """
@@ -38,9 +39,8 @@ MAY_CHANGE = ("requests",)  # between two starts of one crawl
 class CrawlOrder:
     """One crawl: where, for what, how, and with how many requests."""
 
-    __pydantic_config__: ClassVar = ConfigDict(
-        extra="forbid"
-    )  # a key that is not known here may change what is done
+    # a key that is not known here may change what is done
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     seed_url: str
     relevance: Mapping[str, Any] = field(
@@ -61,7 +61,8 @@ class CrawlOrder:
     def __post_init__(self) -> None:
         if canonical(self.seed_url) is None:
             raise SettingsError(
-                f"{shorten_repr(self.seed_url)} is no URL to begin at; give one such as https://docs.example.org/"
+                f"{shorten_repr(self.seed_url)} is no URL to begin at; give one such as "
+                f"https://docs.example.org/"
             )
         if self.requests < 2:
             raise SettingsError(
@@ -84,7 +85,7 @@ class CrawlOrder:
         return not self.archive
 
     def rule(self) -> Relevance:
-        """What a page is worth."""
+        """The rule that says what a page is worth."""
         if not self.relevance:
             return Judged(nothing, self.topic)
         return parse_relevance({**self.relevance, **({"topic": self.topic} if self.topic else {})})
@@ -94,7 +95,7 @@ class CrawlOrder:
         return Scope.parse(self.allow) if self.allow or self.is_live else None
 
     def doors(self) -> Lab:
-        """The laboratory."""
+        """The servers on loopback that may be asked."""
         return Lab.parse(self.lab)
 
     def task(self, fetcher: Fetcher, read: Callable[[Answer], Page] | None = None) -> CrawlTask:
@@ -128,7 +129,9 @@ class BegunRun:
 
 
 def begin(folder: Path, order: CrawlOrder) -> bool:
-    """Write the order into its folder; whether the folder held it already, so that the crawl goes on."""
+    """Write the order into its folder; whether the folder held it already, so that the crawl goes
+    on.
+    """
     runs_folder(folder)
     check_links(folder)
     files = fingerprints(order)
@@ -141,7 +144,13 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
             read_file(Path(order.policy), POLICY_BYTES, SettingsError, "give a policy's file"),
         )
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    begun = BegunRun(order, files, started, installed("flatout"), platform.python_version())
+    begun = BegunRun(
+        order=order,
+        files=files,
+        started=started,
+        flatout=installed("flatout"),
+        python=platform.python_version(),
+    )
     write_json(folder / RUN, asdict(begun))
     return False
 
@@ -161,9 +170,8 @@ def read_order(folder: Path, **changed: Any) -> CrawlOrder:
         read_run(folder).order,
         **{name: value for name, value in changed.items() if value is not None},
     )
-    return (
-        replace(order, policy=str(folder / POLICY)) if order.policy else order
-    )  # the original may have gone
+    # the original may have gone
+    return replace(order, policy=str(folder / POLICY)) if order.policy else order
 
 
 def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> None:
@@ -173,12 +181,14 @@ def check_same(folder: Path, order: CrawlOrder, files: Mapping[str, str]) -> Non
     for name, value in given.items():
         if name not in (*MAY_CHANGE, "policy") and begun[name] != value:
             raise RunError(
-                f"{folder} holds a crawl with {name}={shorten_repr(begun[name])}, and {shorten_repr(value)} is given now: "
-                "give the same to go on with it, or another --out"
+                f"{folder} holds a crawl with {name}={shorten_repr(begun[name])}, and "
+                f"{shorten_repr(value)} is given now: give the same to go on with it, or another "
+                f"--out"
             )
     if sorted(before.files.values()) != sorted(files.values()):
         raise RunError(
-            f"{folder} holds a crawl with other files (policy or examples): give the same, or another --out"
+            f"{folder} holds a crawl with other files (policy or examples): give the "
+            f"same, or another --out"
         )
 
 

@@ -1,6 +1,8 @@
-"""The report of a crawl or of an evaluation of policies: one page that opens offline, what was found in its first line.
+"""The report of a crawl or of an evaluation of policies: one page that opens offline, what was
+found in its first line.
 
-It is made from the folder's files alone. All text from pages and servers is stripped of control characters and escaped.
+It is made from the folder's files alone. All text from pages and servers is stripped of control
+characters and escaped.
 """
 
 from pathlib import Path
@@ -32,7 +34,7 @@ RUN_SECTIONS = (
         sections.hosts,
         "no request was sent: a recording was crawled",
     ),
-    Section("order", "What the numbers rest on", sections.asked, "the order is not known"),
+    Section("order", "What the numbers rest on", sections.show_order, "the order is not known"),
 )
 EVALUATION_SECTIONS = (
     Section("duels", "The learned policy and its rivals", sections.duels, "nobody was beside it"),
@@ -117,8 +119,8 @@ def page(report: Report) -> str:
 
 
 def files(report: Report) -> Html:
-    """Where the numbers are."""
+    """Links to the files that hold the numbers."""
     names = [
-        say('<a href="{file}">{file}</a>', file=str(name)) for name in look(report, "files") or ()
+        say(('<a href="{file}">{file}</a>'), file=str(name)) for name in look(report, "files") or ()
     ]
     return say("<footer>{files}</footer>", files=paragraph(join(names, " · "), "quiet"))

@@ -1,4 +1,6 @@
-"""The charts of a crawl's report: targets or recall against requests, with bands, beside the baselines."""
+"""The charts of a crawl's report: targets or recall against requests, with bands, beside the
+baselines.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,24 +21,18 @@ COLOURS = {
     "kind-bandit": "#c4553f",
     "oracle": "#5aa469",
 }
-SHOWN = (
-    "oracle",
-    "best-first",
-    "tag-path-bandit",
-    "kind-bandit",
-    "breadth-first",
-    "random",
-)  # more would be a tangle
+# more would be a tangle
+SHOWN = ("oracle", "best-first", "tag-path-bandit", "kind-bandit", "breadth-first", "random")
 OTHER = "#77746d"
 
 
 def shade(colour: str) -> str:
-    """A colour for a band."""
+    """A colour as it fills a band: nearly transparent."""
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.16)"
 
 
-def add(
+def add_curve(
     figure: go.Figure,
     name: str,
     requests: Sequence[Any],
@@ -44,7 +40,7 @@ def add(
     colour: str,
     form: str,
 ) -> None:
-    """A mean with its band."""
+    """Draw a mean over requests with its band."""
     x = thin_values(requests)
     mean, low, high = (array(thin_values(list_at(curve, part))) for part in ("mean", "low", "high"))
     if len(low) == len(high) == len(x) and (high > low).any():
@@ -64,8 +60,8 @@ def add(
     )
 
 
-def framed(figure: go.Figure, title: str) -> go.Figure:
-    """Axes and all."""
+def frame_figure(figure: go.Figure, title: str) -> go.Figure:
+    """Give a figure the axes that all curves share."""
     style_figure(figure, 400, hovermode="x unified")
     figure.update_yaxes(title_text=title, rangemode="tozero").update_xaxes(title_text="requests")
     return figure
@@ -80,9 +76,16 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
     figure, key = go.Figure(), []
     for name in (*[name for name in SHOWN if name in choosers], "learned"):
         colour = WINNER if name == "learned" else COLOURS.get(name, OTHER)
-        add(figure, name, requests, mapping(choosers, name), colour, "%{y:.0%}")
+        add_curve(
+            figure,
+            name,
+            requests=requests,
+            curve=mapping(choosers, name),
+            colour=colour,
+            form="%{y:.0%}",
+        )
         key.append(("line", colour, name))
-    framed(figure, "share of the targets found").update_yaxes(tickformat=".0%")
+    frame_figure(figure, "share of the targets found").update_yaxes(tickformat=".0%")
     return Chart(figure, tuple(key[::-1]))
 
 
@@ -94,8 +97,22 @@ def found(report: Mapping[str, Any]) -> Chart | None:
     figure, key = go.Figure(), []
     for name, band in mapping(report, "outcome", "beside").items():
         colour = COLOURS.get(name, OTHER)
-        add(figure, name, range(1, len(list_at(band, "mean")) + 1), band, colour, "%{y:.1f}")
+        add_curve(
+            figure,
+            name,
+            requests=range(1, len(list_at(band, "mean")) + 1),
+            curve=band,
+            colour=colour,
+            form="%{y:.1f}",
+        )
         key.append(("line", colour, name))
-    add(figure, "this crawl", range(1, len(curve) + 1), {"mean": curve}, WINNER, "%{y}")
+    add_curve(
+        figure,
+        "this crawl",
+        requests=range(1, len(curve) + 1),
+        curve={"mean": curve},
+        colour=WINNER,
+        form="%{y}",
+    )
     key.append(("line", WINNER, "this crawl"))
-    return Chart(framed(figure, "targets found"), tuple(key[::-1]))
+    return Chart(frame_figure(figure, "targets found"), tuple(key[::-1]))

@@ -1,7 +1,8 @@
 """What a crawl's report is made of: the files of its folder, read as one mapping of plain values.
 
-All text in them came from pages and servers, and files may come from others: each has a shape that it must have, and
-control characters are stripped here again. What the values mean is not known here, nor how they are shown.
+All text in them came from pages and servers, and files may come from others: each has a shape that
+it must have, and control characters are stripped here again. What the values mean is not known
+here, nor how they are shown.
 """
 
 import os
@@ -18,7 +19,13 @@ from flatout.foreign import check_file, parse_json, read_json, shorten_repr
 from flatout_crawl.net.ledger import AUDIT_FILE, LONGEST_LINE, bounded_lines, printable
 from flatout_crawl.net.scope import canonical, origin_of
 from flatout_crawl.runs.order import RUN, RUN_BYTES
-from flatout_crawl.runs.report_shapes import AuditRow, Evaluation, Outcome, ShownRobots, ShownTarget
+from flatout_crawl.runs.report_shapes import (
+    AuditRow,
+    ShownEvaluation,
+    ShownOutcome,
+    ShownRobots,
+    ShownTarget,
+)
 
 EVALUATION = "evaluation.json"
 RESULT_BYTES = 128 << 20  # of an evaluation or an outcome
@@ -45,20 +52,22 @@ def gather(folder: Path) -> dict[str, Any]:
             "kind": "evaluation",
             **clean(
                 asdict(
-                    read_json(folder / EVALUATION, Evaluation, cure=ELSEWHERE, limit=RESULT_BYTES)
+                    read_json(
+                        folder / EVALUATION, ShownEvaluation, cure=ELSEWHERE, limit=RESULT_BYTES
+                    )
                 )
             ),
         }
     if not os.path.lexists(folder / RUN):
         raise RunError(
-            f"{folder} holds neither a crawl ({RUN}) nor an evaluation ({EVALUATION}): give the --out folder of "
-            "`flatout crawl run`, `record` or `eval`"
+            f"{folder} holds neither a crawl ({RUN}) nor an evaluation ({EVALUATION}): give the "
+            "--out folder of `flatout crawl run`, `record` or `eval`"
         )
     targets, count = first_targets(folder / "targets.jsonl")
     outcome: dict[str, Any] = {}
     if os.path.lexists(folder / "outcome.json"):
         outcome = asdict(
-            read_json(folder / "outcome.json", Outcome, cure=ELSEWHERE, limit=RESULT_BYTES)
+            read_json(folder / "outcome.json", ShownOutcome, cure=ELSEWHERE, limit=RESULT_BYTES)
         )
     facts = {
         "kind": "run",
@@ -74,7 +83,9 @@ def gather(folder: Path) -> dict[str, Any]:
 
 
 def rows(path: Path, shape: type[T]) -> Iterator[T]:
-    """The rows in a file of JSON lines; the half line that a kill left is passed over, as are lines cut by one."""
+    """The rows in a file of JSON lines; the half line that a kill left is passed over, as are lines
+    cut by one.
+    """
     if not os.path.lexists(path):
         return
     try:
@@ -102,7 +113,9 @@ def first_targets(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def clean(value: Any) -> Any:
-    """The same without control characters in any text, and without numbers that cannot be computed with."""
+    """The same without control characters in any text, and without numbers that cannot be computed
+    with.
+    """
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, int) and abs(value) >= LARGEST:
@@ -124,7 +137,7 @@ def audit(folder: Path) -> dict[str, Any]:
 
 
 def host_facts(some: list[AuditRow]) -> dict[str, Any]:
-    """One host's requests."""
+    """One host's requests in numbers."""
     begun = sorted(row.time.timestamp() - row.seconds for row in some)
     gaps = [later - earlier for earlier, later in pairwise(begun)]
     ends = Counter(row.failure or f"status {row.status}" for row in some)

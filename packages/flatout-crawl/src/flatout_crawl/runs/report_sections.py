@@ -1,4 +1,6 @@
-"""The parts of a crawl's report as HTML. Everything that is not `Html` is escaped when it is written."""
+"""The parts of a crawl's report as HTML. Everything that is not `Html` is escaped when it is
+written.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,21 +54,21 @@ def found_curve(report: Report) -> Html:
     beside = mapping(report, "outcome", "beside")
     chart = add_note(
         draw_chart(charts.found(report), "Targets found against requests"),
-        "Each request moves one step to the right; each target found one step up. Shaded: the least and the most of "
-        "several seeds.",
+        "Each request moves one step to the right; each target found one step up. Shaded: the "
+        "least and the most of several seeds.",
         "the line lies on or below that of a baseline, or has long been flat.",
     )
     if beside or not chart:
         return chart
     without = (
-        "No baseline is drawn: on a live site each would cost as many requests again. Record the site, and `flatout "
-        "crawl eval --archive` compares them without any."
+        "No baseline is drawn: on a live site each would cost as many requests again. Record the "
+        "site, and `flatout crawl eval --archive` compares them without any."
     )
     return join([chart, paragraph(without, "quiet")])
 
 
 def targets(report: Report) -> Html:
-    """What was found."""
+    """The pages that were found, as a table."""
     every = records(report, "targets")
     rows = [
         (
@@ -92,25 +94,28 @@ def way(row: object) -> Html:
     if len(steps) < 2:
         return Html("")
     lines = join(say("<br>{step}", step=str(step)) for step in steps)
-    template = "<details><summary><small>{count} from the seed page</small></summary><small>{lines}</small></details>"
+    template = (
+        "<details><summary><small>{count} from the seed "
+        "page</small></summary><small>{lines}</small></details>"
+    )
     return say(template, count=f"{len(steps) - 1} link{'s' * (len(steps) > 2)}", lines=lines)
 
 
 def failures(report: Report) -> Html:
     """Requests that brought no page."""
     kinds, late = mapping(report, "outcome", "failures"), look(report, "outcome", "not_searched")
-    told = (
+    notes = (
         f"In {late:,} pages the search for the pattern took too long; they count as not relevant."
         if late
         else ""
     )
     if not kinds:
         had = "Every page that was asked for was had." if look(report, "outcome", "pages") else ""
-        return paragraph(f"{had} {told}".strip())
+        return paragraph(f"{had} {notes}".strip())
     every = bars(
         ("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()]
     )
-    return join([every, paragraph(told)])
+    return join([every, paragraph(notes)])
 
 
 def hosts(report: Report) -> Html:
@@ -118,15 +123,15 @@ def hosts(report: Report) -> Html:
     rows = [
         (
             host,
-            look(told, "requests"),
-            look(told, "robots"),
-            decimal(look(told, "shortest_gap"), 2, " s"),
-            decimal(look(told, "median_gap"), 2, " s"),
-            decimal(look(told, "median_seconds"), 2, " s"),
-            decimal(look(told, "megabytes"), 2),
-            mapping(told, "ends"),
+            look(facts_of_host, "requests"),
+            look(facts_of_host, "robots"),
+            decimal(look(facts_of_host, "shortest_gap"), 2, " s"),
+            decimal(look(facts_of_host, "median_gap"), 2, " s"),
+            decimal(look(facts_of_host, "median_seconds"), 2, " s"),
+            decimal(look(facts_of_host, "megabytes"), 2),
+            mapping(facts_of_host, "ends"),
         )
-        for host, told in mapping(report, "audit", "hosts").items()
+        for host, facts_of_host in mapping(report, "audit", "hosts").items()
     ]
     headings = (
         "host",
@@ -138,7 +143,7 @@ def hosts(report: Report) -> Html:
         "MB",
         "how they ended",
     )
-    said = [
+    answers = [
         say(
             "{url}: status {status}, {bytes} bytes",
             url=str(row.get("url")),
@@ -147,30 +152,36 @@ def hosts(report: Report) -> Html:
         )
         for row in records(report, "robots")
     ]
-    about = paragraph(join([Html("robots.txt: "), join(said, "; ")])) if said else Html("")
+    about = paragraph(join([Html("robots.txt: "), join(answers, "; ")])) if answers else Html("")
     return join([table(headings, rows, words=(0, 7)), about]) if rows else Html("")
 
 
-def asked(report: Report) -> Html:
-    """What the crawl was told to do, and what that rests on."""
+def show_order(report: Report) -> Html:
+    """What the crawl was asked to do, and what its result rests on."""
     order = mapping(report, "run", "order")
     if not order:
         return Html("")
     shown = {name: value for name, value in order.items() if value not in ("", None, [], {})}
     live = look(report, "outcome", "is_live")
-    told = [
-        "A page is a target if its relevance reaches the threshold; the rule was written by hand and can be wrong.",
+    notes = [
+        (
+            "A page is a target if its relevance reaches the threshold; the rule was written by "
+            "hand and can be wrong."
+        ),
         "Pages with equal title and text count once.",
         "No scripts were run and no forms sent: what only they show was not seen.",
-        "Every request, robots.txt and redirects included, counts against the budget, over all starts of this crawl."
+        (
+            "Every request, robots.txt and redirects included, counts against the budget, over all "
+            "starts of this crawl."
+        )
         if live
         else "Pages that are not in the recording do not exist in this crawl.",
     ]
-    return join([pairs("the order", shown, exact=True), bullets(told)])
+    return join([pairs("the order", shown, exact=True), bullets(notes)])
 
 
 def bullets(sentences: Sequence[object]) -> Html:
-    """A list."""
+    """Sentences as a bulleted list."""
     return (
         say("<ul>{items}</ul>", items=join(say("<li>{one}</li>", one=one) for one in sentences))
         if sentences
@@ -179,7 +190,7 @@ def bullets(sentences: Sequence[object]) -> Html:
 
 
 def summary(report: Report) -> Html:
-    """A run in numbers."""
+    """A run in numbers, for the head of the page."""
     outcome = mapping(report, "outcome")
     if not outcome:
         return Html("")
@@ -202,8 +213,8 @@ def recall_curve(report: Report) -> Html:
     """Recall against requests."""
     return add_note(
         draw_chart(charts.recall(report), "Share of the targets found against requests"),
-        "Mean over sites; shaded: where the mean lies in 95 of 100 draws of other sites. The oracle knows every link "
-        "beforehand: nobody can beat it by much.",
+        "Mean over sites; shaded: where the mean lies in 95 of 100 draws of other sites. The "
+        "oracle knows every link beforehand: nobody can beat it by much.",
         "the learned policy's line lies in or below the band of best-first or a bandit.",
     )
 
@@ -233,8 +244,8 @@ def choosers(report: Report) -> Html:
     )
     return add_note(
         table(headings, rows),
-        "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts with its whole budget, "
-        "which flatters it.",
+        "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts "
+        "with its whole budget, which flatters it.",
         "a chooser is first only because it seldom reached 90 %.",
     )
 
@@ -266,7 +277,7 @@ def duels(report: Report) -> Html:
 
 
 def sites(report: Report) -> Html:
-    """Where it was tried."""
+    """The sites on which the policy was tried."""
     rows = [
         (look(row, "name"), look(row, "pages"), look(row, "targets"))
         for row in records(report, "sites")
@@ -276,5 +287,5 @@ def sites(report: Report) -> Html:
 
 def grounds(report: Report) -> Html:
     """What an evaluation rests on."""
-    told = bullets([str(one) for one in list_at(report, "assumptions")])
-    return join([told, pairs("settings", mapping(report, "settings"), exact=True)])
+    notes = bullets([str(one) for one in list_at(report, "assumptions")])
+    return join([notes, pairs("settings", mapping(report, "settings"), exact=True)])

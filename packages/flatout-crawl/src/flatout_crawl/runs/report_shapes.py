@@ -1,4 +1,6 @@
-"""The shapes of the files that a crawl's report is made from. What does not have them is refused, with the place."""
+"""The shapes of the files that a crawl's report is made from. What does not have them is refused,
+with the place.
+"""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -25,7 +27,7 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class ShownTarget:
-    """A page that was found."""
+    """A page that was found, as its file has it."""
 
     url: str
     score: Measure
@@ -53,8 +55,8 @@ class ShownCurve:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a crawl."""
+class ShownOutcome:
+    """What came of a crawl, as its file has it."""
 
     ended: str
     is_live: bool
@@ -91,7 +93,7 @@ class ShownCurves:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ShownEvaluation:
     """What came of trying a policy."""
 
     verdict: ShownVerdict = field(default_factory=ShownVerdict)

@@ -1,4 +1,6 @@
-"""SQLite files that others may have made: what makes SQLite write, delete or compute without end is refused."""
+"""SQLite files that others may have made: what makes SQLite write, delete or compute without end is
+refused.
+"""
 
 import contextlib
 import os
@@ -7,14 +9,15 @@ from pathlib import Path
 
 from flatout.errors import RunError
 
-SUPER_JOURNAL = bytes.fromhex(
-    "d9d505f920a163d7"
-)  # how a journal ends that names a file to be deleted
+# how a journal ends that names a file to be deleted
+SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 Tables = frozenset[tuple[str, ...]]
 
 
 def check_neighbours(path: Path) -> None:
-    """Refuse a database beside which files lie that would make SQLite write or delete something elsewhere."""
+    """Refuse a database beside which files lie that would make SQLite write or delete something
+    elsewhere.
+    """
     for ending in ("-wal", "-shm", "-journal"):
         beside = Path(f"{path}{ending}")
         if beside.is_symlink():

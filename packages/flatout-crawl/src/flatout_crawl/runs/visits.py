@@ -1,7 +1,9 @@
-"""The memory of a crawl that may be killed: every answer is noted, and retraced when the crawl is begun again.
+"""The memory of a crawl that may be killed: every answer is noted, and retraced when the crawl is
+begun again.
 
-Retraced answers are those of the first time to the last digit, failures and seconds too, so a chooser comes to the same
-state and goes on as if nothing had happened. Nothing is asked for twice. Bodies are in the archive, not here.
+Retraced answers are those of the first time to the last digit, failures and seconds too, so a
+chooser comes to the same state and goes on as if nothing had happened. Nothing is asked for twice.
+Bodies are in the archive, not here.
 """
 
 import json
@@ -15,26 +17,27 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 from pydantic import AfterValidator, Field
 
 from flatout.errors import RunError
-from flatout.foreign import JSON_BYTES, parse_json, read_file
+from flatout.foreign import parse_json, read_file
 from flatout_crawl.choosers.session import TECHNICAL
 from flatout_crawl.net.fetching import Answer, Fetcher
-from flatout_crawl.net.ledger import LONGEST_LINE, append, held, printable
+from flatout_crawl.net.ledger import LONGEST_LINE, append, hold_file, printable
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.runs.archive import Archive, Count, Seconds
 
 VISITS = "visits.jsonl"
+VISITS_BYTES = 256 << 20  # of a file of JSON lines
 ELSEWHERE = "begin in another folder"
 R = TypeVar("R")
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """A URL that can be asked for."""
     if canonical(url) is None:
         raise ValueError("it is no URL that can be crawled")
     return url
 
 
-Url = Annotated[str, AfterValidator(checked_url)]
+Url = Annotated[str, AfterValidator(check_url)]
 HttpStatus = Annotated[int, Field(ge=0, le=999)]
 
 
@@ -53,14 +56,14 @@ class VisitRow:
 
 
 class JsonLines(Generic[R]):
-    """A file of JSON lines of one shape that only grows, held by one process; half a line that a kill left is cut
-    off.
+    """A file of JSON lines of one shape that only grows, held by one process; half a line that a
+    kill left is cut off.
     """
 
     def __init__(self, path: Path, shape: type[R]) -> None:
-        self.handle, self.path, self.shape = held(path), path, shape
+        self.handle, self.path, self.shape = hold_file(path), path, shape
         try:
-            content = read_file(path, JSON_BYTES, cure=ELSEWHERE)
+            content = read_file(path, VISITS_BYTES, cure=ELSEWHERE)
             lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
             self.rows = [self.read(line, number) for number, line in enumerate(lines, 1)]
         except BaseException:
@@ -70,11 +73,12 @@ class JsonLines(Generic[R]):
         self.cut(len(self.rows))
 
     def read(self, line: bytes, number: int) -> R:
-        """One row."""
+        """Check and parse one line of the file."""
         where = f"{self.path}: line {number}"
         if len(line) > LONGEST_LINE:
             raise RunError(
-                f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are read; {ELSEWHERE}"
+                f"{where} has {len(line):,} bytes, and at most {LONGEST_LINE:,} are "
+                f"read; {ELSEWHERE}"
             )
         return parse_json(line, self.shape, where, cure=ELSEWHERE)
 
@@ -106,7 +110,9 @@ class JsonLines(Generic[R]):
 
 
 class Retracing:
-    """A fetcher that answers from its notes as long as they last, then asks another one and notes what came."""
+    """A fetcher that answers from its notes as long as they last, then asks another one and notes
+    what came.
+    """
 
     def __init__(self, inner: Fetcher, archive: Archive, lines: JsonLines[VisitRow]) -> None:
         self.inner, self.archive, self.lines = inner, archive, lines
@@ -121,27 +127,29 @@ class Retracing:
     async def fetch(self, url: str) -> Answer:
         """The answer of the first time, or a new one."""
         if self.past:
-            answer = self.noted(url, self.past.popleft())
+            answer = self.read_note(url, self.past.popleft())
             if answer is not None:
                 self.retraced = True
                 return answer
         self.retraced = False
-        # What the archive holds was paid for, by this crawl just before it was killed or by another one.
+        # What the archive holds was paid for, by this crawl just before it was killed or by another
+        # one.
         answer = self.archive.get(url) or await self.inner.fetch(url)
-        answer = (
-            answer if answer.is_page else answer._replace(body=b"")
-        )  # an error's text is not kept for long
-        if (
-            answer.failure not in TECHNICAL
-        ):  # those say nothing about the page: asked again the next time
+        # an error's text is not kept for long
+        answer = answer if answer.is_page else answer._replace(body=b"")
+        # those say nothing about the page: asked again the next time
+        if answer.failure not in TECHNICAL:
             self.lines.add(row_of(url, answer))
         return answer
 
-    def noted(self, url: str, row: VisitRow) -> Answer | None:
-        """A noted answer with its body; None, and the notes end here, if the archive lost it in a power cut."""
+    def read_note(self, url: str, row: VisitRow) -> Answer | None:
+        """A noted answer with its body; None, and the notes end here, if the archive lost it in a
+        power cut.
+        """
         if row.asked != url:
             raise RunError(
-                f"{self.lines.path}: begins with {printable(row.asked)}, not with {url}; {ELSEWHERE}"
+                f"{self.lines.path}: begins with {printable(row.asked)}, not with "
+                f"{url}; {ELSEWHERE}"
             )
         body = b""
         if row.has_body:
@@ -152,7 +160,13 @@ class Retracing:
                 return None
             body = kept.body
         return Answer(
-            row.url, row.status, body, row.content_type, row.seconds, row.requests, row.failure
+            url=row.url,
+            status=row.status,
+            body=body,
+            content_type=row.content_type,
+            seconds=row.seconds,
+            requests=row.requests,
+            failure=row.failure,
         )
 
     async def close(self) -> None:

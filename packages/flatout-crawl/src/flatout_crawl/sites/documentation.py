@@ -23,7 +23,7 @@ from flatout.errors import RunError, SettingsError
 from flatout_crawl.net.fetching import Answer
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.reading.parsing import Resolver, read_page
-from flatout_crawl.sites.site import Reply
+from flatout_crawl.sites.site import SiteReply
 
 DOCS_HOST = "docs.lab"
 INDEX = "index.html"
@@ -81,25 +81,25 @@ class Tree:
         return iter(sorted(path.relative_to(self.folder).as_posix() for path in found))
 
     def url(self, file: str) -> str:
-        """The URL of a file."""
+        """The URL under which a file is found."""
         return f"{self.origin}{self.prefix}{quote(file)}"
 
-    def answer(self, path: str) -> Reply:
+    def answer(self, path: str) -> SiteReply:
         """The file that a path or URL stands for."""
         plain = unquote(urlsplit(path).path)
         if plain == "/robots.txt":
-            return Reply(200, {"content-type": "text/plain"}, b"User-agent: *\nDisallow:\n")
+            return SiteReply(200, {"content-type": "text/plain"}, b"User-agent: *\nDisallow:\n")
         if plain in ("/", self.prefix.rstrip("/")):
-            return Reply(
+            return SiteReply(
                 301, {"location": urlsplit(self.seed_url).path, "content-type": "text/html"}, b""
             )
         file = self.file(plain)
         if file is None:
-            return Reply(404, {"content-type": "text/html"}, b"<h1>Not found</h1>")
+            return SiteReply(404, {"content-type": "text/html"}, b"<h1>Not found</h1>")
         if file.stat().st_size > MOST_BYTES:
-            return Reply(413, {"content-type": "text/html"}, b"<h1>Too large</h1>")
+            return SiteReply(413, {"content-type": "text/html"}, b"<h1>Too large</h1>")
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        return Reply(200, {"content-type": kind}, file.read_bytes())
+        return SiteReply(200, {"content-type": kind}, file.read_bytes())
 
     def file(self, plain: str) -> Path | None:
         """The file of a path; None where there is none within the folder."""

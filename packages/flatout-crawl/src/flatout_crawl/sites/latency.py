@@ -23,8 +23,8 @@ class Uniform(Protocol):
         ...
 
 
-class Draw(NamedTuple):
-    """One request's fate."""
+class LatencyDraw(NamedTuple):
+    """How long one request takes, and how it fails if it does."""
 
     seconds: float
     fault: Fault = ""
@@ -45,7 +45,7 @@ class Latency:
     close_share: float = 0.0  # the connection is closed instead of an answer
     error_share: float = 0.0  # status 500
     busy_share: float = 0.0  # status 503 with Retry-After
-    retry_after: int = 1  # seconds, said with 503
+    retry_after: int = 1  # seconds, sent with 503
 
     def __post_init__(self) -> None:
         shares = (self.hang_share, self.close_share, self.error_share, self.busy_share)
@@ -62,7 +62,7 @@ class Latency:
             return self.straggler_seconds
         return -log1p(-rng.random()) * self.seconds if self.exponential else self.seconds
 
-    def draw(self, rng: Uniform) -> Draw:
+    def draw(self, rng: Uniform) -> LatencyDraw:
         """A wait and a fault, if any."""
         seconds, chance = self(rng), rng.random()
         shares: tuple[tuple[Fault, float], ...] = (
@@ -73,9 +73,9 @@ class Latency:
         )
         for fault, share in shares:
             if chance < share:
-                return Draw(seconds, fault)
+                return LatencyDraw(seconds, fault)
             chance -= share
-        return Draw(seconds)
+        return LatencyDraw(seconds)
 
     @property
     def spelled(self) -> str:
@@ -99,7 +99,7 @@ NO_LATENCY = Latency()
 
 
 def constant(seconds: float) -> Latency:
-    """Always the same."""
+    """Waits that are always equally long."""
     return Latency(seconds)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from flatout_crawl.net.fetching import Answer, Failure
 from flatout_crawl.net.scope import canonical
-from flatout_crawl.sites.latency import NO_LATENCY, Draw, Latency
+from flatout_crawl.sites.latency import NO_LATENCY, Latency, LatencyDraw
 from flatout_crawl.sites.site import SLOW, Site
 
 MOST_REDIRECTS = 5
@@ -38,7 +38,7 @@ class SimFetcher:
         for _ in range(MOST_REDIRECTS + 1):
             refused = self.refusal(url)
             if refused:
-                return self.failed(url, refused, began, sent)
+                return self.fail(url, refused, began, sent)
             sent += 1
             self.requests += 1
             draw = self.latency.draw(self.rng)
@@ -46,15 +46,22 @@ class SimFetcher:
             wait = draw.seconds + float(headers.get(SLOW, "0"))
             if draw.fault == "hang" or wait > self.timeout_s:
                 await asyncio.sleep(self.timeout_s)
-                return self.failed(url, "timeout", began, sent)
+                return self.fail(url, "timeout", began, sent)
             await asyncio.sleep(wait)
             if draw.fault:
                 return self.faulty(url, draw, began, sent)
             if status not in REDIRECTS:
                 kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-                return Answer(url, status, body, kind, self.since(began), sent)
+                return Answer(
+                    url=url,
+                    status=status,
+                    body=body,
+                    content_type=kind,
+                    seconds=self.since(began),
+                    requests=sent,
+                )
             url = canonical(urljoin(url, headers["location"])) or ""
-        return self.failed(url, "redirects", began, sent)
+        return self.fail(url, "redirects", began, sent)
 
     def refusal(self, url: str) -> Failure:
         """Why a URL is not asked for; "" if it is."""
@@ -62,15 +69,20 @@ class SimFetcher:
             return "scope"
         return "robots" if self.site.forbids(url) else ""
 
-    def faulty(self, url: str, draw: Draw, began: float, sent: int) -> Answer:
+    def faulty(self, url: str, draw: LatencyDraw, began: float, sent: int) -> Answer:
         """What an injected fault looks like."""
         if draw.fault == "close":
-            return self.failed(url, "connection", began, sent)
+            return self.fail(url, "connection", began, sent)
         return Answer(
-            url, 500 if draw.fault == "error" else 503, b"", "text/html", self.since(began), sent
+            url=url,
+            status=500 if draw.fault == "error" else 503,
+            body=b"",
+            content_type="text/html",
+            seconds=self.since(began),
+            requests=sent,
         )
 
-    def failed(self, url: str, failure: Failure, began: float, sent: int) -> Answer:
+    def fail(self, url: str, failure: Failure, began: float, sent: int) -> Answer:
         """An answer that is none."""
         return Answer(url, 0, seconds=self.since(began), requests=sent, failure=failure)
 
@@ -79,4 +91,4 @@ class SimFetcher:
         return asyncio.get_running_loop().time() - began
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """There is nothing to give back."""

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from flatout.errors import SettingsError
-from flatout_crawl.sites.site_blueprint import Block, Blueprint, Entry, Plan
+from flatout_crawl.sites.site_blueprint import Blueprint, LinkBlock, PageLink, PagePlan
 from flatout_crawl.sites.site_plan import CALENDAR, plan_site
-from flatout_crawl.sites.site_render import rendered
+from flatout_crawl.sites.site_render import render_html
 
 FEWEST_PAGES = 100
 MOST_PAGES = 20_000
@@ -28,7 +28,7 @@ IS_CALENDAR = re.compile(
 REASONS = {301: "Moved", 404: "Not found", 410: "Gone", 500: "Internal error"}
 
 
-class Reply(NamedTuple):
+class SiteReply(NamedTuple):
     """What a site says to one request."""
 
     status: int
@@ -46,7 +46,7 @@ class Answering(Protocol):
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """Which site."""
+    """What fixes a made-up site."""
 
     seed: int
     pages: int = 600  # about; copies, redirects, errors and the calendar come on top
@@ -104,7 +104,7 @@ class Site:
             plans.append(calendar(CALENDAR))
         return {self.url(plan.path): self.links(plan) for plan in plans}
 
-    def links(self, plan: Plan) -> tuple[str, ...]:
+    def links(self, plan: PagePlan) -> tuple[str, ...]:
         """The links of a page, each once, without those to itself and those not to be followed."""
         inside = [entry for block in plan.blocks for entry in block.entries]
         entries = [*self.plan.nav, *plan.crumbs, *inside, *plan.aside, *self.plan.footer]
@@ -116,26 +116,28 @@ class Site:
         """The same site under another host."""
         return Site(replace(self.settings, origin=origin), self.plan)
 
-    def answer(self, path: str) -> Reply:
+    def answer(self, path: str) -> SiteReply:
         """What the site says to a path or URL."""
         path = path.removeprefix(self.origin) or "/"
         if not path.startswith("/"):
             return failure(404)
         if path in self.plan.redirects:
-            return Reply(
+            return SiteReply(
                 301, {"location": self.plan.redirects[path], "content-type": HTML}, b"<p>Moved</p>"
             )
         if path in self.plan.errors:
             return failure(self.plan.errors[path])
         if path == "/robots.txt":
-            return Reply(200, {"content-type": "text/plain"}, self.robots())
+            return SiteReply(200, {"content-type": "text/plain"}, self.robots())
         if path == "/sitemap.xml" and self.settings.sitemap:
-            return Reply(200, {"content-type": "application/xml"}, self.sitemap())
+            return SiteReply(200, {"content-type": "application/xml"}, self.sitemap())
         body = self.body(self.plan.copies.get(path, path))
         if body is None:
             return failure(404)
         slow = self.plan.slow.get(path)
-        return Reply(200, {"content-type": HTML} | ({SLOW: f"{slow:.3f}"} if slow else {}), body)
+        return SiteReply(
+            200, {"content-type": HTML} | ({SLOW: f"{slow:.3f}"} if slow else {}), body
+        )
 
     def body(self, path: str) -> bytes | None:
         """The HTML of a page; None if there is none."""
@@ -144,10 +146,12 @@ class Site:
             return body
         plan = self.plan.plans.get(path)
         if plan is not None:
-            body = self.pages[path] = rendered(self.plan, plan, self.settings.seed)
+            body = self.pages[path] = render_html(self.plan, plan, self.settings.seed)
             return body
         if self.settings.hazards and IS_CALENDAR(path):
-            return rendered(self.plan, calendar(path), self.settings.seed)  # without end: not kept
+            return render_html(
+                self.plan, calendar(path), self.settings.seed
+            )  # without end: not kept
         return None
 
     def forbids(self, url: str) -> bool:
@@ -155,7 +159,7 @@ class Site:
         return url.removeprefix(self.origin).startswith(DISALLOWED)
 
     def robots(self) -> bytes:
-        """robots.txt."""
+        """The text of the site's robots.txt."""
         lines = ["User-agent: *", *(f"Disallow: {path}" for path in DISALLOWED)]
         lines += [f"Sitemap: {self.origin}/sitemap.xml"] if self.settings.sitemap else []
         return ("\n".join(lines) + "\n").encode()
@@ -187,43 +191,52 @@ class Site:
 
 
 def generate(settings: SiteSettings) -> Site:
-    """The site of a seed."""
+    """Make the site that these settings fix."""
     return Site(
         settings, plan_site(settings.seed, settings.pages, settings.target_share, settings.hazards)
     )
 
 
-def failure(status: int) -> Reply:
-    """An error page."""
-    return Reply(
+def failure(status: int) -> SiteReply:
+    """An error page with this status."""
+    return SiteReply(
         status, {"content-type": HTML}, f"<h1>{REASONS.get(status, 'Error')}</h1>".encode()
     )
 
 
-def calendar(path: str) -> Plan:
+def calendar(path: str) -> PagePlan:
     """A month or a day: there is always another one."""
     found = IS_CALENDAR(path)
     year, month, day = (int(found[1]), int(found[2]), found[3]) if found else (2025, 3, None)
     title = f"Events {year}-{month:02d}" + (f"-{day}" if day else "")
     if day:
-        return Plan(path, title, 0, 0.0, 30, (), (), (Entry(month_path(year, month), "Month"),))
+        return PagePlan(
+            path=path,
+            title=title,
+            topic=0,
+            rate=0.0,
+            words=30,
+            blocks=(),
+            aside=(),
+            crumbs=(PageLink(month_path(year, month), "Month"),),
+        )
     before, after = (
         (year, month - 1) if month > 1 else (year - 1, 12),
         (year, month + 1) if month < 12 else (year + 1, 1),
     )
-    turns = [Entry(month_path(*before), "Earlier")] if before[0] >= 0 else []
+    pager = [PageLink(month_path(*before), "Earlier")] if before[0] >= 0 else []
     days = [
-        Entry(f"{month_path(year, month)}{day:02d}/", str(day))
+        PageLink(f"{month_path(year, month)}{day:02d}/", str(day))
         for day in range(1 + month % 3, 29, 4)
     ]
-    block = Block("list", "Days", tuple(days))
-    return Plan(
-        path,
-        title,
-        0,
-        0.0,
-        20,
-        (Block("pager", "", (*turns, Entry(month_path(*after), "Later"))), block),
+    block = LinkBlock("list", "Days", tuple(days))
+    return PagePlan(
+        path=path,
+        title=title,
+        topic=0,
+        rate=0.0,
+        words=20,
+        blocks=(LinkBlock("pager", "", (*pager, PageLink(month_path(*after), "Later"))), block),
     )
 
 

@@ -13,8 +13,8 @@ FIXED = ("about", "contact", "privacy", "help", "terms")  # pages that every sit
 BlockKind = Literal["list", "archive", "box", "pager"]
 
 
-class Entry(NamedTuple):
-    """A link on a page."""
+class PageLink(NamedTuple):
+    """A link on a page, with the text beside it."""
 
     path: str  # or a whole URL of another site
     anchor: str
@@ -22,34 +22,34 @@ class Entry(NamedTuple):
     follow: bool = True
 
 
-class Block(NamedTuple):
+class LinkBlock(NamedTuple):
     """Links that stand together in the main part of a page."""
 
     kind: BlockKind
     heading: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PageLink, ...]
 
 
-class Plan(NamedTuple):
-    """What a page holds."""
+class PagePlan(NamedTuple):
+    """What a page holds, before it becomes HTML."""
 
     path: str
     title: str
     topic: int
     rate: float  # of keywords in its text
     words: int
-    blocks: tuple[Block, ...] = ()
-    aside: tuple[Entry, ...] = ()
-    crumbs: tuple[Entry, ...] = ()
+    blocks: tuple[LinkBlock, ...] = ()
+    aside: tuple[PageLink, ...] = ()
+    crumbs: tuple[PageLink, ...] = ()
 
 
 @dataclass
 class Blueprint:
-    """A whole site."""
+    """A whole site before it becomes HTML."""
 
     style: Style
     words: Vocabulary
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, PagePlan] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     gateways: dict[str, list[str]] = field(
         default_factory=dict
@@ -60,12 +60,12 @@ class Blueprint:
     errors: dict[str, int] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)  # seconds more than usual
     private: set[str] = field(default_factory=set)  # forbidden by robots.txt
-    nav: tuple[Entry, ...] = ()
-    footer: tuple[Entry, ...] = ()
+    nav: tuple[PageLink, ...] = ()
+    footer: tuple[PageLink, ...] = ()
 
 
-class Sizes(NamedTuple):
-    """How many of what."""
+class SiteSizes(NamedTuple):
+    """How many topics, lists and targets a site has."""
 
     topics: int
     shelves: int  # per topic: lists of leaves
@@ -78,13 +78,13 @@ class Sizes(NamedTuple):
 class Leaf(NamedTuple):
     """A page at the end of a list, and how the list speaks of it."""
 
-    entry: Entry
+    entry: PageLink
     topic: int
     rate: float
     title: str
 
 
-def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> Sizes:
+def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> SiteSizes:
     """Sizes that add up to about this many pages."""
     topics = rng.randint(4, 5) if pages < 250 else rng.randint(5, 8)
     shelves = 2 if pages < 250 else rng.randint(2, 4)
@@ -94,4 +94,11 @@ def drawn_sizes(rng: Random, pages: int, target_share: float, per_page: int) -> 
     fixed = 2 + topics * (1 + shelves) + len(FIXED) + 4 * gateways + 2 * clustered
     scattered = targets - clustered
     leaves = round((pages - fixed) * per_page / (per_page + 1)) - scattered
-    return Sizes(topics, shelves, gateways, clustered, scattered, max(leaves, 10))
+    return SiteSizes(
+        topics=topics,
+        shelves=shelves,
+        gateways=gateways,
+        clustered=clustered,
+        scattered=scattered,
+        leaves=max(leaves, 10),
+    )

@@ -12,17 +12,17 @@ from random import Random
 
 from flatout_crawl.sites.site_blueprint import (
     FIXED,
-    Block,
     BlockKind,
     Blueprint,
-    Entry,
     Leaf,
-    Plan,
-    Sizes,
+    LinkBlock,
+    PageLink,
+    PagePlan,
+    SiteSizes,
     drawn_sizes,
 )
-from flatout_crawl.sites.site_style import NEUTRAL, Style, drawn_style
-from flatout_crawl.sites.site_words import Vocabulary, drawn_vocabulary, slug
+from flatout_crawl.sites.site_style import NEUTRAL, Style, draw_style
+from flatout_crawl.sites.site_words import Vocabulary, draw_vocabulary, slug
 
 ELSEWHERE = "http://elsewhere.lab/"
 CALENDAR = "/calendar/2025/03/"
@@ -30,18 +30,24 @@ RATES = {"target": 0.11, "gateway": 0.035, "guide": 0.025, "topic": 0.008, "othe
 
 
 def plan_site(seed: int, pages: int, target_share: float, hazards: bool) -> Blueprint:
-    """The site of a seed."""
+    """Plan the site of a seed: its pages, links and targets."""
     rng = Random(f"flatout site {seed} {pages} {target_share} {hazards}")
-    style = drawn_style(rng)
+    style = draw_style(rng)
     sizes = drawn_sizes(rng, pages, target_share, style.per_page)
-    return Planning(rng, style, drawn_vocabulary(rng, sizes.topics), sizes, hazards).plan()
+    return Planning(
+        rng=rng,
+        style=style,
+        words=draw_vocabulary(rng, sizes.topics),
+        sizes=sizes,
+        hazards=hazards,
+    ).plan()
 
 
 class Planning:
     """Draws a site, list by list."""
 
     def __init__(
-        self, rng: Random, style: Style, words: Vocabulary, sizes: Sizes, hazards: bool
+        self, rng: Random, style: Style, words: Vocabulary, sizes: SiteSizes, hazards: bool
     ) -> None:
         self.rng, self.style, self.words, self.sizes, self.hazards = (
             rng,
@@ -99,7 +105,7 @@ class Planning:
                 self.add_leaf(leaf, shelf)
 
     def shelves_of(self, topic: int) -> list[list[Leaf]]:
-        """The lists of a topic."""
+        """The lists of leaves that belong to a topic."""
         return self.shelves[topic * self.sizes.shelves : (topic + 1) * self.sizes.shelves]
 
     def leaf(self, topic: int, rate: str, keywords: int, telling: bool = True) -> Leaf:
@@ -114,14 +120,14 @@ class Planning:
                 f"{self.sections[topic]}{self.style.names['archive']}/{self.number}{self.style.suffix}"
             )
             return Leaf(
-                Entry(path, f"No. {self.number}", f"{rng.randint(2, 90)} pages"),
+                PageLink(path, f"No. {self.number}", f"{rng.randint(2, 90)} pages"),
                 topic,
                 RATES[rate],
                 title,
             )
         blurb_rate = 0.06 if keywords or rate == "target" else RATES[rate]
         blurb = self.words.sentence(rng, topic, rng.randint(4, 9), blurb_rate)
-        return Leaf(Entry(self.leaf_path(topic, title), title, blurb), topic, RATES[rate], title)
+        return Leaf(PageLink(self.leaf_path(topic, title), title, blurb), topic, RATES[rate], title)
 
     def leaf_path(self, topic: int, title: str) -> str:
         """A URL after the fashion of the site."""
@@ -136,15 +142,26 @@ class Planning:
             else f"/view?id={self.number}"
         )
 
-    def add_leaf(self, leaf: Leaf, near: list[Leaf], crumbs: tuple[Entry, ...] = ()) -> None:
+    def add_leaf(self, leaf: Leaf, near: list[Leaf], crumbs: tuple[PageLink, ...] = ()) -> None:
         """Plan a leaf; beside its text are links to a few others of its list."""
         others = self.rng.sample(near, min(len(near), 4))
-        aside = tuple(Entry(one.entry.path, one.entry.anchor) for one in others if one is not leaf)[
-            :3
-        ]
-        crumbs = crumbs or (Entry(self.sections[leaf.topic], "Up"),)
+        aside = tuple(
+            PageLink(one.entry.path, one.entry.anchor) for one in others if one is not leaf
+        )[:3]
+        crumbs = crumbs or (PageLink(self.sections[leaf.topic], "Up"),)
         words = self.rng.randint(120, 420)
-        self.put(Plan(leaf.entry.path, leaf.title, leaf.topic, leaf.rate, words, (), aside, crumbs))
+        self.put(
+            PagePlan(
+                path=leaf.entry.path,
+                title=leaf.title,
+                topic=leaf.topic,
+                rate=leaf.rate,
+                words=words,
+                blocks=(),
+                aside=aside,
+                crumbs=crumbs,
+            )
+        )
 
     # --- gateways
     # ----------------------------------------------------------------------------------------------
@@ -165,42 +182,53 @@ class Planning:
         self.number += 1
         name = rng.choice(NEUTRAL)
         gateway = self.free(f"{self.sections[topic]}{slug(name)}-{self.number}{self.style.suffix}")
-        crumbs = (Entry(self.sections[topic], "Up"),)
+        crumbs = (PageLink(self.sections[topic], "Up"),)
         for leaf in leaves:
             self.add_leaf(leaf, leaves, crumbs)
         self.add_list(
             gateway,
-            name,
-            topic,
-            "gateway" if real else "other",
-            leaves,
-            self.archive_kind(real),
-            crumbs,
+            title=name,
+            topic=topic,
+            rate="gateway" if real else "other",
+            leaves=leaves,
+            kind=self.archive_kind(real),
+            crumbs=crumbs,
         )
         if real:
             self.site.gateways[gateway] = [leaf.entry.path for leaf in leaves]
             self.site.targets.update(self.site.gateways[gateway])
-        self.add_guide(Entry(gateway, f"{name} {k + 1}"), topic, real)
+        self.add_guide(PageLink(gateway, f"{name} {k + 1}"), topic, real)
 
     def archive_kind(self, real: bool) -> BlockKind:
         """How a gateway lists its leaves."""
         return "archive" if real or self.style.same_archive_path else "list"
 
-    def add_guide(self, gateway: Entry, topic: int, real: bool) -> None:
+    def add_guide(self, gateway: PageLink, topic: int, real: bool) -> None:
         """The page that leads to a gateway; some guides stand on shelves of other topics."""
         rng = self.rng
         title = self.words.title(rng, topic, int(real and rng.random() < 0.3))
         blurb = self.words.sentence(rng, topic, 8, 0.15 if real else RATES["other"])
-        entry = Entry(self.leaf_path(topic, title), title, blurb)
+        entry = PageLink(self.leaf_path(topic, title), title, blurb)
         shelf = rng.choice(
             self.shelves_of(topic) if rng.random() < 0.6 else [one for one in self.shelves if one]
         )
         some = [leaf.entry for leaf in rng.sample(shelf, min(2, len(shelf)))]
-        links = [Entry(one.path, one.anchor) for one in some] + [gateway]
+        links = [PageLink(one.path, one.anchor) for one in some] + [gateway]
         rate = RATES["guide" if real else "other"]
-        box = Block("box", "", tuple(links))
-        crumbs = (Entry(self.sections[topic], "Up"),)
-        self.put(Plan(entry.path, title, topic, rate, rng.randint(120, 300), (box,), (), crumbs))
+        box = LinkBlock("box", "", tuple(links))
+        crumbs = (PageLink(self.sections[topic], "Up"),)
+        self.put(
+            PagePlan(
+                path=entry.path,
+                title=title,
+                topic=topic,
+                rate=rate,
+                words=rng.randint(120, 300),
+                blocks=(box,),
+                aside=(),
+                crumbs=crumbs,
+            )
+        )
         shelf.insert(rng.randrange(len(shelf) + 1), Leaf(entry, topic, rate, title))
         self.guides.add(entry.path)
 
@@ -216,23 +244,29 @@ class Planning:
                 title = self.words.title(self.rng, topic, int(own and self.rng.random() < 0.6))
                 path = self.free(f"{section}{slug(title)}/")
                 shelves.append(
-                    Entry(
+                    PageLink(
                         path, title, self.words.sentence(self.rng, topic, 8, 0.06 if own else 0.001)
                     )
                 )
-                crumbs = (Entry(section, "Up"),)
+                crumbs = (PageLink(section, "Up"),)
                 self.add_list(
-                    path, title, topic, "topic" if own else "other", leaves, "list", crumbs
+                    path,
+                    title=title,
+                    topic=topic,
+                    rate="topic" if own else "other",
+                    leaves=leaves,
+                    kind="list",
+                    crumbs=crumbs,
                 )
             rate = RATES["guide" if own else "other"]
             self.put(
-                Plan(
-                    section,
-                    self.section_title(topic),
-                    topic,
-                    rate,
-                    80,
-                    (Block("list", "Sections", tuple(shelves)),),
+                PagePlan(
+                    path=section,
+                    title=self.section_title(topic),
+                    topic=topic,
+                    rate=rate,
+                    words=80,
+                    blocks=(LinkBlock("list", "Sections", tuple(shelves)),),
                 )
             )
 
@@ -244,7 +278,7 @@ class Planning:
         rate: str,
         leaves: list[Leaf],
         kind: BlockKind,
-        crumbs: tuple[Entry, ...],
+        crumbs: tuple[PageLink, ...],
     ) -> None:
         """A list on as many pages as it needs."""
         per = self.style.per_page
@@ -252,11 +286,22 @@ class Planning:
         paths = [path] + [self.free(self.further(path, k)) for k in range(2, count + 1)]
         for k, page in enumerate(paths):
             shown = tuple(leaf.entry for leaf in leaves[k * per : (k + 1) * per])
-            blocks = [Block(kind, "Contents", shown)]
+            blocks = [LinkBlock(kind, "Contents", shown)]
             if count > 1:
-                blocks.append(Block("pager", "", self.pager(paths, k)))
+                blocks.append(LinkBlock("pager", "", self.pager(paths, k)))
             text = title if k == 0 else f"{title} page {k + 1}"
-            self.put(Plan(page, text, topic, RATES[rate], 60, tuple(blocks), (), crumbs))
+            self.put(
+                PagePlan(
+                    path=page,
+                    title=text,
+                    topic=topic,
+                    rate=RATES[rate],
+                    words=60,
+                    blocks=tuple(blocks),
+                    aside=(),
+                    crumbs=crumbs,
+                )
+            )
 
     def further(self, path: str, page: int) -> str:
         """The URL of a further page of a list."""
@@ -266,12 +311,12 @@ class Planning:
             else f"{path.rstrip('/')}/page/{page}/"
         )
 
-    def pager(self, paths: list[str], k: int) -> tuple[Entry, ...]:
+    def pager(self, paths: list[str], k: int) -> tuple[PageLink, ...]:
         """Links to the other pages of a list."""
         if self.style.numbered_pager:
-            return tuple(Entry(path, str(n + 1)) for n, path in enumerate(paths) if n != k)
+            return tuple(PageLink(path, str(n + 1)) for n, path in enumerate(paths) if n != k)
         near = [(k - 1, "Previous page"), (k + 1, "Next page")]
-        return tuple(Entry(paths[n], text) for n, text in near if 0 <= n < len(paths))
+        return tuple(PageLink(paths[n], text) for n, text in near if 0 <= n < len(paths))
 
     # --- hazards
     # ----------------------------------------------------------------------------------------------
@@ -303,20 +348,30 @@ class Planning:
         )
         site.redirects.update({first: second, second: first, out: ELSEWHERE})
         for path in (first, out):
-            self.advertise(rng.choice(self.shelves), Entry(path, self.words.title(rng, 0)))
-        self.put(Plan("/private/", "Members", self.words.topic, 0.0, 50))
+            self.advertise(rng.choice(self.shelves), PageLink(path, self.words.title(rng, 0)))
+        self.put(
+            PagePlan(path="/private/", title="Members", topic=self.words.topic, rate=0.0, words=50)
+        )
         site.private.add("/private/")
         for n in range(3):
             hidden = self.leaf(self.words.topic, "other", 0)
             entry = hidden.entry._replace(path=self.free(f"/private/{self.number + n}"))
-            self.put(Plan(entry.path, hidden.title, hidden.topic, hidden.rate, 100))
+            self.put(
+                PagePlan(
+                    path=entry.path,
+                    title=hidden.title,
+                    topic=hidden.topic,
+                    rate=hidden.rate,
+                    words=100,
+                )
+            )
             site.private.add(entry.path)
             self.advertise(rng.choice(self.shelves_of(self.words.topic)), entry)
         site.slow = {
             leaf.entry.path: rng.uniform(0.2, 2.0) for _, leaf in rng.sample(leaves, share)
         }
 
-    def advertise(self, shelf: list[Leaf], entry: Entry) -> None:
+    def advertise(self, shelf: list[Leaf], entry: PageLink) -> None:
         """Put a link on a shelf whose page, if there is one, is planned elsewhere."""
         shelf.insert(self.rng.randrange(len(shelf) + 1), Leaf(entry, 0, 0.0, ""))
 
@@ -326,20 +381,33 @@ class Planning:
     def add_front(self) -> None:
         """The home page, the pages that every site has, and the links that every page has."""
         rng = self.rng
-        sections = [Entry(path, self.section_title(k)) for k, path in enumerate(self.sections)]
+        sections = [PageLink(path, self.section_title(k)) for k, path in enumerate(self.sections)]
         fixed = [
-            Entry(self.free(f"/{name}{self.style.suffix}"), name.capitalize()) for name in FIXED
+            PageLink(self.free(f"/{name}{self.style.suffix}"), name.capitalize()) for name in FIXED
         ]
         more = [
-            Entry(CALENDAR, "Events"),
-            Entry("/private/", "Members"),
-            Entry("/login", "Sign in", follow=False),
+            PageLink(CALENDAR, "Events"),
+            PageLink("/private/", "Members"),
+            PageLink("/login", "Sign in", follow=False),
         ]
-        self.site.nav = (Entry("/", "Home"), *sections, *(more if self.hazards else ()), *fixed[:2])
-        self.site.footer = (*fixed[1:], Entry(ELSEWHERE, "Partner"))
+        self.site.nav = (
+            PageLink("/", "Home"),
+            *sections,
+            *(more if self.hazards else ()),
+            *fixed[:2],
+        )
+        self.site.footer = (*fixed[1:], PageLink(ELSEWHERE, "Partner"))
         topic = rng.randrange(self.sizes.topics)
         for entry in fixed:
-            self.put(Plan(entry.path, entry.anchor, topic, 0.0, rng.randint(60, 200)))
+            self.put(
+                PagePlan(
+                    path=entry.path,
+                    title=entry.anchor,
+                    topic=topic,
+                    rate=0.0,
+                    words=rng.randint(60, 200),
+                )
+            )
         news = [
             leaf.entry
             for shelf in self.shelves
@@ -347,8 +415,12 @@ class Planning:
             if leaf.entry.path not in self.guides
         ]
         rng.shuffle(news)
-        blocks = (Block("box", "", tuple(Entry(one.path, one.anchor) for one in news[:4])),)
-        self.put(Plan("/", "Home", topic, RATES["other"], 90, blocks))
+        blocks = (LinkBlock("box", "", tuple(PageLink(one.path, one.anchor) for one in news[:4])),)
+        self.put(
+            PagePlan(
+                path="/", title="Home", topic=topic, rate=RATES["other"], words=90, blocks=blocks
+            )
+        )
 
     def section_title(self, topic: int) -> str:
         """The name of a topic, as its URL has it."""
@@ -363,6 +435,6 @@ class Planning:
         self.taken.add(made)
         return made
 
-    def put(self, plan: Plan) -> None:
-        """Add a page."""
+    def put(self, plan: PagePlan) -> None:
+        """Add the plan of a page to the site."""
         self.site.plans[plan.path] = plan

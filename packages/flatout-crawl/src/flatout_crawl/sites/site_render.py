@@ -5,23 +5,23 @@ from collections.abc import Iterable
 from html import escape
 from random import Random
 
-from flatout_crawl.sites.site_blueprint import Block, Blueprint, Entry, Plan
+from flatout_crawl.sites.site_blueprint import Blueprint, LinkBlock, PageLink, PagePlan
 
 
-def rendered(site: Blueprint, plan: Plan, seed: int) -> bytes:
-    """The bytes of a page."""
-    return Page(site, plan, Random(f"flatout page {seed} {plan.path}")).html().encode()
+def render_html(site: Blueprint, plan: PagePlan, seed: int) -> bytes:
+    """The bytes of a page, as the site's style has it."""
+    return PageRenderer(site, plan, Random(f"flatout page {seed} {plan.path}")).html().encode()
 
 
-class Page:
+class PageRenderer:
     """One page on its way to HTML."""
 
-    def __init__(self, site: Blueprint, plan: Plan, rng: Random) -> None:
+    def __init__(self, site: Blueprint, plan: PagePlan, rng: Random) -> None:
         self.site, self.plan, self.rng, self.style = site, plan, rng, site.style
         self.folder = posixpath.dirname(plan.path.partition("?")[0]) or "/"
 
     def html(self) -> str:
-        """The whole page."""
+        """The whole page as HTML."""
         plan = self.plan
         head = (
             f'<!doctype html>\n<html lang="en"><head><meta '
@@ -29,34 +29,34 @@ class Page:
             "<style>body{margin:0;font:16px serif}a{color:#036}</style>\n"
             "<script>window.began = Date.now();</script></head>\n<body>\n"
         )
-        main = self.wrapped(
+        main = self.wrap_zone(
             "main", "main", f"<h1>{escape(plan.title)}</h1>\n{self.prose()}\n{self.blocks()}"
         )
         opening, closing = "<div>" * self.style.wrappers, "</div>" * self.style.wrappers
         aside = (
-            self.wrapped("aside", "aside", f"<h4>See also</h4>\n{self.items(plan.aside)}")
+            self.wrap_zone("aside", "aside", f"<h4>See also</h4>\n{self.items(plan.aside)}")
             if plan.aside
             else ""
         )
-        top = self.wrapped("nav", "nav", self.items(self.site.nav))
+        top = self.wrap_zone("nav", "nav", self.items(self.site.nav))
         crumbs = (
-            self.wrapped("crumbs", "nav", " / ".join(self.link(one) for one in plan.crumbs))
+            self.wrap_zone("crumbs", "nav", " / ".join(self.link(one) for one in plan.crumbs))
             if plan.crumbs
             else ""
         )
-        foot = self.wrapped(
+        foot = self.wrap_zone(
             "footer", "footer", f"<p>{' | '.join(self.link(one) for one in self.site.footer)}</p>"
         )
         return f"{head}{top}{opening}{crumbs}{main}{aside}{closing}{foot}</body></html>\n"
 
-    def wrapped(self, role: str, tag: str, inside: str) -> str:
-        """A zone of the page."""
+    def wrap_zone(self, role: str, tag: str, inside: str) -> str:
+        """A zone of the page, in the tag that the site's style has for it."""
         name = self.style.names[role]
         tag = tag if self.style.semantic else "div"
         return f'<{tag} class="{name}">\n{inside}\n</{tag}>\n'
 
     def prose(self) -> str:
-        """The text of the page."""
+        """The running text of the page."""
         plan, paragraphs, left = self.plan, [], self.plan.words
         while left > 0:
             length = min(self.rng.randint(40, 90), left)
@@ -69,11 +69,11 @@ class Page:
         """The links in the main part."""
         return "\n".join(self.block(block) for block in self.plan.blocks)
 
-    def block(self, block: Block) -> str:
+    def block(self, block: LinkBlock) -> str:
         """Links that stand together."""
         name = self.style.names[block.kind]
         if block.kind == "box":
-            return f'<div class="{name}"><p>{self.woven(block.entries)}</p></div>'
+            return f'<div class="{name}"><p>{self.weave_links(block.entries)}</p></div>'
         if block.kind == "pager":
             return f'<div class="{name}">{" ".join(self.link(one) for one in block.entries)}</div>'
         outer, inner = self.style.archive_tags if block.kind == "archive" else self.style.list_tags
@@ -81,13 +81,13 @@ class Page:
         rows = "\n".join(f"<{inner}>{self.row(one)}</{inner}>" for one in block.entries)
         return f'{heading}<{outer} class="{name}">\n{rows}\n</{outer}>'
 
-    def row(self, entry: Entry) -> str:
-        """A link in a list and what is said of it."""
+    def row(self, entry: PageLink) -> str:
+        """A link in a list, and the text beside it."""
         tag = self.style.title_tag
         link = f"<{tag}>{self.link(entry)}</{tag}>" if tag else self.link(entry)
         return f"{link} <span>{escape(entry.blurb)}</span>" if entry.blurb else link
 
-    def woven(self, entries: Iterable[Entry]) -> str:
+    def weave_links(self, entries: Iterable[PageLink]) -> str:
         """Links within running text."""
         words = self.site.words
         rate = self.plan.rate
@@ -96,12 +96,12 @@ class Page:
             for one in entries
         )
 
-    def items(self, entries: Iterable[Entry]) -> str:
-        """Links as a plain list."""
+    def items(self, entries: Iterable[PageLink]) -> str:
+        """Links as a plain list of anchors."""
         return "<ul>" + "".join(f"<li>{self.link(one)}</li>" for one in entries) + "</ul>"
 
-    def link(self, entry: Entry) -> str:
-        """An anchor."""
+    def link(self, entry: PageLink) -> str:
+        """A link as an HTML anchor."""
         rel = "" if entry.follow else ' rel="nofollow"'
         return f'<a href="{escape(self.reference(entry.path))}"{rel}>{escape(entry.anchor)}</a>'
 

@@ -44,12 +44,12 @@ class Served(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Of the first site."""
+        """The address of the first site."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Of all sites."""
+        """The addresses of all sites."""
         return tuple(f"http://{self.host}:{port}" for port in self.ports)
 
 
@@ -64,7 +64,7 @@ class Serving:
         )
         self.kept: dict[tuple[str, bool], tuple[bytes, int, float]] = {}
 
-    def prepared(self, path: str, head_only: bool) -> tuple[bytes, int, float]:
+    def prepare_answer(self, path: str, head_only: bool) -> tuple[bytes, int, float]:
         """The whole answer for a path, its status, and how much slower than usual it is."""
         made = self.kept.get((path, head_only))
         if made is None:
@@ -122,8 +122,8 @@ class Connection(asyncio.Protocol):
         """Draw what happens to a request, and when."""
         serving = self.serving
         if target == COUNTERS:
-            told = json.dumps(serving.counters).encode()
-            self.send(message(200, {"content-type": "application/json"}, told, head_only), lasting)
+            facts = json.dumps(serving.counters).encode()
+            self.send(message(200, {"content-type": "application/json"}, facts, head_only), lasting)
             return
         counters = serving.counters
         counters["requests"] += 1
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         if fault == "close":
             self.timer = self.loop.call_later(draw.seconds, self.transport.abort)
             return
-        answer, status, more = serving.prepared(target, head_only)
+        answer, status, more = serving.prepare_answer(target, head_only)
         if fault:
             status = 500 if fault == "error" else 503
             headers = {"retry-after": str(serving.latency.retry_after)} if fault == "busy" else {}
@@ -196,7 +196,7 @@ def port_of(server: asyncio.Server) -> int:
 
 
 @contextmanager
-def served(
+def serve_sites(
     sites: SiteSettings | Path | Sequence[SiteSettings | Path],
     latency: Latency = NO_LATENCY,
     *,
@@ -220,8 +220,8 @@ def served(
                     f"the server of {listed} ended at once (exit code {process.wait()}): see "
                     f"its messages above"
                 )
-            told = json.loads(line)
-            yield Served(told["host"], told["port"], process.pid, tuple(told["ports"]))
+            facts = json.loads(line)
+            yield Served(facts["host"], facts["port"], process.pid, tuple(facts["ports"]))
         finally:
             process.stdin.close()
             try:
@@ -249,7 +249,7 @@ def arguments(
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the server's command line."""
     made = argparse.ArgumentParser(
         prog="python -m flatout_crawl.sites.site_server", description="Serve sites on loopback."
     )

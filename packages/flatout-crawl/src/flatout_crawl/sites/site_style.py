@@ -35,7 +35,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Style:
-    """One site's templates."""
+    """The templates of one site: tags, class names and order."""
 
     semantic: bool  # <nav>, <main>, <aside>, <footer>; else <div> with class names
     names: dict[str, str]  # class names by role
@@ -53,8 +53,8 @@ class Style:
     wrappers: int  # <div>s around the content
 
 
-def drawn_style(rng: Random) -> Style:
-    """The style of one site."""
+def draw_style(rng: Random) -> Style:
+    """Draw the style of one site."""
     first, second = rng.sample(LIST_TAGS, 2)
     return Style(
         semantic=rng.random() < 0.6,

@@ -33,7 +33,7 @@ TOPIC_SHARE = 0.35  # of the words in a sentence
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All words of a site."""
+    """All words of a site, by topic."""
 
     topics: tuple[tuple[str, ...], ...]
     shared: tuple[str, ...]
@@ -50,7 +50,7 @@ class Vocabulary:
     def sentence(self, rng: Random, topic: int, words: int, keyword_rate: float) -> str:
         """Words of a topic and of none, keywords at a rate."""
         plain, shared, keywords, chance = self.plain(topic), self.shared, self.keywords, rng.random
-        said = []
+        drawn = []
         for _ in range(words):
             draw = chance()
             pool = (
@@ -60,11 +60,11 @@ class Vocabulary:
                 if draw < keyword_rate + TOPIC_SHARE
                 else shared
             )
-            said.append(pool[int(chance() * len(pool))])
-        return " ".join(said).capitalize() + "."
+            drawn.append(pool[int(chance() * len(pool))])
+        return " ".join(drawn).capitalize() + "."
 
     def paragraph(self, rng: Random, topic: int, words: int, keyword_rate: float) -> str:
-        """Sentences."""
+        """A paragraph of sentences about a topic."""
         sentences = []
         while words > 0:
             length = rng.randint(6, 16)
@@ -80,7 +80,7 @@ class Vocabulary:
         return words[KEYWORDS:] if topic == self.topic else words
 
 
-def drawn_vocabulary(rng: Random, topics: int) -> Vocabulary:
+def draw_vocabulary(rng: Random, topics: int) -> Vocabulary:
     """Words that no other topic of the site has."""
     known: set[str] = set()
     while len(known) < topics * WORDS_PER_TOPIC + SHARED_WORDS:

@@ -16,7 +16,7 @@ from flatout.sb3.model_file import CURE, ModelFile
 Arrays = dict[str, NDArray[Any]]
 
 
-class LearnerState(NamedTuple):
+class TrainedState(NamedTuple):
     """All that a learner needs to go on in fresh environments."""
 
     network: Network  # NumPy arrays
@@ -27,10 +27,10 @@ class LearnerState(NamedTuple):
     seed: int
 
 
-def new_learner_state(network: Network, seed: int) -> LearnerState:
+def new_learner_state(network: Network, seed: int) -> TrainedState:
     """The state of a learner that has this network and has learned nothing yet."""
     size = sum(np.size(array) for array in flatten(network).values())
-    return LearnerState(
+    return TrainedState(
         network=network,
         first=np.zeros(size, np.float32),
         second=np.zeros(size, np.float32),
@@ -40,18 +40,18 @@ def new_learner_state(network: Network, seed: int) -> LearnerState:
     )
 
 
-def state_arrays(state: LearnerState) -> Arrays:
+def state_arrays(state: TrainedState) -> Arrays:
     """The arrays of a state under their names in a file."""
     named = {f"network.{name}": array for name, array in flatten(state.network).items()}
     return named | {"optimiser.first": state.first, "optimiser.second": state.second}
 
 
-def state_facts(state: LearnerState) -> dict[str, int]:
+def state_facts(state: TrainedState) -> dict[str, int]:
     """The numbers of a state under their names in a file."""
     return {"descents": state.descents, "updates": state.updates, "learner_seed": state.seed}
 
 
-def read_learner_state(file: ModelFile, sizes: Sizes) -> LearnerState:
+def read_learner_state(file: ModelFile, sizes: Sizes) -> TrainedState:
     """The state in a file, whose arrays must be those of a network of these sizes."""
     network, optimiser = (
         select_arrays(file.arrays, "network"),
@@ -63,7 +63,7 @@ def read_learner_state(file: ModelFile, sizes: Sizes) -> LearnerState:
     if (optimiser["second"] < 0).any():
         raise BundleError(f"{file.name}: optimiser.second holds squares below 0; {CURE}")
     facts = file.facts
-    return LearnerState(
+    return TrainedState(
         assemble(network),
         **optimiser,
         descents=facts.descents,

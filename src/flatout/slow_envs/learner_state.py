@@ -1,4 +1,4 @@
-"""What the overlapping learner knows, and what it starts from."""
+"""All that the overlapping learner has learned, and what it starts from."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,17 +6,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.slow_envs.model import Model
+from flatout.slow_envs.model import PolicyModel
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.shared_memory import Shapes
 from flatout.slow_envs.tape import Format
+
+__all__ = ["LearnerState"]
 
 Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Knowledge:
-    """All that was learned: weights, Adam's memory, and how many updates it took."""
+class LearnerState:
+    """All that was learned: weights, Adam's memory, and how many updates it took.
+
+    >>> weights = np.zeros(3, np.float32)
+    >>> LearnerState(weights, first=weights, second=weights, steps=0, version=0).vector.size
+    3
+    """
 
     vector: Vector
     first: Vector
@@ -26,18 +33,18 @@ class Knowledge:
 
 
 class Assignment(NamedTuple):
-    """What a learner starts from."""
+    """What a learner starts from; sent to its process as it is."""
 
-    model: Model
+    model: PolicyModel
     rule: Rule
     overlap: Overlap
     form: Format
-    knowledge: Knowledge
+    state: LearnerState
     seed: int
 
     @property
     def ring(self) -> int:
-        """Segments that may wait."""
+        """How many segments may wait for the learner."""
         return self.overlap.waiting_batches * self.rule.batch_segments
 
     def shapes(self) -> Shapes:
@@ -47,4 +54,4 @@ class Assignment(NamedTuple):
         ring = {
             name: ((self.ring, *shape), kind) for name, (shape, kind) in self.form.shapes().items()
         }
-        return {**ring, "weights": ((2, self.knowledge.vector.size), np.float32)}
+        return {**ring, "weights": ((2, self.state.vector.size), np.float32)}
