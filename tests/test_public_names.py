@@ -33,11 +33,27 @@ def test_there_are_few() -> None:
 def test_the_list_is_this() -> None:
     """A name that goes or comes is a decision: it is made here too."""
     assert set(flatout.__all__) == {
-        "AsyncioVectorEnv", "FittedRecipe", "FlatoutError", "Market", "MarketEnv",
-        "MarketVectorEnv", "Overlap", "PPO",
-        "Panel", "Recipe", "Settings", "TorchMarket", "backtest", "build_market", "load_settings",
+        "AsyncioVectorEnv",
+        "FittedRecipe",
+        "FlatoutError",
+        "Market",
+        "MarketEnv",
+        "MarketVectorEnv",
+        "Overlap",
+        "PPO",
+        "Panel",
+        "Recipe",
+        "Settings",
+        "TorchMarket",
+        "backtest",
+        "build_market",
+        "export_policy",
+        "load_policy",
+        "load_settings",
         "read_bars",
-    }  # fmt: skip
+        "run_study",
+        "train",
+    }
 
 
 @pytest.mark.parametrize("name", flatout.__all__)

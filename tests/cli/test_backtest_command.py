@@ -472,7 +472,7 @@ def test_a_disk_that_fills_up_costs_no_figures_and_no_ledger(
     def full(path: Path, _: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("flatout.cli.backtest.write_picture", full)
+    monkeypatch.setattr("flatout.evaluation.policy_backtest.write_picture", full)
     result = call(bars, tmp_path, "--json")
     assert json.loads(result.stdout)["metrics"]
     assert "equity.html: No space left on device; free some space" in str(result.exception)

@@ -40,11 +40,13 @@ EXAMPLES: dict[str, Any] = {
     "market.limits.trailing_stop": 0.1,
     "market.limits.max_held_bars": 48,
     "features.indicators": ["rsi", "macd", "return_1", "volatility"],
+    "train.timesteps": 200_000,
     "train.n_envs": 64,
     "train.value_clip": 0.2,
     "train.target_kl": 0.02,
     "folds.purge_bars": 4,
     "folds.embargo_bars": 240,
+    "folds.hold_out": 0.2,
     "search.batch": 8,
 }
 
@@ -91,12 +93,13 @@ def settings_text(settings: Settings | None = None) -> str:
 
 
 def explanation(kind: type) -> str:
-    """A class's docstring; from its source where Python has dropped it (-OO)."""
-    if kind.__doc__ is not None:
-        return kind.__doc__.strip()
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)
-    return ast.get_docstring(definition) or ""
+    """A class's docstring in one line; from its source where Python has dropped it (-OO)."""
+    text = kind.__doc__
+    if text is None:
+        (definition,) = ast.parse(inspect.getsource(kind)).body
+        assert isinstance(definition, ast.ClassDef)
+        text = ast.get_docstring(definition) or ""
+    return " ".join(text.split())
 
 
 def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:

@@ -77,10 +77,14 @@ class Market:
 
 
 def build_market(
-    panel: Panel, settings: Settings | None = None, fitted: FittedRecipe | None = None
+    panel: Panel,
+    settings: Settings | None = None,
+    fitted: FittedRecipe | None = None,
+    features: NDArray[np.float32] | None = None,
 ) -> Market:
     """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must
-    then be training bars.
+    then be training bars. `features` are those that the recipe makes of the panel, where they are
+    known already.
 
     >>> from flatout.bars.synthetic import built_in_market
     >>> settings = Settings.model_validate({"market": {"capital": 5000}})
@@ -98,7 +102,7 @@ def build_market(
             f"episode at least "
             "2 more; give more bars or a recipe with shorter indicators"
         )
-    features = fitted.transform(panel)
+    features = fitted.transform(panel) if features is None else features
     shape = Shape(
         n_assets=panel.n_assets,
         n_features=features.shape[-1],

@@ -14,6 +14,8 @@ Money = Annotated[float, Field(strict=True, ge=1e-6, le=LARGEST)]  # other money
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
 Count = Annotated[int, Field(strict=True, ge=0, le=MOST_COUNTED)]
+# Timesteps are counted in 64 bits; what the optimiser counts in 32 is refused when it is known.
+Timesteps = Annotated[int, Field(strict=True, ge=1, le=10**15)]
 AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=MOST_COUNTED)]
 Switchable = BeforeValidator(lambda given: None if given == "off" else given)  # TOML has no null
 

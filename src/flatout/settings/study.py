@@ -5,7 +5,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from flatout.settings.fields import AtLeastOne, Count, Model, NotNegative, Number, Share, Switchable
+from flatout.settings.fields import (
+    AtLeastOne,
+    Count,
+    Model,
+    NotNegative,
+    Number,
+    Share,
+    Switchable,
+    Timesteps,
+)
 
 FoldKind = Literal["cpcv", "kfold", "walk_forward", "anchored"]
 SamplerName = Literal["tpe", "random", "cmaes"]
@@ -116,7 +125,7 @@ class SearchSettings(Model):
         3, description="trained again with more seeds before one of them wins"
     )
     final_seeds: AtLeastOne = Field(3, description="of each finalist and split")
-    timesteps: AtLeastOne | None = Field(None, exclude=True)  # now train.timesteps
+    timesteps: Timesteps | None = Field(None, exclude=True)  # now train.timesteps
     seeds: AtLeastOne | None = Field(None, exclude=True)  # now train.seeds
     space: dict[str, Knob] = Field(default_factory=usual_space, description="by dotted setting")
 

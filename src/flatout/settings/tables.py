@@ -17,6 +17,7 @@ from flatout.settings.fields import (
     Positive,
     Share,
     Switchable,
+    Timesteps,
 )
 from flatout.settings.study import (
     STUDY_HOLD_OUT,
@@ -158,7 +159,7 @@ class TrainSettings(Model):
             "use the GPU"
         ),
     )
-    timesteps: Annotated[AtLeastOne | None, Switchable] = Field(
+    timesteps: Annotated[Timesteps | None, Switchable] = Field(
         None,
         description="bars that each agent trades, in a study each lane; not given = "
         "500,000 in a training, 100,000 in a study",

@@ -14,7 +14,7 @@ import numpy as np
 from flatout.arrays import map_leaves
 from flatout.bars.panel import Panel
 from flatout.errors import RulesError
-from flatout.features.recipe import fit
+from flatout.features.recipe import fit_each
 from flatout.learners.engines import market_environment
 from flatout.learners.forecast import USUAL_ENVS, choose
 from flatout.learners.rates import program_of, rates_of
@@ -58,10 +58,10 @@ def make_agent(name: str, panel: Panel, settings: Settings, held_out: float) -> 
             f"{name}: {panel.n_bars} bars are too few: the features need {recipe.warmup} to warm "
             f"up, and the last "
             f"{held_out:.0%} ({panel.n_bars - cut}) are held out; give more bars, another "
-            f"--held-out or shorter "
-            "indicators"
+            "--hold-out or shorter indicators"
         )
-    return Agent(name, build_market(panel, settings, fit(recipe, panel, np.arange(cut))), cut)
+    [(fitted, features)] = fit_each(recipe, panel, [np.arange(cut)])
+    return Agent(name, build_market(panel, settings, fitted, features), cut)
 
 
 def episode_bars(settings: Settings, teaching: int) -> int:

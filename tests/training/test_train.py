@@ -1,0 +1,163 @@
+"""`flatout.train`: what the command takes, from Python, with the same result."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import flatout
+from flatout.bars.synthetic import RandomWalk, built_in_market
+from flatout.bars.write import write_bars
+from flatout.cli.main import main
+from flatout.errors import BarsError, RulesError, SettingsError
+from flatout.settings.loading import load_settings, resolve_settings
+from flatout.training.metrics_file import Row
+from flatout.training.prepare import PreparedTraining, start_run
+from flatout.training.result import TrainingResult
+from flatout.training.train import prepare_new, prepare_resumed, run_training
+
+WALK = RandomWalk(n_bars=300, seed=2, symbols=("AAA", "BBB")).panel()
+TINY: dict[str, Any] = {
+    "train": {"n_envs": 4, "n_steps": 16, "hidden": [8], "timesteps": 128},
+    "features": {"indicators": ["return_1"]},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    out = tmp_path_factory.mktemp("runs")
+    return flatout.train(
+        WALK, symbols=["BBB", "AAA"], settings=TINY, evaluations=1, workers=1, out=out,
+        progress=False,
+    )  # fmt: skip
+
+
+def test_the_result_says_what_came_out_and_where(trained: Any) -> None:
+    assert list(trained.agents) == ["BBB", "AAA"]
+    assert trained.agents["AAA"].policies == ("AAA-seed0",)
+    assert {"AAA-seed0", "cash", "equal_weight"} <= set(trained.agents["AAA"].metrics)
+    assert json.loads((trained.run / "report.json").read_text()) == trained.facts()
+    assert (trained.run / "metrics.jsonl").exists()
+
+
+def test_a_policy_predicts_and_backtests(trained: Any) -> None:
+    policy = trained.load_policy("AAA-seed0", "last")
+    size = policy.bundle.observation_size
+    assert policy.predict([0.0] * size).shape == (2,)
+    assert policy.predict(np.zeros((5, size))).shape == (5, 2)
+    result = policy.backtest(WALK, symbols=["AAA"], progress=False)
+    assert set(result.metrics) >= {"last", "cash"}
+    run = result.write(trained.run.parent)
+    assert {path.name for path in run.iterdir()} >= {"ledger.csv", "metrics.json", "equity.html"}
+    with pytest.raises(KeyError, match="there are BBB-seed0, AAA-seed0"):
+        trained.load_policy("CCC")
+
+
+def test_a_run_on_bars_in_memory_goes_on_without_them(trained: Any) -> None:
+    again = flatout.train(resume=trained.run, progress=False)
+    assert again.agents == trained.agents
+
+
+def test_the_command_and_the_function_train_the_same(trained: Any, tmp_path: Path) -> None:
+    write_bars(WALK, tmp_path / "walk.parquet")
+    settings = tmp_path / "flatout.toml"
+    settings.write_text(
+        '[data]\nbars = "walk.parquet"\n[features]\nindicators = ["return_1"]\n[train]\n'
+        "n_envs = 4\nn_steps = 16\nhidden = [8]\ntimesteps = 128\n"
+    )
+    words = ["train", "-c", str(settings), "--symbols", "BBB,AAA", "--evaluations", "1"]
+    words += ["--workers", "1", "--out", str(tmp_path / "runs"), "--json"]
+    told = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert told.exit_code == 0
+    assert json.loads(told.stdout)["agents"] == trained.facts()["agents"]
+
+
+def prepared(**changes: Any) -> PreparedTraining:
+    given = {"settings": TINY, "bars": WALK} | changes
+    settings = given.pop("settings")
+    return prepare_new(resolve_settings(settings), given.pop("bars"), workers=1, **given)
+
+
+def test_bars_of_the_settings_are_taken(tmp_path: Path) -> None:
+    """`train -c` once took the built-in random walk whatever the file said."""
+    write_bars(WALK, tmp_path / "walk.parquet")
+    (tmp_path / "flatout.toml").write_text(
+        '[data]\nbars = "walk.parquet"\nsymbols = ["BBB"]\n[features]\nindicators = ["return_1"]'
+    )
+    made = prepare_new(load_settings(tmp_path / "flatout.toml"), workers=1)
+    [agent] = made.made.agents
+    assert (agent.name, agent.market.panel.symbols) == ("portfolio", ("BBB",))
+
+
+def test_without_bars_it_is_the_built_in_market() -> None:
+    made = prepared(bars=None, seed=3)
+    assert made.made.agents[0].market.panel.fingerprint == built_in_market(seed=3).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changes", "timesteps", "held_out"),
+    [({}, 500_000, 0.2), ({"train": {"timesteps": 999}, "folds": {"hold_out": 0.3}}, 999, 0.3)],
+)
+def test_the_budget_has_one_home(changes: dict[str, Any], timesteps: int, held_out: float) -> None:
+    settings = {"features": TINY["features"], **changes}
+    request = prepared(settings=settings).request
+    assert (request.timesteps, request.held_out) == (timesteps, held_out)
+    agent = prepared(settings=settings).made.agents[0]
+    assert agent.cut == WALK.n_bars - round(held_out * WALK.n_bars)
+
+
+def test_old_names_of_the_budget_are_read() -> None:
+    settings = {**TINY, "train": {"n_envs": 4}, "search": {"timesteps": 777, "seeds": 2}}
+    request = prepared(settings=settings).request
+    assert (request.timesteps, request.seeds) == (777, 2)
+
+
+def test_indicators_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flatout.features import indicators
+
+    counted: list[str] = []
+    usual = indicators.compute_indicators
+
+    def count(panel: Any, names: Any) -> Any:
+        counted.append(panel.symbols[0])
+        return usual(panel, names)
+
+    for home in ("flatout.features.indicators", "flatout.features.recipe.known"):
+        monkeypatch.setattr(f"{home}.compute_indicators", count)
+    prepared(symbols=["AAA", "BBB"])
+    assert counted == ["AAA", "BBB"]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(RulesError, match=r"folds.hold_out is 0; a training holds out 0.01 to 0.9"):
+        prepared(settings={**TINY, "folds": {"hold_out": 0.0}})
+    with pytest.raises(RulesError, match="AAA twice"):
+        prepared(symbols=["AAA", "AAA"])
+    with pytest.raises(BarsError, match="the bars hold AAA, BBB"):
+        prepared(symbols=["CCC"])
+    with pytest.raises(SettingsError, match=r"did you mean train\.gamma"):
+        prepared(settings={"train": {"gama": 0.9}})
+    with pytest.raises(SettingsError, match="settings are a int; give a path, a dict"):
+        prepared(settings=5)
+    with pytest.raises(BarsError, match="it is a set"):
+        prepared(bars={1, 2})
+
+
+def test_an_interruption_saves_the_policies_and_says_how_to_go_on(tmp_path: Path) -> None:
+    made = prepared(settings={**TINY, "train": {**TINY["train"], "timesteps": 64 * 6}})
+    made = replace(made, made=made.made.shortened(6))
+    run = start_run(made, tmp_path)
+
+    def interrupt(rows: list[Row]) -> None:
+        if rows and rows[-1].updates >= 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run_training(made, run, interrupt, quiet=True)
+    assert f"flatout train --resume {run}" in stopped.value.__notes__[-1]
+    assert flatout.load_policy(run / "portfolio-seed0" / "last").bundle.notes["updates"] >= 2
+    assert prepare_resumed(run).request.timesteps == 64 * 6
