@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from flatout.cli.main import main
 from flatout.search.run import Request, prepare, read_panel, run_studies
-from flatout.search.study_state import read_board
+from flatout.search.study_state import read_state
 from flatout.settings.loading import Resolved
 
 EARLIER = Path(__file__).parents[1] / "fixtures" / "before_rooms" / "studies"
@@ -42,6 +42,18 @@ def trial_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "trials").iterdir()}
 
 
+def names_in(value: Any, place: str = "") -> Iterator[str]:
+    """The keys in a report in their order, of lists those of the first entry."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if place == ".importance":  # ordered by what they are worth
+                continue
+            yield f"{place}.{key}"
+            yield from names_in(part, f"{place}.{key}")
+    elif isinstance(value, list) and value:
+        yield from names_in(value[0], place)
+
+
 @pytest.mark.long
 def test_an_unfinished_study_goes_on_and_keeps_its_trials(runs: Path) -> None:
     folder, ended = runs / "unfinished", stored(runs / "finished", "finished")
@@ -51,14 +63,18 @@ def test_an_unfinished_study_goes_on_and_keeps_its_trials(runs: Path) -> None:
     request = Request("unfinished", "bars.parquet")
     made = prepare(request, Resolved.model_validate(settings), read_panel(request), 1, runs)
     slots = small_slots(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]), 1)
-    turns: list[int] = []
+    rounds: list[int] = []
 
-    def count_turns(study: Any, _: Any) -> None:
-        turns.append(study.board.turn)
+    def count_rounds(study: Any, _: Any) -> None:
+        rounds.append(study.state.round)
 
-    [report] = run_studies([made], slots, runs, None, count_turns, lambda *_: None)
+    [report] = run_studies([made], slots, runs, None, count_rounds, lambda *_: None)
     assert report is not None
-    assert turns[0] == 6  # the trial at its last rung went on from its checkpoint
+    assert rounds[0] == 6  # the trial at its last rung went on from its checkpoint
+    written, before = (
+        json.loads((runs / name / "report.json").read_text()) for name in ("unfinished", "finished")
+    )
+    assert list(names_in(written)) == list(names_in(before))
     table = stored(folder, "unfinished")
     assert table[0] == begun[0]
     assert trial_files(folder).items() >= kept.items()
@@ -66,9 +82,9 @@ def test_an_unfinished_study_goes_on_and_keeps_its_trials(runs: Path) -> None:
     assert all(row["state"] in ("COMPLETE", "PRUNED") for row in table)
     for row, before in zip(table, begun, strict=True):
         assert row["intermediate"].items() >= before["intermediate"].items()
-    board = read_board(folder)
-    assert board is not None
-    assert board.finished[:2] == [0, 1]
+    state = read_state(folder)
+    assert state is not None
+    assert state.finished[:2] == [0, 1]
 
 
 def test_the_status_of_both(runs: Path) -> None:

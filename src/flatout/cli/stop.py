@@ -1,4 +1,4 @@
-"""`flatout stop`: ask a running study to end after its current turn, and wait until it has."""
+"""`flatout stop`: ask a running study to end after its current round, and wait until it has."""
 
 import time
 from pathlib import Path
@@ -25,7 +25,7 @@ def stop_command(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a running study to stop after its current turn. Nothing is lost: the search that started
+    """Ask a running study to stop after its current round. Nothing is lost: the search that started
     it goes on.
     """
     from flatout.search.scheduler import STOP
@@ -43,7 +43,7 @@ def stop_command(
     if not wait:
         tell(
             {"study": target.name, "state": "stopping"},
-            f"{target.name} stops after its current turn",
+            f"{target.name} stops after its current round",
             as_json,
         )
         return
@@ -70,7 +70,7 @@ def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
     began = time.monotonic()
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
-        say(f"{folder.name} was asked to stop; it ends its current turn first", err=True)
+        say(f"{folder.name} was asked to stop; it ends its current round first", err=True)
     with console.status("") as progress:
         while is_held(folder):
             request.touch()

@@ -16,7 +16,7 @@ from flatout.settings.tables import Settings
 from flatout.terminal import plain, say
 
 if TYPE_CHECKING:
-    from flatout.search.stored_studies import Trial
+    from flatout.search.stored_studies import StoredTrial
 
 app = typer.Typer(
     help="Trials of a study: all of them, one in detail, or two beside each other.",
@@ -146,7 +146,7 @@ def diff(
     console.print(f"{len(params) - len(changed)} parameters are equal", highlight=False)
 
 
-def read_trials(folder: Path, url: str | None) -> "list[Trial]":
+def read_trials(folder: Path, url: str | None) -> "list[StoredTrial]":
     """The trials of a study, by number."""
     from flatout.search.stored_studies import read_stored
 
@@ -161,21 +161,21 @@ def read_trials(folder: Path, url: str | None) -> "list[Trial]":
     return stored.trials
 
 
-def find_trial(trials: "list[Trial]", number: int) -> "Trial":
+def find_trial(trials: "list[StoredTrial]", number: int) -> "StoredTrial":
     """The trial of this number."""
     if not 0 <= number < len(trials):
         raise RunError(f"there is no trial {number}: the study has trials 0 to {len(trials) - 1}")
     return trials[number]
 
 
-def details(folder: Path, trial: "Trial") -> dict[str, Any]:
+def details(folder: Path, trial: "StoredTrial") -> dict[str, Any]:
     """All that is known of a trial; scores and paths once it has ended."""
     from flatout.search.run import read_run
-    from flatout.search.study_state import read_board
+    from flatout.search.study_state import read_state
     from flatout.search.trial_files import read_trial, trial_path
 
     settings, about = read_run(folder)
-    board = read_board(folder)
+    board = read_state(folder)
     splits = board.layout[1] if board else 1
     found: dict[str, Any] = {
         **{key: getattr(trial, key) for key in ("number", "state", "value", "params")},

@@ -55,7 +55,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if not search_space or len(told) < STARTUP:
             return {}
-        optimiser = replayed(told, search_space, self.seed)
+        optimiser = replay_trials(told, search_space, self.seed)
         self.generation = optimiser.generation
         drawn = optimiser.ask()
         return {
@@ -73,7 +73,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         return self.alone.sample_independent(study, trial, param_name, param_distribution)
 
 
-def replayed(told: list[FrozenTrial], space: Space, seed: int) -> cmaes.CMA:
+def replay_trials(told: list[FrozenTrial], space: Space, seed: int) -> cmaes.CMA:
     """CMA-ES after it was told these trials, generation by generation, in the order in which they
     ended.
     """

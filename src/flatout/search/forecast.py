@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.search.run import Prepared
-from flatout.search.space import middle
+from flatout.search.space import middle_value
 from flatout.training.plan import Plan, make_plan
 from flatout.training.training import Lane, Training
 from flatout.workers.slots import Slot
@@ -77,7 +77,7 @@ class StudyPlan:
 def make_study_plan(prepared: Prepared, slots: Sequence[Slot], measure: bool = True) -> StudyPlan:
     """The forecast; measuring takes some seconds."""
     market, layout = prepared.market, prepared.layout
-    values = {name: middle(knob) for name, knob in market.settings.search.space.items()}
+    values = {name: middle_value(knob) for name, knob in market.settings.search.space.items()}
     lanes = []
     for k in range(layout.lanes * layout.workers):
         spec = market.lane(values, k % layout.splits, 0)

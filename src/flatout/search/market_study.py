@@ -29,7 +29,7 @@ from flatout.market.rules import Costs, Segments
 from flatout.market.tape import Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
 from flatout.search.controls import make_controls
-from flatout.search.space import HIDDEN, Values, check_space, with_values
+from flatout.search.space import HIDDEN, Values, apply_values, check_space
 from flatout.settings.study import STUDY_TIMESTEPS
 from flatout.settings.tables import Settings
 from flatout.training.market_training import episode_bars
@@ -106,14 +106,14 @@ class MarketStudy:
         """An agent of some values on a stretch of the tape; it is judged with costs times a factor.
         Its noise depends on stretch and seed alone: trials are compared under equal luck.
         """
-        settings, where = with_values(self.settings, values), self.stretches[stretch]
+        settings, where = apply_values(self.settings, values), self.stretches[stretch]
         rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
         length = episode_bars(settings, max(block.length for block in where.train))
-        teach = shifted(
+        teach = shift_blocks(
             where.train, where.offset, self.train_blocks, length, len(self.tape.features)
         )
-        judge = shifted(
-            decided_before(where.test),
+        judge = shift_blocks(
+            begin_one_bar_earlier(where.test),
             where.offset,
             self.test_blocks,
             None,
@@ -131,7 +131,7 @@ class MarketStudy:
         return LaneSpec(
             seed=int(entropy.generate_state(1)[0]),
             rates=rates_of(settings.train, self.updates, rules._replace(segments=teach), gates),
-            judged=rules._replace(segments=judge, costs=dearer(rules.costs, cost_factor)),
+            judged=rules._replace(segments=judge, costs=scale_costs(rules.costs, cost_factor)),
             hidden=settings.train.hidden,
             log_std=settings.train.log_std,
         )
@@ -149,7 +149,7 @@ def make_study(
     folds = make_study_folds(panel, settings)
     known = panel.rows(0, folds.cut)
     tape, stretches = lay_tape(known, settings, folds)
-    widest, gated = widest_network(settings)
+    widest, gated = find_widest_network(settings)
     train = settings.train.model_copy(update={"hidden": widest})
     n_features = tape.features.shape[1] // known.n_assets
     shape = Shape(
@@ -201,7 +201,7 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
     return tape, where
 
 
-def dearer(costs: Costs, factor: float) -> Costs:
+def scale_costs(costs: Costs, factor: float) -> Costs:
     """The same costs times a factor."""
     scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
     return costs._replace(
@@ -209,7 +209,7 @@ def dearer(costs: Costs, factor: float) -> Costs:
     )
 
 
-def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
+def find_widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
     """The hidden layers that hold all networks of the space, and whether they differ in depth."""
     knob = settings.search.space.get(HIDDEN)
     if knob is None or knob.choices is None:
@@ -223,12 +223,12 @@ def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
     return widest, True
 
 
-def decided_before(blocks: Sequence[Block]) -> list[Block]:
+def begin_one_bar_earlier(blocks: Sequence[Block]) -> list[Block]:
     """Blocks that begin with the decision whose order meets their first bar."""
     return [Block(block.first - 1, block.stop) for block in blocks]
 
 
-def shifted(
+def shift_blocks(
     blocks: Sequence[Block], offset: int, count: int, length: int | None, n_bars: int
 ) -> Segments:
     """Blocks as segments of the joined tape; empty ones make up the number."""

@@ -72,14 +72,16 @@ def read_trial(folder: Path, number: int) -> TrialFile:
     facts = parse_json(
         tensors.notes.get(FORMAT, ""), TrialFacts, f"{path}: {FORMAT}", RunError, CURE
     )
-    if problem := contradiction(number, facts, tensors.arrays):
+    if problem := find_contradiction(number, facts, tensors.arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
     return TrialFile(
         tensors.arrays["log_return"], tensors.arrays["turnover"], dict[str, Any](facts)
     )
 
 
-def contradiction(number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+def find_contradiction(
+    number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]
+) -> str | None:
     """What cannot be in a trial's file."""
     if facts["number"] != number:
         return f"is of trial {facts['number']}"
