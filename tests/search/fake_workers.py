@@ -16,6 +16,7 @@ from small_studies import prepared, table
 
 from flatout.learners.checkpoint import read_checkpoint, write_checkpoint
 from flatout.learners.jobs import Chunk, Job, Order, Ready
+from flatout.learners.rates import metric_names
 from flatout.market.rewards import RewardTerms
 from flatout.search.lane_layout import Layout
 from flatout.search.run import Prepared, open_study_folder
@@ -67,18 +68,18 @@ class FakeBatch:
 
     def last(self) -> Chunk:
         """What the last round led to."""
-        arrays = self.arrays
+        arrays, names = self.arrays, metric_names(self.job.program)
         return Chunk(
-            arrays["updates"],
-            None,
-            None,
-            0,
-            0.0,
-            0.0,
-            0,
-            0,
-            arrays["last/turn"],
-            arrays["last/traces"],
+            updates=arrays["updates"],
+            metrics=np.outer(arrays["rate"], np.arange(len(names))) + arrays["updates"][:, None],
+            scores=None,
+            steps=0,
+            busy=0.0,
+            seconds=0.0,
+            peak_bytes=0,
+            job=0,
+            turn=arrays["last/turn"],
+            traces=arrays["last/traces"],
         )
 
     def advance(self, order: Order) -> Chunk:

@@ -20,16 +20,11 @@ from flatout.pages.charts import POINTS, Chart
 from flatout.pages.frame import render_section
 from flatout.pages.values import Html, decimal, percent, say, write
 from flatout.search import report_charts as charts
+from flatout.search.assumption_model import CostFacts
 from flatout.search.report_assumptions import show_costs
 from flatout.search.report_curves import FanNames, choose_log_ticks, draw_equity_curves
 from flatout.search.report_file import fit_report
-from flatout.search.report_model import (
-    CostFacts,
-    OverfittingFacts,
-    StudyReport,
-    TrialRow,
-    VerdictFacts,
-)
+from flatout.search.report_model import OverfittingFacts, StudyReport, TrialRow, VerdictFacts
 from flatout.search.report_page import SECTIONS, render_report, show_verdict, write_page
 
 CHARTS = 7  # paths, hold-out, Sharpes, degradation, logits, trials, finalists

@@ -149,7 +149,7 @@ def check_tidy(folder: Path) -> None:
     """Nothing lies about."""
     expected = {
         "about.json", "board.json", "checkpoints", FINALIST_RESULTS, "days.csv", "hold_out.json",
-        "ledger.csv", "lock", "logs",
+        "ledger.csv", "lock", "logs", "metrics.jsonl",
         "policy", "report.html", "report.json", "settings.json", "study.journal",
         "study.journal.lock", "trials",
     }  # fmt: skip
@@ -259,7 +259,7 @@ def test_a_study_that_is_over_is_not_run_again(
     undisturbed: Ended, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = results(undisturbed.folder)
-    monkeypatch.setattr(scheduler, "crews_of", pytest.fail)
+    monkeypatch.setattr(scheduler, "start_study_workers", pytest.fail)
     [report] = run_small(undisturbed.folder.parent, cache)
     assert report is not None
     assert report.facts() == undisturbed.report

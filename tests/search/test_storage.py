@@ -427,7 +427,7 @@ def test_values_outside_of_their_range_are_refused(tmp_path: Path, value: str) -
         make_folder(tmp_path, "study"),
     )
     with open_study_folder(made, folder, None) as study:
-        study.ask(0)
+        study.trials.ask(0)
     path = folder / JOURNAL
     path.write_text(
         re.sub(

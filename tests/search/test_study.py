@@ -18,6 +18,7 @@ from interruptions import Killed, writes_to
 from small_studies import table
 
 from flatout.errors import RunError
+from flatout.learners.rates import metric_names
 from flatout.search.run import Prepared, open_study_folder
 from flatout.search.scheduler import STOP, Scheduler
 from flatout.search.storage import LEASE, open_storage, open_study
@@ -54,6 +55,27 @@ def check_whole(folder: Path, played: Played, trials: int) -> None:
     assert trial_numbers(folder) == list(range(trials))
     assert sorted(played.study.state.finished) == list(range(trials))
     assert not list(folder.rglob(".*"))
+    check_rows(folder, played)
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """What stands in the study's `metrics.jsonl`, without the speed."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{**json.loads(line), "steps_per_s": None} for line in lines]
+
+
+def check_rows(folder: Path, played: Played) -> None:
+    """Each lane of each trial has one row for each rung that it came to."""
+    market, layout = played.study.market, played.study.layout
+    expected = [
+        (f"trial-{number}/split-{split:02d}/seed-{seed}", rung)
+        for number in trial_numbers(folder)
+        for split in range(layout.splits)
+        for seed in range(layout.seeds)
+        for rung in market.rungs
+        if rung <= read_trial(folder, number).facts["updates"]
+    ]
+    assert sorted((row["lane"], row["updates"]) for row in read_rows(folder)) == sorted(expected)
 
 
 def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
@@ -61,6 +83,7 @@ def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
     check_whole(folder, played, len(undisturbed.table))
     assert played.table == undisturbed.table
     assert files(folder) == files(undisturbed.study.folder)
+    assert read_rows(folder) == read_rows(undisturbed.study.folder)
     assert played.study.state.finished == undisturbed.study.state.finished
 
 
@@ -121,6 +144,12 @@ def test_trials_may_be_half_drawn_and_half_decided(tmp_path: Path) -> None:
     """
     study = made(5, pruner="halving", sampler="random")
     check_deaths(tmp_path, study, lambda count, what: what in ("SET_TRIAL_PARAM", "board.json"))
+
+
+@pytest.mark.long
+def test_rows_may_be_half_written(tmp_path: Path) -> None:
+    """Killed before any row of the metrics, every second time in the middle of it."""
+    check_deaths(tmp_path, made(10, batch=1), lambda count, what: what == "metrics.jsonl")
 
 
 @pytest.mark.slow
@@ -388,6 +417,46 @@ def test_a_trials_file_holds_what_its_lanes_earned(tmp_path: Path) -> None:
                 found = chunks[spec.seed, float(spec.rates.learning_rate)]
                 np.testing.assert_array_equal(trial.log_return[split, seed], found[0])
                 np.testing.assert_array_equal(trial.turnover[split, seed], np.float32(0.1))
+
+
+def test_a_row_holds_what_its_lane_reported_and_earned(tmp_path: Path) -> None:
+    study = made(2, pruner="none", seeds=2)
+    played = play(tmp_path / "study", study)
+    rows = {row["lane"]: row for row in read_rows(tmp_path / "study")}
+    assert len(rows) == 8
+    for number in range(2):
+        trial = read_trial(tmp_path / "study", number)
+        rate = np.float32(played.table[number]["params"]["train.learning_rate"])
+        for split, about in enumerate(study.market.folds.splits):
+            for seed in range(2):
+                row = rows[f"trial-{number}/split-{split:02d}/seed-{seed}"]
+                assert (row["updates"], row["steps"]) == (4, 4 * study.market.program.rollout)
+                metrics = dict(zip(row["metrics"], range(len(row["metrics"])), strict=True))
+                assert tuple(metrics) == metric_names(study.market.program)
+                np.testing.assert_allclose(
+                    [*row["metrics"].values()], [4 + rate * k for k in metrics.values()], rtol=1e-6
+                )
+                scores = row["scores"]
+                assert scores["sharpe"] == trial.facts["scores"][split][seed]
+                assert scores["length"] == sum(block.length for block in about.test)
+                earned_in_all = trial.log_return[split, seed].sum(dtype=np.float64)
+                np.testing.assert_allclose(scores["log_return"], earned_in_all, rtol=1e-6)
+
+
+def test_rows_that_nobody_knows_of_are_dropped(tmp_path: Path) -> None:
+    study, folder = made(8), tmp_path / "study"
+    undisturbed = play(tmp_path / "undisturbed", study)
+    interrupted(folder, study, 7)
+    with (folder / "metrics.jsonl").open("a") as file:
+        for lane in ("trial-5/split-00/seed-0", "trial-99/split-00/seed-0", "somebody"):
+            file.write(json.dumps({"lane": lane, "updates": 4}) + "\n")
+        file.write(read_first_line(folder))  # twice
+        file.write('{"lane": "trial-5')
+    check_same(folder, play(folder, study), undisturbed)
+
+
+def read_first_line(folder: Path) -> str:
+    return (folder / "metrics.jsonl").read_text().splitlines(keepends=True)[0]
 
 
 # --- orders

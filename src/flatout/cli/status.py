@@ -54,13 +54,13 @@ def status_command(
     if as_json:
         print_json(rows)
     elif rows:
-        show(rows)
+        print_table(rows)
     else:
         say(f"there is no study under {out}; `flatout search` starts one")
 
 
 def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
-    """All that is shown of a study."""
+    """All that `flatout status` shows of a study, by name."""
     from flatout.folds.seal import openings
     from flatout.search.run import read_run
     from flatout.search.stored_studies import read_stored
@@ -119,8 +119,8 @@ def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
         }
 
 
-def show(rows: Iterable[dict[str, Any]]) -> None:
-    """A line per study, then the verdicts in full."""
+def print_table(rows: Iterable[dict[str, Any]]) -> None:
+    """Print a line per study, then the verdicts in full."""
     console, table = (
         wide_console(),
         Table("study", "state", "trials", "best", "speed", "lanes", "left", "hold-out"),
@@ -135,7 +135,7 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
         table.add_row(
             name,
             f"running, process {row['pid']}" if row["pid"] else row["state"],
-            counts(row["trials"]),
+            format_counts(row["trials"]),
             f"{row['best']['value']:.2f} (trial {row['best']['trial']})" if row["best"] else "–",
             f"{row['steps_per_s']:,.0f} steps/s" if row["steps_per_s"] else "–",
             f"{row['lanes_busy']:.0%} busy" if row["lanes_busy"] else "–",
@@ -150,7 +150,7 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
         console.print(note, highlight=False, soft_wrap=True)
 
 
-def counts(trials: dict[str, Any]) -> str:
+def format_counts(trials: dict[str, Any]) -> str:
     """How many were asked for, ended, were pruned and failed."""
     known = [f"{trials[key]} {key}" for key in ("pruned", "failed") if trials[key] is not None]
     return ", ".join(

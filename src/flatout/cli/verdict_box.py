@@ -77,7 +77,7 @@ def tick(passed: bool | None) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Two digits, or a dash."""
+    """A number with two digits, or a dash."""
     return "–" if value is None else f"{value:.2f}"
 
 

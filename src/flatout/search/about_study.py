@@ -31,7 +31,7 @@ class RequestFacts(TypedDict):
 
 
 class AboutStudy(TypedDict):
-    """`about.json`."""
+    """What `about.json` of a study says."""
 
     __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]
     verb: Literal["search"]

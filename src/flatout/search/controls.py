@@ -30,7 +30,7 @@ class Control(NamedTuple):
 
 
 def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, Control]:
-    """Both; in each the first part teaches and the rest judges."""
+    """Both markets by name; in each the first part teaches and the rest judges."""
     recipe = recipe_of(settings.features)
     judged = min(
         max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3

@@ -129,7 +129,7 @@ class Judgement:
         return None if found is None else OverfittingFacts.model_validate(found)
 
     @cached_property
-    def deflated(self) -> DeflatedFacts:
+    def deflation(self) -> DeflatedFacts:
         """How much of the winner's Sharpe ratio luck explains."""
         found = deflation_facts(
             paths=self.flat_returns,
@@ -165,7 +165,7 @@ class Judgement:
         figures = path_figures(self.winner_returns, self.per_year)
         harder = list(enumerate(self.finals.conditions))
         evidence = Evidence(
-            deflated_sharpe=self.deflated.dsr,
+            deflated_sharpe=self.deflation.dsr,
             pbo=self.overfitting.pbo if self.overfitting else None,
             probability_of_loss=self.overfitting.probability_of_loss if self.overfitting else None,
             null_p=self.null_p,

@@ -78,17 +78,17 @@ class MarketStudy:
 
     @property
     def lanes_per_trial(self) -> int:
-        """Splits times seeds."""
+        """How many agents a trial has: one for each split and seed."""
         return len(self.folds.splits) * self.settings.train.seeds
 
     @property
     def test_bars(self) -> int:
-        """The longest test block."""
+        """How many bars the longest test block has."""
         return max(block.length for split in self.folds.splits for block in split.test)
 
     @property
     def test_blocks(self) -> int:
-        """In each split."""
+        """How many blocks judge a split, at most."""
         return max(len(split.test) for split in self.folds.splits)
 
     @cached_property
@@ -109,15 +109,16 @@ class MarketStudy:
         settings, where = apply_values(self.settings, values), self.stretches[stretch]
         rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
         length = episode_bars(settings, max(block.length for block in where.train))
+        n_bars = len(self.tape.features)
         teach = shift_blocks(
-            where.train, where.offset, self.train_blocks, length, len(self.tape.features)
+            where.train, where.offset, count=self.train_blocks, length=length, n_bars=n_bars
         )
         judge = shift_blocks(
             begin_one_bar_earlier(where.test),
             where.offset,
-            self.test_blocks,
-            None,
-            len(self.tape.features),
+            count=self.test_blocks,
+            length=None,
+            n_bars=n_bars,
         )
         sizes = self.program.sizes
         gates = (
@@ -153,15 +154,34 @@ def make_study(
     train = settings.train.model_copy(update={"hidden": widest})
     n_features = tape.features.shape[1] // known.n_assets
     shape = Shape(
-        known.n_assets, n_features, recipe.lookback, settings.market.action, settings.market.fill
+        n_assets=known.n_assets,
+        n_features=n_features,
+        lookback=recipe.lookback,
+        action=settings.market.action,
+        fill=settings.market.fill,
     )
     program = program_of(
         train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated
     )
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes, free)
+    program = choose(
+        program,
+        train.n_envs,
+        lanes=lanes_at_once,
+        workers=workers,
+        data_bytes=data_bytes,
+        free=free,
+    )
     updates = max(1, -(-(train.timesteps or STUDY_TIMESTEPS) // program.rollout))
-    return MarketStudy(settings, known, folds, program, tape, stretches, updates)
+    return MarketStudy(
+        settings=settings,
+        panel=known,
+        folds=folds,
+        program=program,
+        tape=tape,
+        stretches=stretches,
+        updates=updates,
+    )
 
 
 def check_gates(settings: Settings) -> None:
@@ -202,7 +222,7 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
 
 
 def scale_costs(costs: Costs, factor: float) -> Costs:
-    """The same costs times a factor."""
+    """Costs times a factor."""
     scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
     return costs._replace(
         **{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled}

@@ -4,8 +4,7 @@ from flatout.bars.bar_size import bar_name
 from flatout.folds.gaps import gap_lines
 from flatout.folds.seal import openings
 from flatout.folds.splits import Folds
-from flatout.search.judgement import Judgement
-from flatout.search.report_model import (
+from flatout.search.assumption_model import (
     AssumptionFacts,
     BarsFacts,
     CostFacts,
@@ -15,6 +14,7 @@ from flatout.search.report_model import (
     OpeningFacts,
     TrialCounts,
 )
+from flatout.search.judgement import Judgement
 from flatout.settings.tables import MarketSettings, Settings
 
 SEARCHED = {"sampler", "pruner", "objective"}
@@ -32,7 +32,7 @@ def list_assumptions(found: Judgement) -> AssumptionFacts:
         trials=TrialCounts(
             this_study=len(found.trials),
             ever=found.trials_ever,
-            effective=found.deflated.effective,
+            effective=found.deflation.effective,
             pruned=states.count("PRUNED"),
             failed=states.count("FAIL"),
         ),

@@ -15,15 +15,15 @@ from flatout.pages.values import (
     table,
     write,
 )
-from flatout.search.report_model import (
+from flatout.search.assumption_model import (
     AssumptionFacts,
     CostFacts,
     FoldFacts,
     HoldOutFacts,
     MarketFacts,
-    StudyReport,
     TrialCounts,
 )
+from flatout.search.report_model import StudyReport
 
 FILLS = {
     "next_open": "at the next bar's open",
@@ -176,7 +176,7 @@ def show_seal(found: HoldOutFacts) -> NotedValue:
 
 
 def show_badge(word: object, kind: str) -> Html:
-    """A word in a frame."""
+    """A word in a coloured frame."""
     return say('<span class="badge {kind}">{word}</span>', kind=kind, word=word)
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from flatout.pages.charts import RULE, WINNER, Chart, style_figure, thin_values
 from flatout.pages.values import array, finite, words_of_key
-from flatout.search.report_model import Curve
+from flatout.search.report_part import Curve
 
 BASELINES = {
     "cash": "#96938c",

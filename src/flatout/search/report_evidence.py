@@ -28,10 +28,10 @@ from flatout.search.report_model import (
     HoldOutCurves,
     NullFacts,
     OverfittingFacts,
-    ReportPart,
     StudyReport,
     WinnerFacts,
 )
+from flatout.search.report_part import ReportPart
 
 
 def has_numbers(part: ReportPart) -> bool:

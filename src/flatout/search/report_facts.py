@@ -55,7 +55,7 @@ def make_report(found: Judgement) -> StudyReport:
         },
         null=describe_random_traders(found),
         overfitting=found.overfitting,
-        deflated=found.deflated,
+        deflated=found.deflation,
         importance=measure_importance(found.study.optuna_study),
         trials=[
             TrialRow(number=t.number, state=t.state, value=t.value, params=t.params)

@@ -5,23 +5,10 @@ Every part may be missing: reports of other versions have more or fewer. What is
 and shown as not computed. Keys that this version does not know stay where they are.
 """
 
-from typing import Annotated
+from pydantic import ConfigDict, Field
 
-from pydantic import BaseModel, ConfigDict, Field
-
-Figure = Annotated[float, Field(ge=-1e300, le=1e300)]
-Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Curve = list[Figure | None]  # None where there is a gap
-
-
-class ReportPart(BaseModel):
-    """A part of a report. Of an empty one nothing was computed."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
-
-    def facts(self) -> dict[str, object]:
-        """What is there, by the names that it has in the file."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+from flatout.search.assumption_model import AssumptionFacts
+from flatout.search.report_part import Count, Curve, Figure, ReportPart
 
 
 class GateFacts(ReportPart):
@@ -41,98 +28,6 @@ class VerdictFacts(ReportPart):
     sentence: str | None = None
     gates: list[GateFacts] | None = None
     gates_hash: str | None = None
-
-
-class BarsFacts(ReportPart):
-    """Which bars the study is about."""
-
-    fingerprint: str | None = None
-    symbols: list[str | None] | None = None
-    bar: str | None = None
-    first: str | None = Field(None, validation_alias="from", serialization_alias="from")
-    last: str | None = Field(None, validation_alias="to", serialization_alias="to")
-    n_bars: Count | None = None
-    source: str | None = None
-
-
-class FeeTier(ReportPart):
-    """What trades cost from a monthly volume on."""
-
-    volume: Figure | None = None
-    maker_bps: Figure | None = None
-    taker_bps: Figure | None = None
-
-
-class CostFacts(ReportPart):
-    """What trading costs."""
-
-    tiers: list[FeeTier] | None = None
-    maker_share: Figure | None = None
-    half_spread_bps: Figure | None = None
-    impact: Figure | None = None
-    borrow_bps_per_year: Figure | None = None
-
-
-class MarketFacts(ReportPart):
-    """The rules of the market that the agents traded in."""
-
-    fill: str | None = None
-    action: str | None = None
-    capital: Figure | None = None
-    costs: CostFacts | None = None
-    limits: dict[str, object] | None = None  # settings, by name
-
-
-class FoldFacts(ReportPart):
-    """How history was divided into bars that teach and bars that judge."""
-
-    kind: str | None = None
-    groups: Count | None = None
-    splits: Count | None = None
-    paths: Count | None = None
-    purge_bars: Count | None = None
-    embargo_bars: Count | None = None
-    gaps: list[str | None] | None = None  # a line of text for each split
-
-
-class OpeningFacts(ReportPart):
-    """One time when the hold-out was opened."""
-
-    time: str | None = None
-    what: str | None = None
-
-
-class HoldOutFacts(ReportPart):
-    """The bars that were kept from the search."""
-
-    bars: Count | None = None
-    first: str | None = Field(None, validation_alias="from", serialization_alias="from")
-    last: str | None = Field(None, validation_alias="to", serialization_alias="to")
-    state: str | None = None
-    openings: list[OpeningFacts] | None = None
-
-
-class TrialCounts(ReportPart):
-    """How many trials the verdict rests on."""
-
-    this_study: Count | None = None
-    ever: Count | None = None
-    effective: Figure | None = None
-    pruned: Count | None = None
-    failed: Count | None = None
-
-
-class AssumptionFacts(ReportPart):
-    """What the figures rest on."""
-
-    bars: BarsFacts | None = None
-    market: MarketFacts | None = None
-    folds: FoldFacts | None = None
-    hold_out: HoldOutFacts | None = None
-    trials: TrialCounts | None = None
-    search: dict[str, object] | None = None  # settings, by name
-    universe: str | None = None
-    notes: list[str | None] | None = None
 
 
 class AccountFigures(ReportPart):
@@ -289,7 +184,7 @@ class ConstantFacts(ReportPart):
 
 
 class ThroughputFacts(ReportPart):
-    """What the study took."""
+    """How much time the study took."""
 
     steps: Count | None = None
     seconds: Figure | None = None

@@ -28,7 +28,7 @@ DAYS = 60  # shown; the file has all
 
 
 def show_trials(report: StudyReport) -> Html:
-    """What the search tried."""
+    """All that the search tried."""
     winner = report.winner.trial if report.winner else None
     return add_note(
         draw_chart(charts.draw_trials(report.trials or (), winner), "Values of the trials"),
@@ -154,7 +154,7 @@ def show_days(report: StudyReport) -> Html:
 
 
 def show_throughput(report: StudyReport) -> Html:
-    """What the study took."""
+    """How much time the study took."""
     found = report.throughput or ThroughputFacts()
     minutes = None if found.seconds is None else found.seconds / 60
     strip = facts(

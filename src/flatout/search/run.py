@@ -109,7 +109,7 @@ def prepare(
     at_once = (
         (LANE_BATCHES + 1) * USUAL_LANES * workers
     )  # a spare batch checks knobs and trains finalists
-    market = make_study(panel, settings, at_once, workers, chosen and chosen.free_bytes)
+    market = make_study(panel, settings, at_once, workers, free=chosen and chosen.free_bytes)
     if "index_only" in begun:  # another program might round differently
         market = replace(market, program=market.program._replace(index_only=begun["index_only"]))
     layout = make_layout(
@@ -320,7 +320,13 @@ def open_study_folder(prepared: Prepared, folder: Path, url: str | None) -> Iter
                     check_trials(
                         study, prepared.market.settings.search.space, place_of(folder, url)
                     )
-                yield Study(folder, prepared.market, study, storage, prepared.layout)
+                yield Study(
+                    folder=folder,
+                    market=prepared.market,
+                    optuna_study=study,
+                    storage=storage,
+                    layout=prepared.layout,
+                )
             finally:
                 give_lease_back(study)
         finally:

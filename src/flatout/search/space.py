@@ -139,9 +139,9 @@ def apply_values(settings: Settings, values: Values) -> Settings:
     except ValueError as error:
         # pydantic's
         problem = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}
-        said = f"{'.'.join(map(str, problem.get('loc', ())))}: {problem['msg']}"
+        message = f"{'.'.join(map(str, problem.get('loc', ())))}: {problem['msg']}"
         raise SettingsError(
-            f"search.space leads to settings that are refused: {said}; given {values}"
+            f"search.space leads to settings that are refused: {message}; given {values}"
         ) from None
 
 

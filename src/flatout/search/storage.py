@@ -38,7 +38,7 @@ LEASE_SECONDS = 600.0  # after which a silent owner on another machine counts as
 
 
 class Lease(TypedDict):
-    """Who runs a study."""
+    """The process that runs a study, and when it last said so."""
 
     host: str
     pid: Annotated[int, Field(ge=1, le=MOST_COUNTED)]
@@ -54,11 +54,13 @@ class FileLock(JournalFileOpenLock):
         self.file: IO[Any] | None = None
 
     def acquire(self) -> bool:
+        """Wait for the lock."""
         self.file = open_lock(self.path)
         fcntl.flock(self.file, fcntl.LOCK_EX)
         return True
 
     def release(self) -> None:
+        """Let go of the lock."""
         if self.file is not None:
             self.file.close()
             self.file = None
@@ -196,6 +198,7 @@ class Halving(optuna.pruners.BasePruner):
     """
 
     def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        """Whether a trial is in the worse half at the rung that it reported last."""
         step = trial.last_step
         if step is None:
             return False
@@ -229,7 +232,7 @@ def read_lease(attributes: Mapping[str, Any], where: str) -> Lease | None:
 
 
 def lease_of(study: optuna.Study) -> Lease | None:
-    """Who runs a study."""
+    """The lease on a study, None if nobody runs it."""
     return read_lease(study.user_attrs, f"the study {shorten_repr(study.study_name)}")
 
 

@@ -152,4 +152,10 @@ def to_stored_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage")
     scores = [score for split in known["scores"] for score in split]
     numbers = [score for score in scores if score is not None]
     value = sum(numbers) / len(numbers) if numbers and len(numbers) == len(scores) else None
-    return StoredTrial(trial.number, state, value, known["params"], known["reports"])
+    return StoredTrial(
+        number=trial.number,
+        state=state,
+        value=value,
+        params=known["params"],
+        reports=known["reports"],
+    )

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-from numpy.typing import NDArray
 
 from flatout.errors import RunError
 from flatout.learners.checkpoint import read_checkpoint
@@ -23,8 +22,9 @@ from flatout.learners.jobs import Chunk
 from flatout.search.about_study import CURE
 from flatout.search.lane_layout import LANE_BATCHES, Layout
 from flatout.search.market_study import LOG_RETURN, TURNOVER, MarketStudy
-from flatout.search.scores import Traces, collect_traces, score_lanes
+from flatout.search.scores import collect_traces, score_lanes
 from flatout.search.space import middle_value
+from flatout.search.study_metrics import TrialResults, list_rows, open_metrics
 from flatout.search.study_state import (
     FILE,
     Places,
@@ -36,10 +36,13 @@ from flatout.search.study_state import (
 )
 from flatout.search.study_trials import StudyTrials
 from flatout.search.trial_files import TrialFile, write_trial
+from flatout.training.metrics_file import MetricsFile
 
 
 class Study:
     """Trials of one market, from the first question to the last answer."""
+
+    metrics: MetricsFile  # once it has begun
 
     def __init__(
         self,
@@ -92,6 +95,8 @@ class Study:
             if not any(self.state.batches[batch]):
                 self.refill(batch)
         self.save()
+        trials = self.optuna_study.get_trials(deepcopy=False)
+        self.metrics = open_metrics(self.folder, self.state, trials, self.market.rungs)
 
     def rearrange(self) -> None:
         """Place trials anew, from their beginnings: at the start, and when the workers are not
@@ -136,26 +141,31 @@ class Study:
         """
         places = self.state.batches[round_number % LANE_BATCHES]
         running = {place: trial for place, trial in enumerate(places) if trial}
-        traces = {place: collect_traces(self.layout, place, chunks) for place in running}
-        scores = {place: score_lanes(self.market, found) for place, found in traces.items()}
+        results = {
+            place: self.collect_results(trial, place, chunks) for place, trial in running.items()
+        }
         # all before the first is pruned: a kill in between changes no decision
         for place, trial in running.items():
-            if np.isfinite(scores[place]).all():
-                self.trials.report(trial, scores[place])
-        decided = {
-            place: self.decide(trial, scores[place], traces[place])
-            for place, trial in running.items()
-        }
+            if np.isfinite(results[place].scores).all():
+                self.trials.report(trial, results[place].scores)
+        decided = {place: self.decide(trial, results[place]) for place, trial in running.items()}
+        # before the state: rows that it does not know of are dropped when the study goes on
+        self.metrics.append(list_rows(self.market, self.layout, chunks, [*results.values()]))
         self.save(decisions=tuple(decided.get(place) for place in range(self.layout.places)))
         return self.conclude()
 
-    def decide(
-        self, running: RunningTrial, scores: NDArray[np.float64], traces: Traces
-    ) -> TrialDecision:
+    def collect_results(
+        self, running: RunningTrial, place: int, chunks: Sequence[Chunk]
+    ) -> TrialResults:
+        """What the lanes of the trial in a place came to."""
+        traces = collect_traces(self.layout, place, chunks)
+        return TrialResults(running.trial, place, traces, score_lanes(self.market, traces))
+
+    def decide(self, running: RunningTrial, results: TrialResults) -> TrialDecision:
         """Judge a trial at its rung, once the pruner knows how all do; its file is written when it
         is over.
         """
-        mean = float(np.mean(scores))
+        mean = float(np.mean(results.scores))
         status: TrialStatus
         if not math.isfinite(mean):
             status = "failed"
@@ -165,7 +175,7 @@ class Study:
             status = "pruned" if self.trials.should_prune(running.trial) else "going"
         by_lane = [
             [score if math.isfinite(score) else None for score in split]
-            for split in scores.tolist()
+            for split in results.scores.tolist()
         ]
         value = mean if math.isfinite(mean) else None
         if status != "going":
@@ -173,7 +183,7 @@ class Study:
                 "number": running.trial, "params": running.params, "state": status, "value": value,
                 "scores": by_lane, "updates": self.market.rungs[running.rung],
             }  # fmt: skip
-            finite = np.nan_to_num(traces, posinf=0.0, neginf=0.0)
+            finite = np.nan_to_num(results.traces, posinf=0.0, neginf=0.0)
             earned = TrialFile(finite[:, :, LOG_RETURN], -finite[:, :, TURNOVER], facts)
             write_trial(self.folder, earned)
         return TrialDecision(running.trial, status, value, by_lane)

@@ -1,7 +1,7 @@
-"""A study's trials in Optuna: asked for, reported to the pruner, and told how they ended.
+"""A study's trials in Optuna: asked for, reported to the pruner, and ended there.
 
-Everything may be done twice: a process that goes on after a kill recognises what was told before,
-and finds what was asked by its number, as every draw depends on that number alone.
+Everything may be done twice: a process that goes on after a kill recognises what Optuna knows
+already, and finds what was asked by its number, as every draw depends on that number alone.
 """
 
 import warnings

@@ -51,7 +51,7 @@ def trial_path(folder: Path, number: int) -> Path:
 
 
 def write_trial(folder: Path, trial: TrialFile) -> None:
-    """Write the file whole."""
+    """Write a trial's file into the folder of its study, whole or not at all."""
     path = trial_path(folder, trial.facts["number"])
     path.parent.mkdir(exist_ok=True)
     arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in TRACES}
@@ -62,7 +62,7 @@ def write_trial(folder: Path, trial: TrialFile) -> None:
 
 
 def read_trial(folder: Path, number: int) -> TrialFile:
-    """A trial's file."""
+    """What a trial earned, from its file; refused if it cannot be that trial's."""
     path = trial_path(folder, number)
     if not os.path.lexists(path):
         raise RunError(
