@@ -222,7 +222,7 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
 
 
 def scale_costs(costs: Costs, factor: float) -> Costs:
-    """Costs times a factor."""
+    """The costs of trading, all of them times a factor."""
     scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
     return costs._replace(
         **{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled}

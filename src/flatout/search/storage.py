@@ -54,13 +54,13 @@ class FileLock(JournalFileOpenLock):
         self.file: IO[Any] | None = None
 
     def acquire(self) -> bool:
-        """Wait for the lock."""
+        """Wait until the lock is free, and take it."""
         self.file = open_lock(self.path)
         fcntl.flock(self.file, fcntl.LOCK_EX)
         return True
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Let go of the lock, if it is held."""
         if self.file is not None:
             self.file.close()
             self.file = None

@@ -35,7 +35,7 @@ from flatout.search.study_state import (
     read_state,
 )
 from flatout.search.study_trials import StudyTrials
-from flatout.search.trial_files import TrialFile, write_trial
+from flatout.search.trial_files import TrialFacts, TrialFile, write_trial
 from flatout.training.metrics_file import MetricsFile
 
 
@@ -179,7 +179,7 @@ class Study:
         ]
         value = mean if math.isfinite(mean) else None
         if status != "going":
-            facts = {
+            facts: TrialFacts = {
                 "number": running.trial, "params": running.params, "state": status, "value": value,
                 "scores": by_lane, "updates": self.market.rungs[running.rung],
             }  # fmt: skip

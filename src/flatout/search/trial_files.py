@@ -42,7 +42,7 @@ class TrialFile(NamedTuple):
 
     log_return: Floats  # (split, seed, block, bar), 0 after a block's end
     turnover: Floats  # the same shape: traded notional per equity
-    facts: dict[str, Any]  # number, params, state, scores, updates
+    facts: TrialFacts
 
 
 def trial_path(folder: Path, number: int) -> Path:
@@ -74,9 +74,7 @@ def read_trial(folder: Path, number: int) -> TrialFile:
     )
     if problem := find_contradiction(number, facts, tensors.arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
-    return TrialFile(
-        tensors.arrays["log_return"], tensors.arrays["turnover"], dict[str, Any](facts)
-    )
+    return TrialFile(tensors.arrays["log_return"], tensors.arrays["turnover"], facts)
 
 
 def find_contradiction(
