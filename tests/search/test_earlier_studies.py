@@ -15,8 +15,9 @@ import pytest
 from small_studies import small_slots, stored
 from typer.testing import CliRunner
 
+from flatout.bars.read import read_bars
 from flatout.cli.main import main
-from flatout.search.run import Request, prepare, read_panel, run_studies
+from flatout.search.run import Request, prepare, run_studies
 from flatout.search.study_state import read_state
 from flatout.settings.loading import Resolved
 
@@ -61,7 +62,9 @@ def test_an_unfinished_study_goes_on_and_keeps_its_trials(runs: Path) -> None:
     assert [row["state"] for row in begun] == ["COMPLETE", "RUNNING", "RUNNING"]
     settings = json.loads((folder / "settings.json").read_text())
     request = Request("unfinished", "bars.parquet")
-    made = prepare(request, Resolved.model_validate(settings), read_panel(request), 1, runs)
+    made = prepare(
+        request, Resolved.model_validate(settings), read_bars(Path("bars.parquet")), 1, runs
+    )
     slots = small_slots(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]), 1)
     rounds: list[int] = []
 
