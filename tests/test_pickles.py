@@ -10,7 +10,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from flatout.search.storage import close_storage, make_sampler, open_storage, open_study
-from flatout.search.stored_studies import as_trial
+from flatout.search.stored_studies import to_stored_trial
 from flatout.settings.study import SamplerName
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -111,7 +111,7 @@ def test_attributes_of_studies_and_trials_are_not_unpickled(
     study = open_study(storage, "s", "wilcoxon")
     study.sampler = make_sampler(sampler, 0, 30)
     assert study.ask(SPACE).params.keys() == SPACE.keys()
-    assert [as_trial(trial).number for trial in study.trials] == list(range(31))
+    assert [to_stored_trial(trial).number for trial in study.trials] == list(range(31))
     close_storage(storage)
     assert not (tmp_path / "ran").exists()
 

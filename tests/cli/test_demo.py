@@ -61,8 +61,8 @@ def ran(small: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> 
             findings.append(finding)
             yield finding
 
-    def searched(*given: Any) -> list[Any]:
-        reports.extend(search(*given))
+    def searched(*given: Any, **named: Any) -> list[Any]:
+        reports.extend(search(*given, **named))
         return reports
 
     with pytest.MonkeyPatch.context() as patch:
@@ -94,14 +94,16 @@ def test_the_folder_holds_all_that_was_found(ran: Ran) -> None:
         path.name for path in folder.iterdir()
     }
     assert not (folder / "scratch").exists()
-    assert [json.loads((folder / "report.json").read_text())] == ran.reports
+    assert [json.loads((folder / "report.json").read_text())] == [
+        report.facts() for report in ran.reports
+    ]
 
 
 def test_json_tells_the_same(ran: Ran, small: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of the run above: only the last step is taken once more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit, "audit", lambda *_: ran.findings)
-        patch.setattr(run, "run_studies", lambda *_: ran.reports)
+        patch.setattr(run, "run_studies", lambda *_, **__: ran.reports)
         result = CliRunner().invoke(main, ["demo", "--json", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)

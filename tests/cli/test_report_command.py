@@ -9,7 +9,8 @@ import pytest
 from test_status import add_report, call, make_study
 
 from flatout.errors import RunError
-from flatout.search.report_page import page
+from flatout.search.report_file import fit_report
+from flatout.search.report_page import render_report
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_the_verdict_and_the_page(folder: Path, report: dict[str, Any]) -> None:
     assert lines[-1] == f"report: {folder / 'report.html'}"
     assert f"VERDICT: NOT PROMOTABLE: {report['verdict']['sentence']}" in result.output
     assert all(gate["name"] in result.output for gate in report["verdict"]["gates"])
-    assert (folder / "report.html").read_text() == page(report)
+    assert (folder / "report.html").read_text() == render_report(fit_report(report).report)
 
 
 def test_a_page_that_is_there_is_kept(folder: Path, report: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flatout.cli.search import tell_results
+from flatout.search.report_file import fit_report
 from flatout.search.run import make_folder
 from flatout.search.run_study import StudyResult
 from search.sample_report import sample_report
@@ -19,7 +20,7 @@ def test_paths_that_are_printed_exist(
 ) -> None:
     folder = make_folder(tmp_path, NAME)
     report = sample_report(n_bars=60, n_trials=6, n_days=5, halves=40) | {"study": NAME}
-    tell_results([StudyResult(NAME, folder, report)], as_json)
+    tell_results([StudyResult(NAME, folder, fit_report(report).report)], as_json)
     said = capsys.readouterr().out
     if as_json:
         assert Path(json.loads(said)[0]["folder"]) == folder

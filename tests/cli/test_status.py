@@ -29,7 +29,7 @@ from flatout.evaluation.study_folds import make_study_folds
 from flatout.folds.seal import open_hold_out
 from flatout.runs import write_json
 from flatout.search.storage import JOURNAL, close_storage, open_storage, open_study
-from flatout.search.study_state import Board, Sitting, read_board
+from flatout.search.study_state import RunningTrial, StudyState, read_state
 from flatout.search.trial_files import TrialFile, write_trial
 from flatout.settings.loading import Resolved, load_settings
 from search.sample_report import sample_report
@@ -93,12 +93,12 @@ def make_study(out: Path, name: str = "alpha", url: str | None = None, *override
     for number, rate in enumerate(RATES):
         add_trial(folder, study, number, rate, longest)
     close_storage(storage)
-    board = Board(
+    state = StudyState(
         (1, SPLITS, 1, 1), asked=len(RATES),
-         crews=((Sitting(4, 1, {"train.learning_rate": RATES[4]}),), (None,)),
+         batches=((RunningTrial(4, 1, {"train.learning_rate": RATES[4]}),), (None,)),
         seconds=60.0, busy_seconds=45.0, worker_seconds=60.0, steps=120_000, finished=[0, 1, 2, 3],
     )  # fmt: skip
-    board.save(folder)
+    state.save(folder)
     return folder
 
 
@@ -145,7 +145,7 @@ def add_report(folder: Path, trials: int = TOTAL) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(folder: Path, sweeps: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the study as `flatout search` does, until it is told to stop; `sweeps`
+    """A process that holds the study as `flatout search` does, until it is asked to stop; `sweeps`
     requests to stop are swept away before, as a study does that just starts.
     """
     line = [sys.executable, "-c", RUNNER, str(folder), str(sweeps)]
@@ -219,9 +219,9 @@ def test_a_running_study_is_named_with_its_process_and_the_time_left(
         [facts] = status(out)
         assert (facts["state"], facts["pid"]) == ("running", process.pid)
         assert facts["seconds_left"] == 60.0 / 4 * (TOTAL - 4)
-        said = call("status", str(folder)).output
-        assert f"running, process {process.pid}" in said
-        assert "4 min 0 s" in said
+        output = call("status", str(folder)).output
+        assert f"running, process {process.pid}" in output
+        assert "4 min 0 s" in output
 
 
 def test_looking_changes_nothing_and_lets_the_study_run(out: Path, folder: Path) -> None:
@@ -264,9 +264,9 @@ def test_a_finished_study_has_a_verdict(out: Path, folder: Path) -> None:
     assert facts["state"] == "finished"
     assert facts["verdict"] == {"promotable": False, "sentence": report["verdict"]["sentence"]}
     assert facts["hold_out_openings"] == 1
-    said = call("status", "--out", str(out)).output
-    assert "opened 1x" in said
-    assert f"alpha: NOT PROMOTABLE: {report['verdict']['sentence']}" in said
+    output = call("status", "--out", str(out)).output
+    assert "opened 1x" in output
+    assert f"alpha: NOT PROMOTABLE: {report['verdict']['sentence']}" in output
 
 
 def test_a_study_that_has_grown_since_its_report_is_not_finished(out: Path, folder: Path) -> None:
@@ -293,9 +293,9 @@ def test_all_studies_the_latest_first_and_no_other_runs(out: Path, folder: Path)
         (out / name).mkdir()
         (out / name / "about.json").write_text(json.dumps({"verb": verb}) if verb else "{")
     assert [row["study"] for row in status(out)] == ["beta", "alpha"]
-    board = read_board(folder)
-    assert board is not None
-    replace(board, turn=7).save(folder)
+    state = read_state(folder)
+    assert state is not None
+    replace(state, round=7).save(folder)
     assert [row["study"] for row in status(out)] == ["alpha", "beta"]
 
 

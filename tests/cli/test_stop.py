@@ -37,7 +37,7 @@ def test_a_study_that_was_just_starting_is_asked_again(folder: Path) -> None:
 def test_without_waiting_the_request_is_left(folder: Path) -> None:
     with running(folder, sweeps=0) as process:
         result = call("stop", str(folder), "--no-wait")
-        assert result.output == "alpha stops after its current turn\n"
+        assert result.output == "alpha stops after its current round\n"
         assert process.wait(PATIENCE) == 0
     assert (folder / "stop").exists()  # the study sweeps it away when it goes on
 

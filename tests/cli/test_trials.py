@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return make_study(tmp_path / "runs")
 
 
-def said(folder: Path, *words: str) -> Any:
+def call_json(folder: Path, *words: str) -> Any:
     result = call("trials", *words, "--study", str(folder), "--json")
     assert result.exit_code == 0, result.exception
     return json.loads(result.output)
@@ -45,7 +45,7 @@ def refusal(folder: Path, *words: str) -> str:
 
 
 def test_the_best_come_first_and_those_without_a_value_last(folder: Path) -> None:
-    trials = said(folder, "list")["trials"]
+    trials = call_json(folder, "list")["trials"]
     assert [(trial["number"], trial["state"]) for trial in trials] == [
         (2, "complete"), (1, "pruned"), (0, "complete"), (3, "failed"), (4, "running"),
     ]  # fmt: skip
@@ -59,11 +59,13 @@ def test_the_best_come_first_and_those_without_a_value_last(folder: Path) -> Non
 
 def test_a_pruned_trial_is_worth_the_mean_of_its_splits(folder: Path) -> None:
     """Optuna takes what the last split reported."""
-    assert said(folder, "show", "1")["value"] == pytest.approx(mean_of(1)) != scores_of(1)[-1][0]
+    assert (
+        call_json(folder, "show", "1")["value"] == pytest.approx(mean_of(1)) != scores_of(1)[-1][0]
+    )
 
 
 def test_by_number_and_only_some(folder: Path) -> None:
-    rows = said(folder, "list", "--sort", "number", "--top", "3")["trials"]
+    rows = call_json(folder, "list", "--sort", "number", "--top", "3")["trials"]
     assert [row["number"] for row in rows] == [0, 1, 2]
 
 
@@ -83,7 +85,7 @@ def test_the_table_has_a_column_per_parameter(folder: Path) -> None:
 
 
 def test_show_has_scores_paths_and_reports(folder: Path) -> None:
-    found = said(folder, "show", "2")
+    found = call_json(folder, "show", "2")
     assert (found["state"], found["updates"], found["note"]) == ("complete", 12, None)
     assert found["scores"] == scores_of(2)
     assert found["splits"] == [
@@ -113,7 +115,7 @@ def test_show_for_people(folder: Path) -> None:
 
 
 def test_a_trial_that_runs_shows_what_was_reported(folder: Path) -> None:
-    found = said(folder, "show", "4")
+    found = call_json(folder, "show", "4")
     assert (found["scores"], found["paths"], found["note"]) == (None, None, "it has not ended yet")
     assert found["reports"][0]["values"] == [score for [score] in scores_of(4)]
     assert "it has not ended yet" in call("trials", "show", "4", "--study", str(folder)).output
@@ -121,7 +123,7 @@ def test_a_trial_that_runs_shows_what_was_reported(folder: Path) -> None:
 
 def test_reports_to_a_pruner_that_halves_are_one_per_rung(tmp_path: Path) -> None:
     folder = make_study(tmp_path, "halved", None, "search.pruner=halving")
-    assert [row["rung"] for row in said(folder, "show", "2")["reports"]] == list(
+    assert [row["rung"] for row in call_json(folder, "show", "2")["reports"]] == list(
         range(1, SPLITS + 1)
     )
 
@@ -129,18 +131,18 @@ def test_reports_to_a_pruner_that_halves_are_one_per_rung(tmp_path: Path) -> Non
 def test_without_its_bars_a_trial_has_no_paths(folder: Path) -> None:
     bars = folder.with_suffix(".parquet")
     write_bars(RandomWalk(n_bars=500, symbols=("AAA", "BBB"), seed=1).panel(), bars)
-    found = said(folder, "show", "2")
+    found = call_json(folder, "show", "2")
     assert found["note"] == "no figures of paths: the bars have changed since the study began"
     assert (found["paths"], found["scores"]) == (None, scores_of(2))
     bars.unlink()
-    found = said(folder, "show", "2")
+    found = call_json(folder, "show", "2")
     assert "there is no such file" in found["note"]
     assert found["splits"][0] == "split 0"
     assert "no figures of paths" in call("trials", "show", "2", "--study", str(folder)).output
 
 
 def test_diff_shows_what_differs_and_by_how_much(folder: Path) -> None:
-    found = said(folder, "diff", "0", "2")
+    found = call_json(folder, "diff", "0", "2")
     assert found["params"] == [
         {
             "name": "train.learning_rate", "first": RATES[0], "second": RATES[2],
@@ -168,8 +170,8 @@ def test_the_study_last_worked_on_is_the_usual_one(folder: Path) -> None:
 def test_a_running_study_is_not_disturbed(folder: Path) -> None:
     with running(folder) as process:
         before = files_of(folder)
-        said(folder, "list")
-        said(folder, "show", "2")
+        call_json(folder, "list")
+        call_json(folder, "show", "2")
         assert files_of(folder) == before
         assert process.poll() is None
 

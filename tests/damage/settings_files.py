@@ -19,7 +19,7 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.errors import FlatoutError
 from flatout.evaluation.study_folds import make_study_folds
 from flatout.market.market import make_rules
-from flatout.search.market_study import check_gates, widest_network
+from flatout.search.market_study import check_gates, find_widest_network
 from flatout.search.space import check_space
 from flatout.settings.loading import load_settings
 
@@ -247,7 +247,7 @@ def look_at(path: Path, overrides: list[str], environment: dict[str, str]) -> No
     check_gates(settings)
     make_study_folds(panel(), settings)
     make_rules(settings.market, panel())
-    widest_network(settings)
+    find_widest_network(settings)
 
 
 def check_taken(wanted: Any, found: Any, name: str = "") -> None:

@@ -32,10 +32,12 @@ from flatout.evaluation.trial_registry import ENVIRONMENT_VARIABLE, note_trials,
 from flatout.folds.seal import open_hold_out, openings
 from flatout.market.rewards import RewardTerms
 from flatout.runs import write_json
-from flatout.search.finalists import FILE as CLOSING
-from flatout.search.finalists import choose_finalists, conditions_of, read_closing
-from flatout.search.run import Prepared, Request, finish, opened
+from flatout.search.finalist_results import FILE as FINALIST_RESULTS
+from flatout.search.finalist_results import conditions_of, read_finalist_results
+from flatout.search.finalists import choose_finalists
+from flatout.search.run import Prepared, Request, open_study_folder, write_missing_report
 from flatout.search.run import prepare as prepare_study
+from flatout.search.study_orders import make_orders
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 from search.sample_report import sample_report
@@ -88,9 +90,9 @@ def make_study(originals: Path, name: str, trials: int) -> None:
     made = prepared(originals, originals / "runs", name, trials)
     study = originals / "runs" / name
     study.parent.mkdir(exist_ok=True)
-    heard = stop_after(6) if name == "gamma" else (lambda *_: None)
+    on_round = stop_after(6) if name == "gamma" else (lambda *_: None)
     try:
-        played = play(study, made, heard=heard)
+        played = play(study, made, on_round=on_round)
     except Stopped:
         return
     shapes = (len(RewardTerms._fields), made.market.test_blocks, made.market.test_bars)
@@ -101,7 +103,7 @@ def make_study(originals: Path, name: str, trials: int) -> None:
         "finalist_terms": np.zeros((len(numbers), kinds, 2, 2, *shapes), np.float32),
         "controls": np.zeros((4, *shapes), np.float32),
     }
-    (study / CLOSING).write_bytes(safetensors.numpy.save(arrays))
+    (study / FINALIST_RESULTS).write_bytes(safetensors.numpy.save(arrays))
     report = sample_report(n_bars=60, n_trials=6, n_days=5, halves=40) | {"study": name}
     report["assumptions"]["trials"]["this_study"] = trials
     write_json(study / "report.json", report)
@@ -112,16 +114,16 @@ class Stopped(Exception):  # noqa: N818
     """A study is left where it is."""
 
 
-def stop_after(turns: int) -> Any:
-    """Something that hears of turns, and has heard enough."""
-    heard: list[int] = []
+def stop_after(rounds: int) -> Any:
+    """A callback that has enough after so many rounds."""
+    rounds_seen: list[int] = []
 
-    def hear(*_: Any) -> None:
-        heard.append(1)
-        if len(heard) == turns:
+    def count_round(*_: Any) -> None:
+        rounds_seen.append(1)
+        if len(rounds_seen) == rounds:
             raise Stopped
 
-    return hear
+    return count_round
 
 
 @cache
@@ -147,16 +149,16 @@ def damage(number: int, originals: Path, folder: Path) -> str:
     (folder / "name").write_text(name)
     write_registry(folder / "registry", bars_of(originals / "bars.parquet").fingerprint)
     study = folder / "runs" / name
-    said = []
+    damages = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         files = mutations.plain_files(folder / "registry" if rng.random() < 0.05 else study)
         plain = [p for p in files if p.suffix in mutations.BY_SUFFIX]
-        said.append(
+        damages.append(
             mutations.damage_folder(
                 study, rng, folder, plain if plain and rng.random() < 0.9 else files
             )
         )
-    return f"{name}: {'; '.join(said)}"
+    return f"{name}: {'; '.join(damages)}"
 
 
 def write_registry(folder: Path, fingerprint: str) -> None:
@@ -220,17 +222,17 @@ def outcomes(out: Path, name: str) -> dict[str, Any]:
 
 
 def go_on(originals: Path, out: Path, name: str) -> str:
-    """Resume a study, as far as it comes before workers are hired; the closing and the report are
-    read, too.
+    """Resume a study, as far as it comes before workers are started; the finalists and the report
+    are read, too.
     """
     made = prepared(originals, out, name, 6 if name == "alpha" else 20)
-    with opened(made, out / name, None) as study:
+    with open_study_folder(made, out / name, None) as study:
         study.begin()
         if study.done:
-            read_closing(study)
+            read_finalist_results(study)
             finish_known(study, made)
         else:
-            study.orders(study.board.turn)
+            make_orders(study, study.state.round)
     return "went on"
 
 
@@ -239,4 +241,4 @@ def finish_known(study: Any, made: Prepared) -> None:
     not.
     """
     if (study.folder / "report.json").exists():
-        finish(study, made, lambda *_: None, lambda bar: None)
+        write_missing_report(study, made, lambda *_: None, lambda bar: None)

@@ -16,13 +16,15 @@ from small_studies import prepared, table
 
 from flatout.learners.checkpoint import read_checkpoint, write_checkpoint
 from flatout.learners.jobs import Chunk, Job, Order, Ready
+from flatout.learners.rates import metric_names
 from flatout.market.rewards import RewardTerms
 from flatout.search.lane_layout import Layout
-from flatout.search.run import Prepared, opened
-from flatout.search.scheduler import Conductor
+from flatout.search.run import Prepared, open_study_folder
+from flatout.search.scheduler import Scheduler
 from flatout.search.study import Study
+from flatout.search.study_orders import make_jobs
 
-NOBODY = Ready((), 0.0, 0)
+READY = Ready((), 0.0, 0)
 
 
 class Lane(NamedTuple):
@@ -50,7 +52,7 @@ def earned(lane: Lane, blocks: int, bars: int) -> np.ndarray:
 Earned = Callable[[Lane, int, int], np.ndarray]
 
 
-class FakeCrew:
+class FakeBatch:
     """The lanes of one job; all that it knows is in its checkpoint."""
 
     def __init__(self, job: Job, earned: Earned) -> None:
@@ -65,19 +67,19 @@ class FakeCrew:
             self.arrays = read_checkpoint(job.checkpoint)[0]
 
     def last(self) -> Chunk:
-        """What the last turn led to."""
-        arrays = self.arrays
+        """What the last round led to."""
+        arrays, names = self.arrays, metric_names(self.job.program)
         return Chunk(
-            arrays["updates"],
-            None,
-            None,
-            0,
-            0.0,
-            0.0,
-            0,
-            0,
-            arrays["last/turn"],
-            arrays["last/traces"],
+            updates=arrays["updates"],
+            metrics=np.outer(arrays["rate"], np.arange(len(names))) + arrays["updates"][:, None],
+            scores=None,
+            steps=0,
+            busy=0.0,
+            seconds=0.0,
+            peak_bytes=0,
+            job=0,
+            turn=arrays["last/turn"],
+            traces=arrays["last/traces"],
         )
 
     def advance(self, order: Order) -> Chunk:
@@ -87,8 +89,8 @@ class FakeCrew:
         assert plan is not None
         rates = np.asarray(new.rates.learning_rate)
         seed, rate, updates = (self.arrays[name].copy() for name in ("seed", "rate", "updates"))
-        for lane, newcomer in zip(new.lanes, new.seeds, strict=True):
-            seed[lane], rate[lane], updates[lane] = newcomer, rates[lane], 0
+        for lane, own_seed in zip(new.lanes, new.seeds, strict=True):
+            seed[lane], rate[lane], updates[lane] = own_seed, rates[lane], 0
         for lane, until in enumerate(order.until):
             if until:  # a lane that works goes on with the agent it was born as
                 assert rate[lane] == rates[lane]
@@ -103,12 +105,12 @@ class FakeCrew:
             np.float32
         )
         updates = np.maximum(updates, until)
-        turn = np.asarray(order.turn, np.int32)
+        number = np.asarray(order.turn, np.int32)
         self.arrays = {
             "seed": seed,
             "rate": rate,
             "updates": updates,
-            "last/turn": turn,
+            "last/turn": number,
             "last/traces": traces,
         }
         write_checkpoint(self.job.checkpoint, self.arrays, {})
@@ -123,25 +125,25 @@ class FakeWorker:
         reader, self.writer = os.pipe()
         self.connection = os.fdopen(reader, "rb", buffering=0)
         self.ready: Ready | None = None
-        self.said: list[Any] = []
+        self.answers: list[Any] = []
         self.start()
 
     def start(self) -> None:
-        self.crews = [FakeCrew(job, self.earned) for job in self.jobs]
-        self.ready, self.said = None, []
-        self.say(tuple(crew.last() for crew in self.crews))
+        self.batches = [FakeBatch(job, self.earned) for job in self.jobs]
+        self.ready, self.answers = None, []
+        self.say(tuple(batch.last() for batch in self.batches))
 
     def say(self, what: Any) -> None:
-        self.said.append(what)
+        self.answers.append(what)
         os.write(self.writer, b".")
 
     def ask(self, order: Order) -> None:
-        self.say((self.crews[order.job].advance(order),))
+        self.say((self.batches[order.job].advance(order),))
 
     def answer(self) -> tuple[Chunk, ...]:
         self.connection.read(1)
-        self.ready = NOBODY
-        return self.said.pop(0)
+        self.ready = READY
+        return self.answers.pop(0)
 
     def close(self) -> None:
         self.connection.close()
@@ -149,7 +151,7 @@ class FakeWorker:
 
 
 class Played(NamedTuple):
-    """A study after some turns."""
+    """A study after some rounds."""
 
     study: Study
     table: list[dict[str, Any]]
@@ -160,7 +162,8 @@ def fakes(studies: list[Study], earned: Earned = earned) -> Iterator[list[FakeWo
     """Workers of some studies."""
     count = studies[0].layout.workers
     workers = [
-        FakeWorker([job for s in studies for job in s.jobs(n, None)], earned) for n in range(count)
+        FakeWorker([job for s in studies for job in make_jobs(s, n, None)], earned)
+        for n in range(count)
     ]
     try:
         yield workers
@@ -170,15 +173,15 @@ def fakes(studies: list[Study], earned: Earned = earned) -> Iterator[list[FakeWo
 
 
 def play(
-    folder: Path, made: Prepared, earned: Earned = earned, heard: Any = lambda *_: None
+    folder: Path, made: Prepared, earned: Earned = earned, on_round: Any = lambda *_: None
 ) -> Played:
     """Run the trials of a study, or go on with them, until nothing is waited for."""
     folder.mkdir(exist_ok=True)
-    with opened(made, folder, None) as study:
+    with open_study_folder(made, folder, None) as study:
         study.begin()
         with fakes([study], earned) as workers:
-            Conductor([study], workers, heard).run()  # type: ignore[arg-type]
-        return Played(study, table(study.study))
+            Scheduler([study], workers, on_round).run()  # type: ignore[arg-type]
+        return Played(study, table(study.optuna_study))
 
 
 def made_study(workers: int = 2, **changes: Any) -> Prepared:

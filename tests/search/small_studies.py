@@ -12,6 +12,7 @@ import optuna
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal
+from flatout.search.report_model import StudyReport
 from flatout.search.run import Prepared, Request, prepare, run_studies
 from flatout.search.storage import close_storage, open_storage
 from flatout.search.study import Study
@@ -78,8 +79,8 @@ def small_slots(cache: Path, count: int = 2) -> list[Slot]:
 def run_small(
     out: Path, cache: Path, studies: Mapping[str, Mapping[str, Any]] | None = None,
     workers: int = 2,
-    heard: Callable[[Study, Any], None] = lambda *_: None, storage: str | None = None,
-) -> list[dict[str, Any] | None]:  # fmt: skip
+    on_round: Callable[[Study, Any], None] = lambda *_: None, storage: str | None = None,
+) -> list[StudyReport | None]:  # fmt: skip
     """Run small studies in real workers, or go on with them; by name the tables in which they
     differ from the usual.
     """
@@ -87,7 +88,7 @@ def run_small(
         prepared(out, name, workers, **changes)
         for name, changes in (studies or {"study": {}}).items()
     ]
-    return run_studies(made, small_slots(cache, workers), out, storage, heard, lambda *_: None)
+    return run_studies(made, small_slots(cache, workers), out, storage, on_round, lambda *_: None)
 
 
 def stored(folder: Path, name: str, url: str | None = None) -> list[dict[str, Any]]:

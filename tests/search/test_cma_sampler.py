@@ -1,4 +1,4 @@
-"""CMA-ES is rebuilt from the trials that were told, and nothing in a storage is unpickled."""
+"""CMA-ES is rebuilt from the trials that have ended, and nothing in a storage is unpickled."""
 
 import math
 import pickle
@@ -16,7 +16,7 @@ from flatout.search.cma_sampler import (
     GENERATION,
     STARTUP,
     ReplayedCma,
-    replayed,
+    replay_trials,
     share_of,
     value_at,
 )
@@ -78,11 +78,11 @@ def test_it_is_where_optunas_own_would_be() -> None:
     kept = max((n for n, found in enumerate(attributes) if "cma:optimizer:0" in found), default=0)
     parts = [attributes[kept][f"cma:optimizer:{k}"] for k in range(len(attributes[kept]) - 1)]
     theirs = pickle.loads(bytes.fromhex("".join(parts)))  # of this process: no foreign pickle
-    told = study.trials[:kept]
-    for trial in told:
+    ended = study.trials[:kept]
+    for trial in ended:
         if "cma:generation" in trial.system_attrs:
             trial.set_user_attr(GENERATION, trial.system_attrs["cma:generation"])
-    ours = replayed(told, SPACE, seed=0)
+    ours = replay_trials(ended, SPACE, seed=0)
     assert ours.generation == theirs.generation > 3
     # Every generation adds the roundings of a few products of matrices as large as the space.
     roundings = 100 * ours.generation * len(SPACE)
@@ -103,15 +103,15 @@ def test_a_study_that_goes_on_draws_the_same() -> None:
 def test_trials_that_ended_late_do_not_change_a_generation() -> None:
     """A generation is what ended first, whatever the numbers."""
     study = searched(40)
-    told = study.trials
-    late = next(trial for trial in told if trial.user_attrs.get(GENERATION) == 0)
+    ended = study.trials
+    late = next(trial for trial in ended if trial.user_attrs.get(GENERATION) == 0)
     more = optuna.trial.create_trial(
         params=late.params, distributions=late.distributions, value=1e9, user_attrs={GENERATION: 0}
     )
     more.number = 0
     assert_close(
-        replayed([more, *told], SPACE, 0)._mean,
-        replayed(told, SPACE, 0)._mean,
+        replay_trials([more, *ended], SPACE, 0)._mean,
+        replay_trials(ended, SPACE, 0)._mean,
         size=0.0,
         roundings=0,
     )

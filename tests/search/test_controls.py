@@ -20,8 +20,8 @@ from flatout.search.controls import (
     ORACLE,
     Control,
     gain_of_next_bar,
+    make_bars_without_edge,
     make_controls,
-    without_edge,
 )
 from flatout.search.market_study import make_study
 from flatout.settings.tables import Settings
@@ -45,7 +45,7 @@ def correlation(panel: Panel) -> float:
 def test_noise_has_no_edge() -> None:
     """Bars as volatile as the user's, on the same grid, whose signal says nothing."""
     panel = small_panel(4000)
-    noise = without_edge(panel, seed=0)
+    noise = make_bars_without_edge(panel, seed=0)
     assert correlation(panel) > 0.3
     assert abs(correlation(noise)) < 4 / np.sqrt(
         noise.close.size
@@ -63,9 +63,9 @@ def test_noise_has_no_edge() -> None:
 
 def test_noise_is_made_of_nothing_but_the_seed_and_the_volatility() -> None:
     panel = small_panel()
-    noise = without_edge(panel, seed=3)
-    np.testing.assert_array_equal(noise.close, without_edge(panel, seed=3).close)
-    assert (noise.close != without_edge(panel, seed=4).close).any()
+    noise = make_bars_without_edge(panel, seed=3)
+    np.testing.assert_array_equal(noise.close, make_bars_without_edge(panel, seed=3).close)
+    assert (noise.close != make_bars_without_edge(panel, seed=4).close).any()
     mine, theirs = (np.diff(np.log(p.close[:, 0])) for p in (noise, panel))
     assert abs(np.corrcoef(mine, theirs)[0, 1]) < 4 / np.sqrt(len(mine))
     np.testing.assert_array_equal(

@@ -1,5 +1,5 @@
-"""The closing's choices: who becomes a finalist, under which conditions they are judged, and who
-wins.
+"""The last choices of a study: who becomes a finalist, under which conditions they are judged, and
+who wins.
 """
 
 import os
@@ -13,20 +13,20 @@ from fake_workers import Lane, earned, made_study, play
 from small_studies import SPACE
 
 from flatout.errors import RunError
-from flatout.search.dead_knobs import at_both_ends
+from flatout.search.dead_knobs import values_at_both_ends
+from flatout.search.finalist_results import Condition, conditions_of
 from flatout.search.finalists import (
-    Agent,
-    Condition,
-    by_merit,
+    FinalAgent,
     choose_finalists,
-    conditions_of,
-    order_for,
-    script_agents,
+    order_agents,
+    rank_finalists,
+    train_agents,
     trial_values,
 )
 from flatout.search.forecast import make_study_plan
 from flatout.search.market_study import FINAL
-from flatout.search.run import opened
+from flatout.search.run import open_study_folder
+from flatout.search.spare_lanes import SpareLanes
 from flatout.search.study import Study
 from flatout.workers.slots import cpu_slots
 from rounding import assert_close
@@ -47,7 +47,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_finalists_are_the_best_complete_trials(study: Study) -> None:
-    values = {t.number: t.value for t in study.study.get_trials()}
+    values = {t.number: t.value for t in study.optuna_study.get_trials()}
     best = sorted(values, key=lambda number: -values[number])
     assert choose_finalists(study) == best[:3]
 
@@ -81,7 +81,7 @@ def test_without_a_complete_trial_there_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_what_a_trial_tried_comes_back(study: Study) -> None:
-    for trial in study.study.get_trials():
+    for trial in study.optuna_study.get_trials():
         assert trial_values(study, trial.number) == trial.params
 
 
@@ -98,7 +98,7 @@ def test_what_the_gates_ask_for_is_among_the_conditions(
     tmp_path: Path, gates: dict[str, Any], costs: list[float], delays: list[int]
 ) -> None:
     (tmp_path / "study").mkdir()
-    with opened(made_study(gates=gates), tmp_path / "study", None) as study:
+    with open_study_folder(made_study(gates=gates), tmp_path / "study", None) as study:
         found = conditions_of(study)
     plain = Condition(1.0, 0)
     assert found == (plain, *(Condition(c, 0) for c in costs), *(Condition(1.0, d) for d in delays))
@@ -113,9 +113,9 @@ def terms_of(study: Study, skills: list[float]) -> np.ndarray:
 
 
 def test_the_best_finalist_wins(study: Study) -> None:
-    assert by_merit(study, terms_of(study, [1e-3, 5e-3, 3e-3])) == [1, 2, 0]
+    assert rank_finalists(study, terms_of(study, [1e-3, 5e-3, 3e-3])) == [1, 2, 0]
     equal = terms_of(study, [1e-3])
-    assert by_merit(study, np.concatenate([equal, equal])) == [0, 1]
+    assert rank_finalists(study, np.concatenate([equal, equal])) == [0, 1]
 
 
 @pytest.mark.parametrize("condition", [0, 1])
@@ -123,16 +123,17 @@ def test_a_finalist_that_diverges_is_none_any_more(study: Study, condition: int)
     """Under plain conditions or harder ones; whoever else there is wins."""
     terms = terms_of(study, [1e-3, 5e-3, 3e-3])
     terms[1, condition, 0, 1, 0, 0, 5] = np.nan
-    assert by_merit(study, terms) == [2, 0]
+    assert rank_finalists(study, terms) == [2, 0]
     with pytest.raises(RunError, match="all finalists diverged"):
-        by_merit(study, terms[1:2])
+        rank_finalists(study, terms[1:2])
 
 
 def test_agents_are_trained_once_and_judged_under_each_condition(study: Study) -> None:
     values = trial_values(study, 0)
-    agents = [Agent(FINAL, values, 0)]
-    first = order_for(study, 2, agents, Condition(1.0, 0), fresh=True, networks=True)
-    later = order_for(study, 2, agents, Condition(2.0, 1), fresh=False, networks=False)
+    agents = [FinalAgent(FINAL, values, 0)]
+    lanes = SpareLanes(study, [], 2)
+    first = order_agents(lanes, agents, Condition(1.0, 0), begin=True, networks=True)
+    later = order_agents(lanes, agents, Condition(2.0, 1), begin=False, networks=False)
     assert (first.job, first.networks, first.delay) == (2, True, 0)
     assert first.until == later.until == (study.market.updates, 0)  # one agent for two lanes
     assert first.newcomers is not None
@@ -154,9 +155,9 @@ def test_groups_of_agents_fill_the_lanes_evenly(
         scripts.extend(given)
         return given
 
-    monkeypatch.setattr("flatout.search.finalists.carry_out", carried)
-    agents = [Agent(FINAL, trial_values(study, k), 0) for k in range(count)]
-    found = script_agents(study, [], 2, agents, conditions_of(study))
+    monkeypatch.setattr("flatout.search.spare_lanes.run_scripts", carried)
+    agents = [FinalAgent(FINAL, trial_values(study, k), 0) for k in range(count)]
+    found = train_agents(SpareLanes(study, [], 2), agents, conditions_of(study))
     assert len(found) == count
     assert all(len(script) == len(conditions_of(study)) for script in scripts)
     sizes = [sum(until > 0 for until in script[0].until) for script in scripts]
@@ -166,7 +167,7 @@ def test_groups_of_agents_fill_the_lanes_evenly(
 
 
 def test_a_knob_is_tried_at_both_ends_with_the_others_fixed(study: Study) -> None:
-    low, high = at_both_ends(study, "train.gamma")
+    low, high = values_at_both_ends(study, "train.gamma")
     assert (low["train.gamma"], high["train.gamma"]) == (0.88, 0.99)
     assert {**low, "train.gamma": 0} == {**high, "train.gamma": 0}
     # large steps make limits bite

@@ -19,7 +19,7 @@ from flatout.market.episode import choose_start
 from flatout.market.market import cast
 from flatout.market.tape import make_tape
 from flatout.search.controls import NOISE, ORACLE
-from flatout.search.market_study import FINAL, MarketStudy, make_study, widest_network
+from flatout.search.market_study import FINAL, MarketStudy, find_widest_network, make_study
 from rounding import assert_close
 
 VALUES = {"train.learning_rate": 1e-3, "train.gamma": 0.9, "market.limits.reserve": 0.1}
@@ -282,11 +282,11 @@ def test_rungs_are_updates(search: dict[str, Any], rungs: tuple[int, ...]) -> No
 
 def test_the_largest_network_holds_all_others() -> None:
     def widest(*choices: list[int]) -> tuple[tuple[int, ...], bool]:
-        return widest_network(
+        return find_widest_network(
             small_settings(search={"space": {"train.hidden": {"choices": list(choices)}}})
         )
 
-    assert widest_network(small_settings()) == ((8, 8), False)
+    assert find_widest_network(small_settings()) == ((8, 8), False)
     assert widest([8, 16], [32, 4]) == ((32, 16), False)
     assert widest([8, 8], [16]) == ((16, 16), True)
 

@@ -79,11 +79,11 @@ def closing_storage(folder: Path, url: str) -> Iterator[optuna.storages.BaseStor
 
 @pytest.mark.long
 def test_trials_are_told_and_found_again(server: str, tmp_path: Path) -> None:
-    for told in (None, 0.5):
+    for value in (None, 0.5):
         with closing_storage(tmp_path, server) as storage:
             study = open_study(storage, "told", "none")
-            assert [t.value for t in study.get_trials()] == ([] if told is None else [told])
-            if told is None:
+            assert [t.value for t in study.get_trials()] == ([] if value is None else [value])
+            if value is None:
                 study.tell(study.ask({"x": optuna.distributions.FloatDistribution(0, 1)}), 0.5)
     assert not (tmp_path / "study.journal").exists()
 

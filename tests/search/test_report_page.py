@@ -16,11 +16,16 @@ import pytest
 from plotly.offline import get_plotlyjs
 from sample_report import WINNER, sample_report
 
+from flatout.pages.charts import POINTS, Chart
 from flatout.pages.frame import render_section
 from flatout.pages.values import Html, decimal, percent, say, write
 from flatout.search import report_charts as charts
-from flatout.search.report_assumptions import costs
-from flatout.search.report_page import SECTIONS, page, verdict, write_report
+from flatout.search.assumption_model import CostFacts
+from flatout.search.report_assumptions import show_costs
+from flatout.search.report_curves import FanNames, choose_log_ticks, draw_equity_curves
+from flatout.search.report_file import fit_report
+from flatout.search.report_model import OverfittingFacts, StudyReport, TrialRow, VerdictFacts
+from flatout.search.report_page import SECTIONS, render_report, show_verdict, write_page
 
 CHARTS = 7  # paths, hold-out, Sharpes, degradation, logits, trials, finalists
 READERS = {  # which sections read which part of the report, and are empty without it
@@ -60,8 +65,30 @@ def small() -> dict[str, Any]:
     return copy.deepcopy(shared())
 
 
+def fitted(report: Mapping[str, Any]) -> StudyReport:
+    """The report as pages read it."""
+    return fit_report(report).report
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """The page of whatever stands in a file."""
+    return render_report(fitted(report))
+
+
+def verdict(report: Mapping[str, Any]) -> Html:
+    """The banner of the page."""
+    return show_verdict(fitted(report).verdict or VerdictFacts())
+
+
 def shown(report: Mapping[str, Any], anchor: str) -> str:
-    return render_section(BY_ANCHOR[anchor], report, "not computed")
+    return render_section(BY_ANCHOR[anchor], fitted(report), "not computed")
+
+
+def draw_paths(report: Mapping[str, Any], names: FanNames) -> Chart | None:
+    """The fan of the winner's paths."""
+    curves = fitted(report).curves
+    assert curves is not None
+    return draw_equity_curves(curves.time or (), curves.paths or (), curves.baselines or {}, names)
 
 
 class Tags(HTMLParser):
@@ -180,8 +207,8 @@ def test_costs_of_a_side() -> None:
         "maker_share": 0.25,
         "half_spread_bps": 1.5,
     }
-    assert costs(fees)[0] == "26.5 bps a side"
-    assert "not computed" in costs({"tiers": []})[1]
+    assert show_costs(CostFacts.model_validate(fees)).value == "26.5 bps a side"
+    assert "not computed" in show_costs(CostFacts(tiers=[])).note
 
 
 def test_a_fill_at_the_close_just_seen_is_called_optimistic() -> None:
@@ -336,7 +363,7 @@ def test_all_texts_may_be_none() -> None:
 def test_gaps_in_curves_are_gaps_in_lines() -> None:
     report = small()
     report["curves"]["paths"][0][5] = None
-    chart = charts.equity_curves(report["curves"], "paths", ("one", "middle"))
+    chart = draw_paths(report, FanNames("one", "middle"))
     assert chart is not None
     thin_line = next(trace for trace in chart.figure.data if trace.name == "one")
     assert np.flatnonzero(np.isnan(thin_line.y)).tolist() == [5]
@@ -404,19 +431,17 @@ def test_only_plain_names_of_files_become_links(file: str) -> None:
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     times = [str(np.datetime64("2024-01-01") + np.timedelta64(k, "D")) for k in range(4000)]
     equity = [1 + k / 4000 for k in range(4000)]
-    chart = charts.equity_curves(
-        {"time": times, "paths": [equity], "baselines": {"cash": equity}}, "paths", ("a", "b")
-    )
+    chart = draw_equity_curves(times, [equity], {"cash": equity}, FanNames("a", "b"))
     assert chart is not None
     for trace in chart.figure.data:
-        assert len(trace.x) == len(trace.y) == charts.POINTS
+        assert len(trace.x) == len(trace.y) == POINTS
         assert (trace.x[0], trace.x[-1]) == (times[0], times[-1])
         np.testing.assert_allclose([trace.y[0], trace.y[-1]], [equity[0], equity[-1]], rtol=1e-6)
     assert chart.figure.layout.yaxis.type == "log"
 
 
 def test_the_thick_line_is_the_median_of_the_paths() -> None:
-    chart = charts.equity_curves(shared()["curves"], "paths", ("one", "median"))
+    chart = draw_paths(shared(), FanNames("one", "median"))
     assert chart is not None
     thick = next(trace for trace in chart.figure.data if trace.name == "median")
     np.testing.assert_allclose(thick.y, np.median(shared()["curves"]["paths"], axis=0), rtol=1e-6)
@@ -433,7 +458,7 @@ def test_the_thick_line_is_the_median_of_the_paths() -> None:
     [[-1.0, 0.0, 0.0, 2.0, 3.0], [0.0], [0.0, 0.0], [1.0, 2.0], [-4.0, -3.9], [-1e-9, 1e-9]],
 )
 def test_the_red_part_of_the_histogram_is_the_pbo(logits: list[float]) -> None:
-    chart = charts.logits({"logits": logits})
+    chart = charts.draw_logits(OverfittingFacts(logits=[*logits]))
     assert chart is not None
     (bars,) = chart.figure.data
     red = sum(
@@ -445,7 +470,7 @@ def test_the_red_part_of_the_histogram_is_the_pbo(logits: list[float]) -> None:
 
 def test_the_degradation_line_has_the_slope_and_runs_through_the_means() -> None:
     found = shared()["overfitting"]
-    chart = charts.degradation(found)
+    chart = charts.draw_degradation(OverfittingFacts.model_validate(found))
     assert chart is not None
     *dots, line = chart.figure.data
     slope = (line.y[1] - line.y[0]) / (line.x[1] - line.x[0])
@@ -460,10 +485,10 @@ def test_the_best_so_far_counts_completed_trials_only() -> None:
     states = ["complete", "pruned", "COMPLETE", "failed", "complete", "FAIL", "running"]
     values = [0.1, 9.0, 0.3, None, 0.2, None, None]
     rows = [
-        {"number": k, "state": s, "value": v}
+        TrialRow(number=k, state=s, value=v)
         for k, (s, v) in enumerate(zip(states, values, strict=True))
     ]
-    chart = charts.trials({"trials": rows, "winner": {"trial": 4}})
+    chart = charts.draw_trials(rows, winner=4)
     assert chart is not None
     best, complete, pruned, failed, winner = chart.figure.data
     assert (list(best.x), list(best.y)) == ([0, 2, 5], [0.1, 0.3, 0.3])
@@ -474,7 +499,7 @@ def test_the_best_so_far_counts_completed_trials_only() -> None:
 
 
 def test_sharpes_stand_beside_the_null_the_baselines_and_luck() -> None:
-    chart = charts.sharpes(shared())
+    chart = charts.draw_sharpes(fitted(shared()))
     assert chart is not None
     rows = {trace.y[0]: list(trace.x) for trace in chart.figure.data[1:]}
     assert rows["winner's paths"] == [path["sharpe"] for path in shared()["winner"]["paths"]]
@@ -484,7 +509,7 @@ def test_sharpes_stand_beside_the_null_the_baselines_and_luck() -> None:
 
 
 def test_finalists_show_every_seed() -> None:
-    chart = charts.finalists(shared())
+    chart = charts.draw_finalists(fitted(shared()).finalists or ())
     assert chart is not None
     seeds = {
         trace.y[0]: list(trace.x) for trace in chart.figure.data if trace.error_x.array is None
@@ -497,7 +522,7 @@ def test_finalists_show_every_seed() -> None:
     ("low", "high"), [(0.97, 1.04), (0.7, 1.9), (0.45, 4.3), (0.01, 80.0), (1e-9, 1e9), (1.0, 1.0)]
 )
 def test_a_log_axis_has_few_round_ticks(low: float, high: float) -> None:
-    ticks = charts.log_ticks(low, high)
+    ticks = choose_log_ticks(low, high)
     assert len(ticks) <= (19 if high / low > 1e9 else 9)
     assert len(ticks) >= (4 if high > low else 0)
     assert all(low * (1 - 1e-9) <= tick <= high * (1 + 1e-9) for tick in ticks)
@@ -522,10 +547,10 @@ def test_values_as_they_are_written() -> None:
 
 def test_the_file_is_written_whole_and_alone(tmp_path: Path) -> None:
     report = small()
-    path = write_report(tmp_path, report)
+    path = write_page(tmp_path, fitted(report))
     assert path == tmp_path / "report.html"
     assert path.read_text(encoding="utf-8") == page(report)
-    write_report(tmp_path, {})
+    write_page(tmp_path, StudyReport())
     assert path.read_text(encoding="utf-8") == page({})
     assert list(tmp_path.iterdir()) == [path]
 
@@ -533,11 +558,11 @@ def test_the_file_is_written_whole_and_alone(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_made_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_report(tmp_path, {})
+    path = write_page(tmp_path, StudyReport())
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        write_report(tmp_path, small())
+        write_page(tmp_path, fitted(small()))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -582,13 +607,13 @@ addEventListener("load", () => setTimeout(() => parent.postMessage({
 }, "*"), 500));
 </script>"""
 FRAMES = """<!doctype html><title>waiting</title><body><script>
-const told = {}; addEventListener("message", event => {
-  told[event.data.name] = event.data; document.title = JSON.stringify(told); });
+const measured = {}; addEventListener("message", event => {
+  measured[event.data.name] = event.data; document.title = JSON.stringify(measured); });
 </script>"""
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What pages measure in frames as wide as a phone, for a window cannot be that narrow, and one
     as on a desk.
 
@@ -621,8 +646,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_a_browser_draws_all_charts_without_network(told: dict[str, Any]) -> None:
-    desk = told["desk"]
+def test_a_browser_draws_all_charts_without_network(measured: dict[str, Any]) -> None:
+    desk = measured["desk"]
     assert (desk["inner"], desk["wrong"]) == (1280, "")
     assert desk["charts"] == desk["drawn"] == CHARTS
     assert desk["lines"] > 20
@@ -630,11 +655,11 @@ def test_a_browser_draws_all_charts_without_network(told: dict[str, Any]) -> Non
 
 
 @pytest.mark.long
-def test_the_page_fits_a_phone(told: dict[str, Any]) -> None:
-    assert told["wide"]["scroll"] > 390  # the measure can fail
+def test_the_page_fits_a_phone(measured: dict[str, Any]) -> None:
+    assert measured["wide"]["scroll"] > 390  # the measure can fail
     for name in ("usual", "long", "empty"):
-        assert told[name]["inner"] == 390
-        assert told[name]["scroll"] == 390, name
-        assert told[name]["wrong"] == ""
-    assert told["usual"]["subplots"] == CHARTS + 1  # the Sharpe ratios have two panels
-    assert told["usual"]["widest"] <= 390
+        assert measured[name]["inner"] == 390
+        assert measured[name]["scroll"] == 390, name
+        assert measured[name]["wrong"] == ""
+    assert measured["usual"]["subplots"] == CHARTS + 1  # the Sharpe ratios have two panels
+    assert measured["usual"]["widest"] <= 390

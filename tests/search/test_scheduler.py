@@ -26,12 +26,13 @@ from flatout.evaluation.trial_registry import trials_ever
 from flatout.policies.bundle import Bundle
 from flatout.runs import alone
 from flatout.search import scheduler
-from flatout.search.finalists import FILE as CLOSING
+from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.market_study import LOG_RETURN
-from flatout.search.run import Prepared, make_folder, opened, run_studies
+from flatout.search.report_model import StudyReport
+from flatout.search.run import Prepared, make_folder, open_study_folder, run_studies
 from flatout.search.scheduler import STOP
 from flatout.search.study import Study
-from flatout.search.study_state import read_board
+from flatout.search.study_state import read_state
 from flatout.search.trial_files import read_trial
 from rounding import assert_close
 from worker_processes import children, lives
@@ -75,9 +76,9 @@ def nobody_is_left() -> Iterator[None]:
 class Ended:
     """A study that is over, and its report."""
 
-    def __init__(self, folder: Path, report: dict[str, Any] | None) -> None:
+    def __init__(self, folder: Path, report: StudyReport | None) -> None:
         assert report is not None
-        self.folder, self.report = folder, report
+        self.folder, self.report = folder, report.facts()
         self.table = stored(folder, folder.name)
 
 
@@ -106,15 +107,19 @@ def dead_knob(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> str:
     with pytest.raises(RunError) as caught:
         run_small(out, cache, {"dead": {"search": {"space": DEAD, "batch": 1}}}, workers=1)
     assert not (out / "dead" / "scratch").exists()
-    board = read_board(out / "dead")
-    assert board is not None
-    assert not board.live_knobs
+    state = read_state(out / "dead")
+    assert state is not None
+    assert not state.live_knobs
     return str(caught.value)
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """All that a study found: trials, closing and policies, by name."""
-    found = [*(folder / "trials").iterdir(), folder / CLOSING, *(folder / "policy").rglob("*.*")]
+    """All that a study found: trials, finalists and policies, by name."""
+    found = [
+        *(folder / "trials").iterdir(),
+        folder / FINALIST_RESULTS,
+        *(folder / "policy").rglob("*.*"),
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found)}
 
 
@@ -143,8 +148,8 @@ def check_same(folder: Path, undisturbed: Ended, url: str | None = None) -> None
 def check_tidy(folder: Path) -> None:
     """Nothing lies about."""
     expected = {
-        "about.json", "board.json", "checkpoints", CLOSING, "days.csv", "hold_out.json",
-        "ledger.csv", "lock", "logs",
+        "about.json", "board.json", "checkpoints", FINALIST_RESULTS, "days.csv", "hold_out.json",
+        "ledger.csv", "lock", "logs", "metrics.jsonl",
         "policy", "report.html", "report.json", "settings.json", "study.journal",
         "study.journal.lock", "trials",
     }  # fmt: skip
@@ -213,12 +218,12 @@ def test_the_winners_policies_can_be_loaded_and_act(undisturbed: Ended) -> None:
 
 
 def test_finalists_are_trained_as_they_were_as_trials(undisturbed: Ended) -> None:
-    """In other lanes of another crew, maybe on another worker: their first seed earns the same.
+    """In other lanes of another batch, maybe on another worker: their first seed earns the same.
     Lanes are judged side by side, so each bar may round the equity of about 1 differently in
     another lane.
     """
-    closing = safetensors.numpy.load_file(undisturbed.folder / CLOSING)
-    for number, terms in zip(closing["finalists"], closing["finalist_terms"], strict=True):
+    results = safetensors.numpy.load_file(undisturbed.folder / FINALIST_RESULTS)
+    for number, terms in zip(results["finalists"], results["finalist_terms"], strict=True):
         trial = read_trial(undisturbed.folder, int(number))
         assert_close(terms[0, :, 0, LOG_RETURN], trial.log_return[:, 0], roundings=64, size=1.0)
         assert (
@@ -254,15 +259,16 @@ def test_a_study_that_is_over_is_not_run_again(
     undisturbed: Ended, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = results(undisturbed.folder)
-    monkeypatch.setattr(scheduler, "crews_of", pytest.fail)
+    monkeypatch.setattr(scheduler, "start_study_workers", pytest.fail)
     [report] = run_small(undisturbed.folder.parent, cache)
-    assert report == undisturbed.report
+    assert report is not None
+    assert report.facts() == undisturbed.report
     assert results(undisturbed.folder) == before
 
 
 def begin(out: Path, study: Prepared) -> None:
     """As far as it comes before its workers start."""
-    with opened(study, make_folder(out, study.request.name), None):
+    with open_study_folder(study, make_folder(out, study.request.name), None):
         pass
 
 
@@ -314,7 +320,7 @@ def test_a_grown_study_forgets_its_closing_but_not_its_trials(
 ) -> None:
     folder = shutil.copytree(undisturbed.folder, tmp_path / "study")
     begin(tmp_path, prepared(tmp_path, search={"trials": 8}))
-    assert not (folder / CLOSING).exists()
+    assert not (folder / FINALIST_RESULTS).exists()
     assert json.loads((folder / "settings.json").read_text())["settings"]["search"]["trials"] == 8
     assert stored(folder, "study") == undisturbed.table
 
@@ -355,20 +361,20 @@ def test_a_stop_ends_it_after_what_was_ordered_and_the_same_call_goes_on(
 ) -> None:
     """Its trials are in a database this time."""
     url = f"sqlite:///{tmp_path}/studies.db"
-    turns: list[int] = []
+    rounds: list[int] = []
 
-    def heard(study: Study, decided: Any) -> None:
-        turns.append(study.board.turn)
+    def on_round(study: Study, decisions: Any) -> None:
+        rounds.append(study.state.round)
         (study.folder / STOP).touch()
 
-    [report] = run_small(tmp_path, cache, heard=heard, storage=url)
+    [report] = run_small(tmp_path, cache, on_round=on_round, storage=url)
     assert report is None
-    assert turns == [
+    assert rounds == [
         1,
         2,
         3,
     ]  # the one after which it was asked for, and those that were ordered by then
-    assert not (tmp_path / "study" / CLOSING).exists()
+    assert not (tmp_path / "study" / FINALIST_RESULTS).exists()
     [report] = run_small(tmp_path, cache, storage=url)
     assert report is not None
     assert not (tmp_path / "study" / STOP).exists()
@@ -384,11 +390,11 @@ def test_two_studies_at_once_end_as_if_alone(
     """
     url, studies = f"sqlite:///{tmp_path}/studies.db", {"study": {}, "other": OTHER}
 
-    def heard(study: Study, decided: Any) -> None:
+    def on_round(study: Study, decisions: Any) -> None:
         if study.folder.name == "other":
             (study.folder / STOP).touch()
 
-    whole, stopped = run_small(tmp_path, cache, studies, heard=heard, storage=url)
+    whole, stopped = run_small(tmp_path, cache, studies, on_round=on_round, storage=url)
     assert whole is not None
     assert stopped is None
     again, resumed = run_small(tmp_path, cache, studies, storage=url)
@@ -398,18 +404,18 @@ def test_two_studies_at_once_end_as_if_alone(
     check_same(tmp_path / "other", other, url)
 
 
-@pytest.mark.parametrize("when", ["trials", pytest.param("closing", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("when", ["trials", pytest.param("finals", marks=pytest.mark.slow)])
 def test_killed_workers_are_replaced_and_nothing_is_lost(
     tmp_path: Path, cache: Path, undisturbed: Ended, when: str
 ) -> None:
     killed: list[int] = []
 
-    def heard(study: Study, decided: Any) -> None:
-        if when == "trials" and study.board.turn >= 3 and not killed:
+    def on_round(study: Study, decisions: Any) -> None:
+        if when == "trials" and study.state.round >= 3 and not killed:
             kill()
 
-    def said(study: Study, text: str) -> None:
-        if when == "closing" and text.startswith(("finalists", "winner")):
+    def on_stage(study: Study, stage: str) -> None:
+        if when == "finals" and stage.startswith(("finalists", "winner")):
             kill()
 
     def kill() -> None:
@@ -417,7 +423,7 @@ def test_killed_workers_are_replaced_and_nothing_is_lost(
         os.kill(pid, signal.SIGKILL)
         killed.append(pid)
 
-    run_studies([prepared(tmp_path)], small_slots(cache), tmp_path, None, heard, said)
+    run_studies([prepared(tmp_path)], small_slots(cache), tmp_path, None, on_round, on_stage)
     assert len(killed) == (1 if when == "trials" else 2)
     check_same(tmp_path / "study", undisturbed)
 
@@ -460,25 +466,25 @@ def kill_driver(
     return driver.returncode == -signal.SIGKILL
 
 
-def turn_of(folder: Path) -> int:
-    board = read_board(folder)
-    return -1 if board is None or not board.live_knobs else board.turn
+def round_of(folder: Path) -> int:
+    state = read_state(folder)
+    return -1 if state is None or not state.live_knobs else state.round
 
 
 def check_driver_kills(
-    tmp_path: Path, cache: Path, undisturbed: Ended, turns: list[int], ends: int, seed: int
+    tmp_path: Path, cache: Path, undisturbed: Ended, rounds: list[int], ends: int, seed: int
 ) -> None:
-    """Killed once at each of these turns, then so often at the start, during and after the closing;
+    """Killed once at each of these rounds, then so often at the start, during and after the finals;
     then left alone.
     """
     rng, folder, trials = random.Random(seed), tmp_path / "study", len(undisturbed.table)
-    at_turns = [(lambda turn=turn: turn_of(folder) >= turn, 0.2) for turn in turns]
+    at_rounds = [(lambda wanted=wanted: round_of(folder) >= wanted, 0.2) for wanted in rounds]
     at_starts = [(lambda: True, 4.0)] * ends
-    over = [(lambda: (board := read_board(folder)) and len(board.finished) == trials, 3.0)] * ends
-    closed = [((folder / CLOSING).exists, 1.0)] * ends
-    moments = [*at_turns, *over, *closed]
+    over = [(lambda: (state := read_state(folder)) and len(state.finished) == trials, 3.0)] * ends
+    finals_over = [((folder / FINALIST_RESULTS).exists, 1.0)] * ends
+    moments = [*at_rounds, *over, *finals_over]
     for start in at_starts:
-        moments.insert(rng.randrange(len(at_turns) + 1), start)
+        moments.insert(rng.randrange(len(at_rounds) + 1), start)
     kills = sum(
         kill_driver(tmp_path, cache, trials, moment, rng.uniform(0, jitter))
         for moment, jitter in moments
@@ -492,7 +498,7 @@ def check_driver_kills(
 def test_a_killed_driver_leaves_no_orphans_and_its_study_goes_on(
     tmp_path: Path, cache: Path, undisturbed: Ended
 ) -> None:
-    check_driver_kills(tmp_path, cache, undisturbed, turns=[3], ends=1, seed=0)
+    check_driver_kills(tmp_path, cache, undisturbed, rounds=[3], ends=1, seed=0)
 
 
 @pytest.mark.slow
@@ -502,11 +508,11 @@ def test_a_driver_may_be_killed_twenty_times(
 ) -> None:
     [report] = run_small(tmp_path / "alone", cache, {"study": LONG})
     alone = Ended(tmp_path / "alone" / "study", report)
-    board = read_board(alone.folder)
-    assert board is not None
-    turns = sorted(random.Random(seed).sample(range(board.turn - 1), 16))
+    state = read_state(alone.folder)
+    assert state is not None
+    rounds = sorted(random.Random(seed).sample(range(state.round - 1), 16))
     (tmp_path / "killed").mkdir()
-    check_driver_kills(tmp_path / "killed", cache, alone, turns, ends=2, seed=seed)
+    check_driver_kills(tmp_path / "killed", cache, alone, rounds, ends=2, seed=seed)
 
 
 @pytest.mark.slow
@@ -518,6 +524,6 @@ def test_a_study_may_grow(tmp_path: Path, cache: Path, other: Ended) -> None:
     assert report is not None
     table = stored(folder, "other")
     assert table[:3] == other.table
-    assert len(table) == len(report["trials"]) == 5
-    assert len(report["assumptions"]["hold_out"]["openings"]) == 2
+    assert len(table) == len(report.trials or ()) == 5
+    assert len(report.facts()["assumptions"]["hold_out"]["openings"]) == 2
     check_tidy(folder)

@@ -8,7 +8,7 @@ import pytest
 from flatout.evaluation import metrics
 from flatout.folds.blocks import Block
 from flatout.folds.splits import Split
-from flatout.search.scores import joined_blocks, score
+from flatout.search.scores import join_blocks, score_bars
 
 SPLIT = Split("kfold 0+2", (0, 2), (Block(5, 9),), (Block(0, 4), Block(10, 13)))
 BARS = np.array([0.01, -0.02, 0.03, 0.005])
@@ -16,35 +16,39 @@ BARS = np.array([0.01, -0.02, 0.03, 0.005])
 
 def test_blocks_are_joined_without_what_follows_their_ends() -> None:
     trace = np.array([[1, 2, 3, 4, 99], [5, 6, 7, 99, 99]], np.float32)
-    joined = joined_blocks(trace, SPLIT)
+    joined = join_blocks(trace, SPLIT)
     np.testing.assert_array_equal(joined, [1, 2, 3, 4, 5, 6, 7])
     assert joined.dtype == np.float64
 
 
 def test_sharpe_is_that_of_simple_returns() -> None:
     expected = np.mean(np.expm1(BARS)) / np.std(np.expm1(BARS), ddof=1) * math.sqrt(8760)
-    np.testing.assert_allclose(score("sharpe", BARS, BARS * 0, 8760.0), expected, rtol=1e-12)
-    assert score("sharpe", BARS, BARS * 0, 8760.0) == float(metrics.sharpe(np.expm1(BARS), 8760.0))
+    np.testing.assert_allclose(score_bars("sharpe", BARS, BARS * 0, 8760.0), expected, rtol=1e-12)
+    assert score_bars("sharpe", BARS, BARS * 0, 8760.0) == float(
+        metrics.sharpe(np.expm1(BARS), 8760.0)
+    )
 
 
 def test_excess_sharpe_looks_at_the_excess_alone() -> None:
-    assert score("excess_sharpe", BARS * 0, BARS, 8760.0) == score("sharpe", BARS, BARS * 0, 8760.0)
+    assert score_bars("excess_sharpe", BARS * 0, BARS, 8760.0) == score_bars(
+        "sharpe", BARS, BARS * 0, 8760.0
+    )
     assert (
-        score("excess_sharpe", BARS, -BARS, 8760.0)
+        score_bars("excess_sharpe", BARS, -BARS, 8760.0)
         < 0
-        < score("excess_sharpe", -BARS, BARS, 8760.0)
+        < score_bars("excess_sharpe", -BARS, BARS, 8760.0)
     )
 
 
 def test_log_return_is_growth_per_year() -> None:
     np.testing.assert_allclose(
-        score("log_return", BARS, BARS * 0, 8760.0), BARS.sum() / 4 * 8760.0, rtol=1e-12
+        score_bars("log_return", BARS, BARS * 0, 8760.0), BARS.sum() / 4 * 8760.0, rtol=1e-12
     )
 
 
 def test_who_never_trades_has_a_score_of_zero() -> None:
     for objective in ("sharpe", "excess_sharpe", "log_return"):
-        assert score(objective, np.zeros(5), np.zeros(5), 8760.0) == 0.0
+        assert score_bars(objective, np.zeros(5), np.zeros(5), 8760.0) == 0.0
 
 
 @pytest.mark.parametrize("objective", ["sharpe", "excess_sharpe", "log_return"])
@@ -52,5 +56,5 @@ def test_who_never_trades_has_a_score_of_zero() -> None:
 def test_whoever_diverged_has_none(objective: str, bad: float) -> None:
     spoilt = np.append(BARS, bad)
     fine = np.append(BARS, 0.0)
-    assert math.isnan(score(objective, spoilt, fine, 8760.0))  # type: ignore[arg-type]
-    assert math.isnan(score(objective, fine, spoilt, 8760.0))  # type: ignore[arg-type]
+    assert math.isnan(score_bars(objective, spoilt, fine, 8760.0))  # type: ignore[arg-type]
+    assert math.isnan(score_bars(objective, fine, spoilt, 8760.0))  # type: ignore[arg-type]

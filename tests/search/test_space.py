@@ -10,14 +10,14 @@ from flatout.errors import SettingsError
 from flatout.search.space import (
     FIXED,
     SHAPE,
+    apply_values,
     check_space,
-    distributions,
-    extremes,
-    middle,
-    searchable,
-    text,
+    choice_text,
+    extreme_values,
+    list_searchable,
+    make_distributions,
+    middle_value,
     values_of,
-    with_values,
 )
 from flatout.settings.study import Knob, usual_space
 from flatout.settings.tables import Settings
@@ -37,10 +37,10 @@ def test_the_usual_space_may_be_searched() -> None:
     check_space(usual_space(), SETTINGS)
 
 
-@pytest.mark.parametrize("name", searchable())
+@pytest.mark.parametrize("name", list_searchable())
 def test_all_that_may_be_searched_can_be_set(name: str) -> None:
     """To the value that it has; nothing else changes."""
-    assert with_values(SETTINGS, {name: value_at(SETTINGS, name)}) == SETTINGS
+    assert apply_values(SETTINGS, {name: value_at(SETTINGS, name)}) == SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_all_that_may_be_searched_can_be_set(name: str) -> None:
 )
 def test_setting_a_value_changes_that_setting_alone(name: str, low: float, high: float) -> None:
     for value in (low, high):
-        changed = with_values(SETTINGS, {name: value})
+        changed = apply_values(SETTINGS, {name: value})
         assert value_at(changed, name) == value
-        assert with_values(changed, {name: value_at(SETTINGS, name)}) == SETTINGS
+        assert apply_values(changed, {name: value_at(SETTINGS, name)}) == SETTINGS
 
 
 @pytest.mark.parametrize("name", [*sorted(SHAPE | FIXED), "market.costs.tiers.taker_bps"])
@@ -65,7 +65,7 @@ def test_what_is_not_data_is_refused_by_name(name: str) -> None:
         SettingsError, match=rf"search\.space names {name}, which is not data .* one study for each"
     ):
         check_space({name: knob}, SETTINGS)
-    assert name not in searchable()
+    assert name not in list_searchable()
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_what_settings_allow_is_drawn_and_set(name: str, knob: Knob) -> None:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seen = set()
     for _ in range(20):
-        trial = study.ask(distributions(space))
+        trial = study.ask(make_distributions(space))
         values = values_of(space, trial.params)
-        seen.add(str(value_at(with_values(SETTINGS, values), name)))
+        seen.add(str(value_at(apply_values(SETTINGS, values), name)))
     assert len(seen) > 1
 
 
 def test_ranges_are_optunas() -> None:
-    found = distributions(
+    found = make_distributions(
         {
             "a": Knob(low=1e-4, high=1e-2, log=True),
             "b": Knob(low=1, high=8, whole=True),
@@ -142,30 +142,30 @@ def test_ranges_are_optunas() -> None:
 
 @pytest.mark.parametrize("choice", [[64, 64], [32], [16, 16, 16]])
 def test_lists_travel_as_text_and_come_back(choice: list[int]) -> None:
-    assert isinstance(text(choice), str)
-    assert values_of({"train.hidden": HIDDEN}, {"train.hidden": text(choice)}) == {
+    assert isinstance(choice_text(choice), str)
+    assert values_of({"train.hidden": HIDDEN}, {"train.hidden": choice_text(choice)}) == {
         "train.hidden": choice
     }
 
 
 @pytest.mark.parametrize("value", [True, 3, 0.5, "tanh"])
 def test_single_values_travel_as_they_are(value: Any) -> None:
-    assert text(value) is value
+    assert choice_text(value) is value
 
 
 def test_the_middle_of_a_range() -> None:
-    assert middle(Knob(low=0.0, high=1.0)) == 0.5
-    np.testing.assert_allclose(middle(Knob(low=1e-6, high=1e-2, log=True)), 1e-4)
-    whole = middle(Knob(low=1, high=8, whole=True))
+    assert middle_value(Knob(low=0.0, high=1.0)) == 0.5
+    np.testing.assert_allclose(middle_value(Knob(low=1e-6, high=1e-2, log=True)), 1e-4)
+    whole = middle_value(Knob(low=1, high=8, whole=True))
     assert isinstance(whole, int)
     assert 1 <= whole <= 8
-    assert middle(Knob(low=-3.0, high=1.0)) == -1.0
-    assert middle(HIDDEN) == [64, 64]
+    assert middle_value(Knob(low=-3.0, high=1.0)) == -1.0
+    assert middle_value(HIDDEN) == [64, 64]
 
 
 def test_the_ends_of_a_range() -> None:
-    assert extremes(Knob(low=0.1, high=0.4)) == (0.1, 0.4)
-    ends = extremes(Knob(low=1, high=8, whole=True))
+    assert extreme_values(Knob(low=0.1, high=0.4)) == (0.1, 0.4)
+    ends = extreme_values(Knob(low=1, high=8, whole=True))
     assert ends == (1, 8)
     assert all(isinstance(end, int) for end in ends)
-    assert extremes(HIDDEN) == ([64, 64], [16, 16, 16])
+    assert extreme_values(HIDDEN) == ([64, 64], [16, 16, 16])

@@ -21,7 +21,7 @@ from optuna.trial import TrialState
 
 from flatout.errors import RunError
 from flatout.search.about_study import is_begun, study_path
-from flatout.search.run import make_folder, opened
+from flatout.search.run import make_folder, open_study_folder
 from flatout.search.storage import (
     JOURNAL,
     LEASE,
@@ -29,13 +29,13 @@ from flatout.search.storage import (
     FileLock,
     Halving,
     close_storage,
+    cut_unfinished_line,
     drop_lease,
     give_lease_back,
-    hidden_password,
+    hide_password,
     keep_lease,
     make_pruner,
     make_sampler,
-    mend,
     open_storage,
     open_study,
     take_lease,
@@ -52,7 +52,7 @@ def quiet() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def told(folder: Path, value: float, url: str | None = None) -> list[float | None]:
+def tell_value(folder: Path, value: float, url: str | None = None) -> list[float | None]:
     """One more trial with this value; all values so far."""
     found = open_storage(folder, url)
     try:
@@ -69,38 +69,38 @@ def told(folder: Path, value: float, url: str | None = None) -> list[float | Non
 
 
 def test_a_journal_is_found_again(tmp_path: Path) -> None:
-    assert told(tmp_path, 0.25) == [0.25]
-    assert told(tmp_path, 0.5) == [0.25, 0.5]
+    assert tell_value(tmp_path, 0.25) == [0.25]
+    assert tell_value(tmp_path, 0.5) == [0.25, 0.5]
 
 
 def test_a_line_that_was_not_finished_is_cut_off(tmp_path: Path) -> None:
     """Wherever it was cut; trials that were whole stay, and new ones can be added."""
-    told(tmp_path, 0.25)
+    tell_value(tmp_path, 0.25)
     path = tmp_path / JOURNAL
     whole = path.read_bytes()
     *_, last = whole.splitlines(keepends=True)
     for length in (1, len(last) // 2, len(last) - 1):
         path.write_bytes(whole + last[:length])
-        mend(path)
+        cut_unfinished_line(path)
         assert path.read_bytes() == whole
         path.write_bytes(whole + last[:length])
-        assert told(tmp_path, 0.5) == [0.25, 0.5]
+        assert tell_value(tmp_path, 0.5) == [0.25, 0.5]
 
 
 def test_a_journal_that_was_cut_in_its_first_line_begins_anew(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_bytes(b'{"op_code":0,"work')
-    assert told(tmp_path, 0.25) == [0.25]
+    assert tell_value(tmp_path, 0.25) == [0.25]
 
 
 @pytest.mark.parametrize("content", [b"", b"one\n", b"one\ntwo\n"])
 def test_whole_journals_are_left_alone(tmp_path: Path, content: bytes) -> None:
     (tmp_path / JOURNAL).write_bytes(content)
-    mend(tmp_path / JOURNAL)
+    cut_unfinished_line(tmp_path / JOURNAL)
     assert (tmp_path / JOURNAL).read_bytes() == content
 
 
 def test_no_journal_is_made_by_mending(tmp_path: Path) -> None:
-    mend(tmp_path / JOURNAL)
+    cut_unfinished_line(tmp_path / JOURNAL)
     assert not (tmp_path / JOURNAL).exists()
 
 
@@ -123,14 +123,14 @@ def holding(path: Path) -> Iterator[subprocess.Popen[bytes]]:
         [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, bufsize=0
     )
     try:
-        assert said(process) == b"wanted\n"
+        assert read_line(process) == b"wanted\n"
         yield process
     finally:
         process.kill()
         process.communicate()
 
 
-def said(process: subprocess.Popen[bytes], seconds: float = 60.0) -> bytes | None:
+def read_line(process: subprocess.Popen[bytes], seconds: float = 60.0) -> bytes | None:
     """A line, None if none comes."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], seconds)
@@ -143,11 +143,11 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     """
     path = tmp_path / "lock"
     with holding(path) as owner:
-        assert said(owner) == b"held\n"
+        assert read_line(owner) == b"held\n"
         with holding(path) as second:
-            assert said(second, 0.5) is None
+            assert read_line(second, 0.5) is None
             owner.kill()
-            assert said(second) == b"held\n"
+            assert read_line(second) == b"held\n"
     lock = FileLock(path)
     assert lock.acquire()
     lock.release()
@@ -160,8 +160,8 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
 
 def test_sqlite_keeps_trials_too(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/study.db"
-    assert told(tmp_path, 0.25, url) == [0.25]
-    assert told(tmp_path, 0.5, url) == [0.25, 0.5]
+    assert tell_value(tmp_path, 0.25, url) == [0.25]
+    assert tell_value(tmp_path, 0.5, url) == [0.25, 0.5]
     assert not (tmp_path / JOURNAL).exists()
 
 
@@ -177,10 +177,10 @@ def test_sqlite_keeps_trials_too(tmp_path: Path) -> None:
 def test_a_url_that_leads_nowhere_is_explained(tmp_path: Path, url: str) -> None:
     with pytest.raises(RunError) as caught:
         open_storage(tmp_path, url)
-    said = str(caught.value)
-    assert said.startswith(f"the storage {hidden_password(url)} cannot be opened: ")
-    assert "give an Optuna storage URL such as sqlite:///study.db" in said
-    assert "secret" not in said
+    message = str(caught.value)
+    assert message.startswith(f"the storage {hide_password(url)} cannot be opened: ")
+    assert "give an Optuna storage URL such as sqlite:///study.db" in message
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_url_that_leads_nowhere_is_explained(tmp_path: Path, url: str) -> None
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
-    assert hidden_password(url) == shown
+    assert hide_password(url) == shown
 
 
 # --- leases
@@ -298,7 +298,7 @@ def test_leases_are_renewed_long_before_they_run_out(study: optuna.Study, tmp_pa
     take_lease(study, tmp_path)
     fresh = study.user_attrs[LEASE]
     keep_lease(study, tmp_path)
-    assert study.user_attrs[LEASE] == fresh  # not at every turn
+    assert study.user_attrs[LEASE] == fresh  # not at every round
     now = time.time()
     study.set_user_attr(LEASE, {**fresh, "time": now - LEASE_SECONDS / 2})
     keep_lease(study, tmp_path)
@@ -380,10 +380,10 @@ def test_halving_says_the_same_when_it_is_asked_again() -> None:
 )
 def test_a_mistyped_storage_does_not_stay_with_the_study(tmp_path: Path, url: str) -> None:
     made, folder = made_study(), make_folder(tmp_path, "study")
-    with pytest.raises(RunError, match="cannot be opened"), opened(made, folder, url):
+    with pytest.raises(RunError, match="cannot be opened"), open_study_folder(made, folder, url):
         pass
     assert not is_begun(folder)
-    with opened(made, folder, None):
+    with open_study_folder(made, folder, None):
         assert is_begun(folder)
 
 
@@ -395,17 +395,17 @@ def test_a_study_is_not_begun_among_somebodys_files(tmp_path: Path) -> None:
     with pytest.raises(
         RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another --name"
     ):
-        opened(made_study(), folder, None).__enter__()
+        open_study_folder(made_study(), folder, None).__enter__()
     assert (folder / "scratch" / "thesis.txt").read_text() == "precious"
     assert (folder / "sub" / ".notes.csv.backup12").read_text() == "precious"
 
 
 def test_a_start_that_was_cut_off_is_begun_again(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, "study")
-    with opened(made_study(), folder, None):
+    with open_study_folder(made_study(), folder, None):
         pass
     (folder / "settings.json").rename(folder / ".settings.json.abcdefgh")  # written last
-    with opened(made_study(), folder, None):
+    with open_study_folder(made_study(), folder, None):
         assert is_begun(folder)
 
 
@@ -426,8 +426,8 @@ def test_values_outside_of_their_range_are_refused(tmp_path: Path, value: str) -
         made_study(search={"trials": 6, "sampler": "cmaes"}),
         make_folder(tmp_path, "study"),
     )
-    with opened(made, folder, None) as study:
-        study.ask(0)
+    with open_study_folder(made, folder, None) as study:
+        study.trials.ask(0)
     path = folder / JOURNAL
     path.write_text(
         re.sub(
@@ -438,7 +438,7 @@ def test_values_outside_of_their_range_are_refused(tmp_path: Path, value: str) -
     )
     with (
         pytest.raises(RunError, match=r"trial 0 was not drawn from|is invalid value"),
-        opened(made, folder, None),
+        open_study_folder(made, folder, None),
     ):
         pass
 
@@ -446,16 +446,16 @@ def test_values_outside_of_their_range_are_refused(tmp_path: Path, value: str) -
 def test_a_forged_lease_in_a_journal_of_ones_own_keeps_nobody_out(tmp_path: Path) -> None:
     """Whoever holds the folder holds its journal; the process of that number is somebody else's."""
     made, folder = made_study(), make_folder(tmp_path, "study")
-    with opened(made, folder, None) as study:
+    with open_study_folder(made, folder, None) as study:
         lease = {
             "host": socket.gethostname(),
             "pid": os.getppid(),
             "folder": "/elsewhere",
             "time": time.time(),
         }
-        name = study.study.study_name
+        name = study.optuna_study.study_name
     storage = open_storage(folder, None)
     open_study(storage, name, "none").set_user_attr(LEASE, lease)
     close_storage(storage)
-    with opened(made, folder, None):
+    with open_study_folder(made, folder, None):
         pass

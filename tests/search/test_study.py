@@ -18,11 +18,13 @@ from interruptions import Killed, writes_to
 from small_studies import table
 
 from flatout.errors import RunError
-from flatout.search.run import Prepared, opened
-from flatout.search.scheduler import STOP, Conductor
+from flatout.learners.rates import metric_names
+from flatout.search.run import Prepared, open_study_folder
+from flatout.search.scheduler import STOP, Scheduler
 from flatout.search.storage import LEASE, open_storage, open_study
 from flatout.search.study import Study
-from flatout.search.study_state import read_board
+from flatout.search.study_orders import make_orders
+from flatout.search.study_state import read_state
 from flatout.search.trial_files import read_trial, trial_numbers
 
 ENDED = {"COMPLETE", "PRUNED", "FAIL"}
@@ -51,8 +53,29 @@ def check_whole(folder: Path, played: Played, trials: int) -> None:
     assert {row["state"] for row in played.table} <= ENDED
     assert played.study.done
     assert trial_numbers(folder) == list(range(trials))
-    assert sorted(played.study.board.finished) == list(range(trials))
+    assert sorted(played.study.state.finished) == list(range(trials))
     assert not list(folder.rglob(".*"))
+    check_rows(folder, played)
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """What stands in the study's `metrics.jsonl`, without the speed."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{**json.loads(line), "steps_per_s": None} for line in lines]
+
+
+def check_rows(folder: Path, played: Played) -> None:
+    """Each lane of each trial has one row for each rung that it came to."""
+    market, layout = played.study.market, played.study.layout
+    expected = [
+        (f"trial-{number}/split-{split:02d}/seed-{seed}", rung)
+        for number in trial_numbers(folder)
+        for split in range(layout.splits)
+        for seed in range(layout.seeds)
+        for rung in market.rungs
+        if rung <= read_trial(folder, number).facts["updates"]
+    ]
+    assert sorted((row["lane"], row["updates"]) for row in read_rows(folder)) == sorted(expected)
 
 
 def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
@@ -60,7 +83,8 @@ def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
     check_whole(folder, played, len(undisturbed.table))
     assert played.table == undisturbed.table
     assert files(folder) == files(undisturbed.study.folder)
-    assert played.study.board.finished == undisturbed.study.board.finished
+    assert read_rows(folder) == read_rows(undisturbed.study.folder)
+    assert played.study.state.finished == undisturbed.study.state.finished
 
 
 # --- whole studies
@@ -115,11 +139,17 @@ def test_it_may_be_killed_before_its_writes(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_trials_may_be_half_drawn_and_half_decided(tmp_path: Path) -> None:
-    """Killed before any parameter is written, and before any board, when pruners have had their
+    """Killed before any parameter is written, and before any state, when pruners have had their
     say.
     """
     study = made(5, pruner="halving", sampler="random")
     check_deaths(tmp_path, study, lambda count, what: what in ("SET_TRIAL_PARAM", "board.json"))
+
+
+@pytest.mark.long
+def test_rows_may_be_half_written(tmp_path: Path) -> None:
+    """Killed before any row of the metrics, every second time in the middle of it."""
+    check_deaths(tmp_path, made(10, batch=1), lambda count, what: what == "metrics.jsonl")
 
 
 @pytest.mark.slow
@@ -148,35 +178,35 @@ def test_it_may_be_killed_again_and_again(tmp_path: Path, seed: int) -> None:
     check_same(folder, played, undisturbed)
 
 
-def until(turns: int) -> Callable[[Study, Any], None]:
-    """Dies after so many turns."""
+def until(rounds: int) -> Callable[[Study, Any], None]:
+    """Dies after so many rounds."""
 
-    def heard(study: Study, decided: Any) -> None:
-        if study.board.turn >= turns:
+    def on_round(study: Study, decisions: Any) -> None:
+        if study.state.round >= rounds:
             raise Killed
 
-    return heard
+    return on_round
 
 
-def interrupted(folder: Path, study: Prepared, turns: int) -> None:
-    """Plays some turns and dies."""
+def interrupted(folder: Path, study: Prepared, rounds: int) -> None:
+    """Plays some rounds and dies."""
     with pytest.raises(Killed):
-        play(folder, study, heard=until(turns))
+        play(folder, study, on_round=until(rounds))
 
 
-@pytest.mark.parametrize("turns", [1, 8])
+@pytest.mark.parametrize("rounds", [1, 8])
 @pytest.mark.parametrize(
     "changes", [{"workers": 1}, {"workers": 3}, {"places": 1}, {"places": 3, "workers": 1}]
 )
 def test_other_workers_begin_running_trials_anew_and_lose_none(
-    tmp_path: Path, turns: int, changes: dict[str, int]
+    tmp_path: Path, rounds: int, changes: dict[str, int]
 ) -> None:
     study = made(8)
-    interrupted(tmp_path / "study", study, turns)
-    with opened(study, tmp_path / "study", None) as before:
+    interrupted(tmp_path / "study", study, rounds)
+    with open_study_folder(study, tmp_path / "study", None) as before:
         known, running = (
-            table(before.study),
-            {s.trial for crew in before.board.crews for s in crew if s},
+            table(before.optuna_study),
+            {s.trial for places in before.state.batches for s in places if s},
         )
     played = play(tmp_path / "study", layout_of(study, **changes))
     check_whole(tmp_path / "study", played, 8)
@@ -205,13 +235,13 @@ def test_a_lost_folder_of_checkpoints_is_made_again(tmp_path: Path) -> None:
     """When no trial had got anywhere yet, so that nothing was lost with it."""
     study, folder = made(4), tmp_path / "study"
     folder.mkdir()
-    with opened(study, folder, None) as machine:
+    with open_study_folder(study, folder, None) as machine:
         machine.begin()
     (folder / "checkpoints").rmdir()
     check_whole(folder, play(folder, study), 4)
 
 
-def test_what_was_decided_is_told_before_trials_are_seated_anew(tmp_path: Path) -> None:
+def test_what_was_decided_is_known_to_optuna_before_trials_are_placed_anew(tmp_path: Path) -> None:
     """Killed between deciding and telling, and resumed by other workers."""
     study, found = made(6), []
     with writes_to(
@@ -219,8 +249,8 @@ def test_what_was_decided_is_told_before_trials_are_seated_anew(tmp_path: Path) 
     ) as writes:
         play(tmp_path / "study", study)
     for copy in writes.copies:
-        board = read_board(copy)
-        ended = [d.trial for d in (board and board.decided) or () if d and d.state != "going"]
+        state = read_state(copy)
+        ended = [d.trial for d in (state and state.decisions) or () if d and d.state != "going"]
         if ended and not found:
             found = ended
             played = play(copy, layout_of(study, workers=1))
@@ -228,29 +258,29 @@ def test_what_was_decided_is_told_before_trials_are_seated_anew(tmp_path: Path) 
     assert found
 
 
-def test_a_crew_without_trials_does_not_hold_up_the_other(tmp_path: Path) -> None:
-    """Killed or stopped when one crew had nothing more to do, whoever's turn it was."""
+def test_a_batch_without_trials_does_not_hold_up_the_other(tmp_path: Path) -> None:
+    """Killed or stopped when one batch had nothing more to do, whichever round it was."""
     study = made(3, batch=1)
     undisturbed = play(tmp_path / "undisturbed", study)
-    for turns in range(4, undisturbed.study.board.turn):
-        folder = tmp_path / f"killed-{turns}"
-        interrupted(folder, study, turns)
+    for rounds in range(4, undisturbed.study.state.round):
+        folder = tmp_path / f"killed-{rounds}"
+        interrupted(folder, study, rounds)
         check_same(folder, play(folder, study), undisturbed)
-        folder = tmp_path / f"stopped-{turns}"
-        stopped = play(folder, study, heard=stopping_at(turns))
-        assert not stopped.study.done or turns > 6
+        folder = tmp_path / f"stopped-{rounds}"
+        stopped = play(folder, study, on_round=stopping_at(rounds))
+        assert not stopped.study.done or rounds > 6
         (folder / STOP).unlink(missing_ok=True)
         check_same(folder, play(folder, study), undisturbed)
 
 
-def stopping_at(turn: int) -> Callable[[Study, Any], None]:
-    """Asks for a stop, as a user does, once a turn is over."""
+def stopping_at(last: int) -> Callable[[Study, Any], None]:
+    """Asks for a stop, as a user does, once a round is over."""
 
-    def heard(study: Study, decided: Any) -> None:
-        if study.board.turn >= turn:
+    def on_round(study: Study, decisions: Any) -> None:
+        if study.state.round >= last:
             (study.folder / STOP).touch()
 
-    return heard
+    return on_round
 
 
 # --- growing
@@ -258,17 +288,17 @@ def stopping_at(turn: int) -> Callable[[Study, Any], None]:
 
 
 @pytest.mark.parametrize(("trials", "batch"), [(4, 2), (5, 2), (4, 1), (1, 1)])
-@pytest.mark.parametrize("turns", [3, None])
-def test_a_study_may_grow(tmp_path: Path, trials: int, batch: int, turns: int | None) -> None:
+@pytest.mark.parametrize("rounds", [3, None])
+def test_a_study_may_grow(tmp_path: Path, trials: int, batch: int, rounds: int | None) -> None:
     """When it is over or in the middle; what has ended stays."""
     study, folder = made(trials, batch=batch), tmp_path / "study"
-    if turns is None:
+    if rounds is None:
         play(folder, study)
     else:
-        play(folder, study, heard=stopping_at(turns))
+        play(folder, study, on_round=stopping_at(rounds))
         (folder / STOP).unlink(missing_ok=True)
-    with opened(study, folder, None) as before:
-        known = [row for row in table(before.study) if row["state"] in ENDED]
+    with open_study_folder(study, folder, None) as before:
+        known = [row for row in table(before.optuna_study) if row["state"] in ENDED]
     played = play(folder, made(trials + 3, batch=batch))
     check_whole(folder, played, trials + 3)
     assert [
@@ -323,14 +353,14 @@ def test_pruners_end_what_is_worse(tmp_path: Path, pruner: str) -> None:
         assert read_trial(tmp_path / "study", row["number"]).facts["updates"] == rungs[-1]
 
 
-def test_halving_lets_the_better_half_of_each_turn_go_on(tmp_path: Path) -> None:
-    """Whoever sits in which place."""
-    heard: list[list[tuple[str, float]]] = []
+def test_halving_lets_the_better_half_of_each_round_go_on(tmp_path: Path) -> None:
+    """Whoever is in which place."""
+    decided: list[list[tuple[str, float]]] = []
     play(
         tmp_path / "study", made(4, pruner="halving", sampler="random", batch=2), clear,
-        lambda study, decided: heard.append([(d.state, d.value) for d in decided]),
+        lambda study, decisions: decided.append([(d.state, d.value) for d in decisions]),
     )  # fmt: skip
-    first = heard[0]
+    first = decided[0]
     assert sorted(state for state, _ in first) == ["going", "pruned"]
     assert max(first, key=lambda x: x[1])[0] == "going"
 
@@ -389,29 +419,70 @@ def test_a_trials_file_holds_what_its_lanes_earned(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(trial.turnover[split, seed], np.float32(0.1))
 
 
+def test_a_row_holds_what_its_lane_reported_and_earned(tmp_path: Path) -> None:
+    study = made(2, pruner="none", seeds=2)
+    played = play(tmp_path / "study", study)
+    rows = {row["lane"]: row for row in read_rows(tmp_path / "study")}
+    assert len(rows) == 8
+    for number in range(2):
+        trial = read_trial(tmp_path / "study", number)
+        rate = np.float32(played.table[number]["params"]["train.learning_rate"])
+        for split, about in enumerate(study.market.folds.splits):
+            for seed in range(2):
+                row = rows[f"trial-{number}/split-{split:02d}/seed-{seed}"]
+                assert (row["updates"], row["steps"]) == (4, 4 * study.market.program.rollout)
+                metrics = dict(zip(row["metrics"], range(len(row["metrics"])), strict=True))
+                assert tuple(metrics) == metric_names(study.market.program)
+                np.testing.assert_allclose(
+                    [*row["metrics"].values()], [4 + rate * k for k in metrics.values()], rtol=1e-6
+                )
+                scores = row["scores"]
+                assert scores["sharpe"] == trial.facts["scores"][split][seed]
+                assert scores["length"] == sum(block.length for block in about.test)
+                earned_in_all = trial.log_return[split, seed].sum(dtype=np.float64)
+                np.testing.assert_allclose(scores["log_return"], earned_in_all, rtol=1e-6)
+
+
+def test_rows_that_nobody_knows_of_are_dropped(tmp_path: Path) -> None:
+    study, folder = made(8), tmp_path / "study"
+    undisturbed = play(tmp_path / "undisturbed", study)
+    interrupted(folder, study, 7)
+    with (folder / "metrics.jsonl").open("a") as file:
+        for lane in ("trial-5/split-00/seed-0", "trial-99/split-00/seed-0", "somebody"):
+            file.write(json.dumps({"lane": lane, "updates": 4}) + "\n")
+        file.write(read_first_line(folder))  # twice
+        file.write('{"lane": "trial-5')
+    check_same(folder, play(folder, study), undisturbed)
+
+
+def read_first_line(folder: Path) -> str:
+    return (folder / "metrics.jsonl").read_text().splitlines(keepends=True)[0]
+
+
 # --- orders
 # -----------------------------------------------------------------------------------------
 
 
-def test_orders_seat_newcomers_and_leave_the_others(tmp_path: Path) -> None:
-    """The first turn begins all lanes of its crew; the next one goes on with them; empty places
+def test_orders_begin_new_lanes_and_leave_the_others(tmp_path: Path) -> None:
+    """The first round begins all lanes of its batch; the next one goes on with them; empty places
     stay idle.
     """
     study = made(3, batch=2)
     (tmp_path / "study").mkdir()
-    with opened(study, tmp_path / "study", None) as machine:
+    with open_study_folder(study, tmp_path / "study", None) as machine:
         machine.begin()
-        first, second = machine.orders(0), machine.orders(1)
+        first, second = make_orders(machine, 0), make_orders(machine, 1)
         assert [order.until for order in first] == [(1, 1)] * 2
         assert [order.newcomers.lanes for order in first if order.newcomers] == [(0, 1)] * 2
         assert [order.until for order in second] == [(1, 0)] * 2  # one trial for two places
         with fakes([machine]) as workers:
             chunks = [
-                worker.crews[0].advance(order) for worker, order in zip(workers, first, strict=True)
+                worker.batches[0].advance(order)
+                for worker, order in zip(workers, first, strict=True)
             ]
             decided = machine.process(0, chunks)
         assert [d.state for d in decided] == ["going", "going"]
-        for order in machine.orders(2):
+        for order in make_orders(machine, 2):
             assert order.until == (3, 3)
             assert order.newcomers is not None
             assert order.newcomers.lanes == ()
@@ -442,12 +513,15 @@ def test_two_studies_are_played_as_if_alone(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-    with opened(one, folders[0], None) as a, opened(two, folders[1], None) as b:
+    with (
+        open_study_folder(one, folders[0], None) as a,
+        open_study_folder(two, folders[1], None) as b,
+    ):
         a.begin()
         b.begin()
         with fakes([a, b]) as workers:
-            Conductor([a, b], workers, lambda *_: None).run()  # type: ignore[arg-type]
-        together = [Played(study, table(study.study)) for study in (a, b)]
+            Scheduler([a, b], workers, lambda *_: None).run()  # type: ignore[arg-type]
+        together = [Played(study, table(study.optuna_study)) for study in (a, b)]
     for folder, played, other in zip(folders, together, alone, strict=True):
         check_same(folder, played, other)
 
@@ -458,7 +532,7 @@ def test_workers_may_die_between_any_two_orders(tmp_path: Path) -> None:
     undisturbed = play(tmp_path / "undisturbed", study)
     (tmp_path / "study").mkdir()
     deaths = 0
-    with opened(study, tmp_path / "study", None) as machine:
+    with open_study_folder(study, tmp_path / "study", None) as machine:
         machine.begin()
         with fakes([machine]) as workers:
             for worker in workers:
@@ -468,15 +542,15 @@ def test_workers_may_die_between_any_two_orders(tmp_path: Path) -> None:
                     nonlocal deaths
                     if worker.ready and rng.random() < 0.3:
                         deaths += 1
-                        for _ in worker.said:
+                        for _ in worker.answers:
                             worker.connection.read(1)
                         worker.start()
                         return ()
                     return answer()
 
                 worker.answer = dying  # type: ignore[method-assign]
-            Conductor([machine], workers, lambda *_: None).run()  # type: ignore[arg-type]
-        played = Played(machine, table(machine.study))
+            Scheduler([machine], workers, lambda *_: None).run()  # type: ignore[arg-type]
+        played = Played(machine, table(machine.optuna_study))
     assert deaths > 5
     check_same(tmp_path / "study", played, undisturbed)
 
@@ -485,8 +559,8 @@ def test_the_number_of_a_dead_driver_may_be_taken(tmp_path: Path) -> None:
     """By a process that has nothing to do with the study."""
     study, folder = made(3), tmp_path / "study"
     interrupted(folder, study, 2)
-    with opened(study, folder, None) as machine:
-        lease = machine.study.user_attrs[LEASE]
+    with open_study_folder(study, folder, None) as machine:
+        lease = machine.optuna_study.user_attrs[LEASE]
     found = open_storage(folder, None)
     open_study(found, study.request.name, "none").set_user_attr(
         LEASE, {**lease, "pid": os.getppid()}
@@ -494,7 +568,7 @@ def test_the_number_of_a_dead_driver_may_be_taken(tmp_path: Path) -> None:
     check_whole(folder, play(folder, study), 3)
 
 
-def test_a_broken_board_is_named(tmp_path: Path) -> None:
+def test_a_broken_state_is_named(tmp_path: Path) -> None:
     play(tmp_path / "study", made(1, batch=1))
     (tmp_path / "study" / "board.json").write_text("{")
     with pytest.raises(
@@ -503,6 +577,6 @@ def test_a_broken_board_is_named(tmp_path: Path) -> None:
         play(tmp_path / "study", made(1, batch=1))
 
 
-def test_what_the_board_says_is_plain_json(tmp_path: Path) -> None:
+def test_what_the_state_says_is_plain_json(tmp_path: Path) -> None:
     play(tmp_path / "study", made(3))
     json.loads((tmp_path / "study" / "board.json").read_text(), parse_constant=pytest.fail)

@@ -1,4 +1,4 @@
-"""The board: what is written is read again, whole, and damage is named."""
+"""The state of a study: what is written is read again, whole, and damage is named."""
 
 import json
 import os
@@ -10,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.errors import RunError
-from flatout.search.study_state import FILE, Board, Decision, Sitting, read_board
+from flatout.search.study_state import FILE, RunningTrial, StudyState, TrialDecision, read_state
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 seconds = st.just(0.0) | st.floats(1e-3, 1e9)
 params = st.dictionaries(
     st.text(max_size=5), numbers | st.integers() | st.booleans() | st.text(max_size=5), max_size=3
 )
-sittings = st.builds(Sitting, trial=st.integers(0, 999), rung=st.integers(0, 5), params=params)
+running_trials = st.builds(
+    RunningTrial, trial=st.integers(0, 999), rung=st.integers(0, 5), params=params
+)
 decisions = st.builds(
-    Decision,
+    TrialDecision,
     trial=st.integers(0, 999),
     state=st.sampled_from(["going", "complete", "pruned", "failed"]),
     value=numbers,
@@ -28,19 +30,19 @@ decisions = st.builds(
 
 
 @st.composite
-def boards(draw: st.DrawFn) -> Board:
+def states(draw: st.DrawFn) -> StudyState:
     places = draw(st.integers(1, 3))
 
-    def seated(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    def one_per_place(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return st.lists(st.none() | of, min_size=places, max_size=places).map(tuple)
 
-    decided = draw(st.none() | seated(decisions))
-    return Board(
+    decisions_made = draw(st.none() | one_per_place(decisions))
+    return StudyState(
         layout=(places, *draw(st.tuples(*[st.integers(1, 9)] * 3))),
-        turn=draw(st.integers(0, 999)),
+        round=draw(st.integers(0, 999)),
         asked=draw(st.integers(0, 999)),
-        crews=draw(st.tuples(*[seated(sittings)] * 2)),
-        decided=decided,
+        batches=draw(st.tuples(*[one_per_place(running_trials)] * 2)),
+        decisions=decisions_made,
         live_knobs=draw(st.booleans()),
         seconds=draw(seconds),
         busy_seconds=draw(seconds),
@@ -50,20 +52,20 @@ def boards(draw: st.DrawFn) -> Board:
     )
 
 
-@given(board=boards())
-def test_a_board_comes_back_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory, board: Board
+@given(state=states())
+def test_a_state_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, state: StudyState
 ) -> None:
     """To the last bit."""
     folder = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda file: None)
-        board.save(folder)
-    assert read_board(folder) == board
+        state.save(folder)
+    assert read_state(folder) == state
 
 
 def test_a_new_study_has_none(tmp_path: Path) -> None:
-    assert read_board(tmp_path) is None
+    assert read_state(tmp_path) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2"])
@@ -72,16 +74,16 @@ def test_damage_is_named(tmp_path: Path, content: str) -> None:
     with pytest.raises(
         RunError, match=rf"{FILE}: is not JSON: .*; restore it .* or start .* another name"
     ):
-        read_board(tmp_path)
+        read_state(tmp_path)
 
 
 def test_it_is_replaced_whole(tmp_path: Path) -> None:
-    Board((1, 2, 1, 2), turn=3, crews=((None,), (None,))).save(tmp_path)
+    StudyState((1, 2, 1, 2), round=3, batches=((None,), (None,))).save(tmp_path)
     with pytest.raises(ValueError, match="not JSON compliant"):
-        Board((1, 2, 1, 2), turn=4, seconds=float("nan")).save(tmp_path)
-    found = read_board(tmp_path)
+        StudyState((1, 2, 1, 2), round=4, seconds=float("nan")).save(tmp_path)
+    found = read_state(tmp_path)
     assert found is not None
-    assert found.turn == 3
+    assert found.round == 3
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
@@ -110,8 +112,8 @@ def test_it_is_replaced_whole(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
-    Board((1, 2, 1, 2), crews=((None,), (None,))).save(tmp_path)
+    StudyState((1, 2, 1, 2), batches=((None,), (None,))).save(tmp_path)
     facts = json.loads((tmp_path / FILE).read_text()) | change
     (tmp_path / FILE).write_text(json.dumps(facts))
     with pytest.raises(RunError, match=rf"{FILE}: .*{problem}.*; restore it"):
-        read_board(tmp_path)
+        read_state(tmp_path)

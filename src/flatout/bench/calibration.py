@@ -93,18 +93,19 @@ def one_verdict(
     resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
     made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out, chosen)
     [report] = run_studies(
-        [made], slots, out, None, lambda study, decided: None, lambda study, text: None
+        [made], slots, out, None, lambda study, decisions: None, lambda study, stage: None
     )
     if report is None:
         raise RuntimeError(f"the study of {kind} {seed} did not end")
-    refused = [gate["name"] for gate in report["verdict"]["gates"] if not gate["passed"]]
+    gates = (report.verdict and report.verdict.gates) or []
     return {
-        "market": kind, "seed": seed, "promotable": report["verdict"]["promotable"],
-        "refused_by": refused,
-        "median_sharpe": report["winner"]["median_sharpe"],
-        "deflated_sharpe": report["deflated"]["dsr"],
-        "pbo": report["overfitting"]["pbo"], "null_p": report["null"]["p_value"],
-        "seconds": report["throughput"]["seconds"],
+        "market": kind, "seed": seed, "promotable": report.promotable,
+        "refused_by": [gate.name for gate in gates if not gate.passed],
+        "median_sharpe": report.winner and report.winner.median_sharpe,
+        "deflated_sharpe": report.deflated and report.deflated.dsr,
+        "pbo": report.overfitting and report.overfitting.pbo,
+        "null_p": report.null and report.null.p_value,
+        "seconds": report.throughput and report.throughput.seconds,
     }  # fmt: skip
 
 

@@ -18,8 +18,8 @@ import optuna
 
 from flatout.bench.market_speed import ALL_RULES, bench_market, bench_panel, rate
 from flatout.bench.training_speed import EPOCHS, MINIBATCH, ROLLOUT, flop_per_step, peak_gflops
-from flatout.search.run import Request, opened, prepare
-from flatout.search.scheduler import Conductor, batches_of
+from flatout.search.run import Request, open_study_folder, prepare
+from flatout.search.scheduler import Scheduler, start_study_workers
 from flatout.search.study import Study
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
@@ -56,28 +56,28 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
         told("Stable-Baselines3, one trial and split after the other")
         sb3 = sb3_slice(plain, seconds)
     peak = max(peak, peak_gflops())
-    board = plain.board
-    speed = board.steps / board.seconds
+    state = plain.state
+    speed = state.steps / state.seconds
     whole = TRIALS * SPLITS * STEPS
     flop = flop_per_step(plain.market.program.sizes)
     per_trial = plain.market.updates * plain.market.program.rollout * SPLITS
-    saved = pruned.board.steps / (len(pruned.board.finished) * per_trial)
+    saved = pruned.state.steps / (len(pruned.state.finished) * per_trial)
     return {
         "study_minutes": round(whole / speed / 60, 1),
         "study_minutes_pruned": round(
-            whole * saved / (pruned.board.steps / pruned.board.seconds) / 60, 1
+            whole * saved / (pruned.state.steps / pruned.state.seconds) / 60, 1
         ),
         "sb3_minutes": round(whole / sb3 / 60, 1) if sb3 else None,
         "ratio": round(speed / sb3, 1) if sb3 else None,
-        "lane_occupancy": round(board.busy_seconds / board.worker_seconds, 3),
-        "lane_occupancy_pruned": round(pruned.board.busy_seconds / pruned.board.worker_seconds, 3),
+        "lane_occupancy": round(state.busy_seconds / state.worker_seconds, 3),
+        "lane_occupancy_pruned": round(pruned.state.busy_seconds / pruned.state.worker_seconds, 3),
         "steps_per_s": round(speed),
         "mfu": round(speed * flop.usual / 1e9 / peak, 3),
         "mfu_executed": round(speed * flop.executed / 1e9 / peak, 3),
         "sb3_steps_per_s": round(sb3) if sb3 else None,
         "peak_gflops": round(peak, 1),
-        "slice_seconds": round(board.seconds, 1),
-        "slice_trials": len(board.finished),
+        "slice_seconds": round(state.seconds, 1),
+        "slice_trials": len(state.finished),
         "workload": f"{TRIALS} trials x {SPLITS} splits x {STEPS:,} steps, 7 assets x 14 "
         f"features, all rules on, "
         f"width {WIDTH}, {EPOCHS} epochs",
@@ -97,26 +97,30 @@ def sb3_slice(study: Study, seconds: float) -> float:
     return rate(trial, seconds)
 
 
-def run_slice(pruner: str, seconds: float, workers: int) -> Study:
-    """A study of that kind, ended after the turn in which its time is up."""
+def run_slice(pruner: str, seconds: float, n_workers: int) -> Study:
+    """A study of that kind, ended after the round in which its time is up."""
     settings = bench_settings(pruner, TRIALS)
     with tempfile.TemporaryDirectory() as out, contextlib.ExitStack() as stack:
         folder = Path(out)
         request = Request("bench")
         made = prepare(
-            request, Resolved(settings=settings, origin={}), bench_panel(), workers, folder
+            request, Resolved(settings=settings, origin={}), bench_panel(), n_workers, folder
         )
-        study = stack.enter_context(opened(made, folder, None))
+        study = stack.enter_context(open_study_folder(made, folder, None))
         study.begin()
-        hired_crews = stack.enter_context(batches_of([study], cpu_slots(LANES), folder / "logs"))
-        conductor = Conductor(
-            [study], hired_crews, lambda study, decided: stop_after(study, seconds, conductor)
+        workers = stack.enter_context(
+            start_study_workers([study], cpu_slots(LANES), folder / "logs")
         )
-        conductor.run()
+        scheduler: Scheduler = Scheduler(
+            [study],
+            workers,
+            lambda study, decisions: stop_after(study, seconds, scheduler),
+        )
+        scheduler.run()
         return study
 
 
-def stop_after(study: Study, seconds: float, conductor: Conductor) -> None:
+def stop_after(study: Study, seconds: float, scheduler: Scheduler) -> None:
     """End the slice when it is long enough."""
-    if study.board.seconds >= seconds:
-        conductor.stopping.add(0)
+    if study.state.seconds >= seconds:
+        scheduler.stopping.add(0)

@@ -66,14 +66,21 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
         own_registry(out / name / "registry"),
         StudyProgress([made], quiet=as_json) as progress,
     ):
-        [report] = run_studies([made], slots, out, None, progress.show_round, progress.show_stage)
+        [report] = run_studies(
+            [made],
+            slots,
+            out,
+            None,
+            on_round=progress.show_round,
+            on_stage=progress.show_stage,
+        )
     if report is None:
         return
     if as_json:
-        print_json({"checks": findings, **report, "folder": str(out / name)})
+        print_json({"checks": findings, **report.facts(), "folder": str(out / name)})
         return
     show_verdict(report, quiet)
-    if not report["verdict"]["promotable"]:
+    if not report.promotable:
         quiet.print("This is the right answer: nothing can be earned on this market.", style="bold")
     say(f"report: {out / name / 'report.html'}")
     quiet.print(

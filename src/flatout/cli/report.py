@@ -12,7 +12,7 @@ from flatout.cli.status import Folder, Studies
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import RunError
 from flatout.search.report_file import read_report
-from flatout.search.report_page import FILE, write_report
+from flatout.search.report_page import FILE, write_page
 from flatout.terminal import say
 
 
@@ -39,9 +39,9 @@ def report_command(
         )
     page = study / FILE
     if not page.exists():
-        write_report(study, report)
+        write_page(study, report)
     if as_json:
-        print_json({**report, "folder": str(study), "page": str(page)})
+        print_json({**report.facts(), "folder": str(study), "page": str(page)})
     else:
         show_verdict(report, Console())
         say(f"report: {page}")

@@ -133,7 +133,10 @@ def tell_results(results: Sequence["StudyResult"], as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                {**(result.report or {"verdict": None}), "folder": str(result.folder)}
+                {
+                    **(result.report.facts() if result.report else {"verdict": None}),
+                    "folder": str(result.folder),
+                }
                 for result in results
             ]
         )

@@ -1,6 +1,6 @@
 """`flatout status`: how far studies are.
 
-Only reads: a running study does not notice that it is looked at. Whether one runs is asked of its
+Only reads: a running study does not notice it. Whether one runs is asked of its
 lock, which is tried without waiting and let go at once.
 """
 
@@ -54,29 +54,29 @@ def status_command(
     if as_json:
         print_json(rows)
     elif rows:
-        show(rows)
+        print_table(rows)
     else:
         say(f"there is no study under {out}; `flatout search` starts one")
 
 
 def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
-    """All that is shown of a study."""
+    """All that `flatout status` shows of a study, by name."""
     from flatout.folds.seal import openings
     from flatout.search.run import read_run
     from flatout.search.stored_studies import read_stored
-    from flatout.search.study_state import Board, read_board
+    from flatout.search.study_state import StudyState, read_state
 
     settings, about = read_run(folder)
     total = settings.search.trials
-    running, board = is_held(folder), read_board(folder) or Board(())
+    running, state = is_held(folder), read_state(folder) or StudyState(())
     stored, report = read_stored(folder, url), read_report(folder)
     trials = stored.trials if stored else []
     states = [trial.state for trial in trials]
-    ended = len(states) - states.count("running") if stored else len(board.finished)
+    ended = len(states) - states.count("running") if stored else len(state.finished)
     best = max(
         (t for t in trials if t.state == "complete"), key=lambda t: t.value or 0.0, default=None
     )
-    judged = report is not None and report["assumptions"]["trials"]["this_study"] >= total
+    judged = report is not None and (report.judged_trials or 0) >= total
     kinds = ("complete", "pruned", "failed")
     return {
         "study": about["request"]["name"],
@@ -85,19 +85,22 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
         "pid": stored.lease["pid"] if running and stored and stored.lease else None,
         "trials": {
             "total": total,
-            "asked": len(states) if stored else board.asked,
+            "asked": len(states) if stored else state.asked,
             "ended": ended,
             **{kind: states.count(kind) if stored else None for kind in kinds},
         },
         "best": {"trial": best.number, "value": best.value} if best else None,
-        "steps_per_s": board.steps / board.seconds if board.seconds else None,
-        "lanes_busy": board.busy_seconds / board.worker_seconds if board.worker_seconds else None,
-        "seconds": board.seconds,
-        "seconds_left": board.seconds / ended * max(total - ended, 0)
+        "steps_per_s": state.steps / state.seconds if state.seconds else None,
+        "lanes_busy": state.busy_seconds / state.worker_seconds if state.worker_seconds else None,
+        "seconds": state.seconds,
+        "seconds_left": state.seconds / ended * max(total - ended, 0)
         if ended and running
         else None,
-        "verdict": {key: report["verdict"][key] for key in ("promotable", "sentence")}
-        if report
+        "verdict": {
+            "promotable": report.verdict.promotable,
+            "sentence": report.verdict.sentence,
+        }
+        if report and report.verdict
         else None,
         "hold_out_openings": len(openings(folder)),
     }
@@ -116,8 +119,8 @@ def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
         }
 
 
-def show(rows: Iterable[dict[str, Any]]) -> None:
-    """A line per study, then the verdicts in full."""
+def print_table(rows: Iterable[dict[str, Any]]) -> None:
+    """Print a line per study, then the verdicts in full."""
     console, table = (
         wide_console(),
         Table("study", "state", "trials", "best", "speed", "lanes", "left", "hold-out"),
@@ -132,7 +135,7 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
         table.add_row(
             name,
             f"running, process {row['pid']}" if row["pid"] else row["state"],
-            counts(row["trials"]),
+            format_counts(row["trials"]),
             f"{row['best']['value']:.2f} (trial {row['best']['trial']})" if row["best"] else "–",
             f"{row['steps_per_s']:,.0f} steps/s" if row["steps_per_s"] else "–",
             f"{row['lanes_busy']:.0%} busy" if row["lanes_busy"] else "–",
@@ -141,13 +144,13 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
         )
         if verdict := row["verdict"]:
             title = "[green]PROMOTABLE[/]" if verdict["promotable"] else "[red]NOT PROMOTABLE[/]"
-            notes.append(f"{name}: {title}: {plain(verdict['sentence'])}")
+            notes.append(f"{name}: {title}: {plain(verdict['sentence'] or 'not computed')}")
     console.print(table)
     for note in notes:
         console.print(note, highlight=False, soft_wrap=True)
 
 
-def counts(trials: dict[str, Any]) -> str:
+def format_counts(trials: dict[str, Any]) -> str:
     """How many were asked for, ended, were pruned and failed."""
     known = [f"{trials[key]} {key}" for key in ("pruned", "failed") if trials[key] is not None]
     return ", ".join(

@@ -1,4 +1,4 @@
-"""`flatout stop`: ask a running study to end after its current turn, and wait until it has."""
+"""`flatout stop`: ask a running study to end after its current round, and wait until it has."""
 
 import time
 from pathlib import Path
@@ -25,34 +25,36 @@ def stop_command(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a running study to stop after its current turn. Nothing is lost: the search that started
+    """Ask a running study to stop after its current round. Nothing is lost: the search that started
     it goes on.
     """
     from flatout.search.scheduler import STOP
     from flatout.search.stored_studies import find_study  # loads Optuna
 
-    target = find_study(folder, out) if folder is not None else the_running_one(out)
+    target = find_study(folder, out) if folder is not None else find_running_study(out)
     if target is None:
-        tell({"study": None, "state": "not running"}, f"no study under {out} is running", as_json)
+        print_facts(
+            {"study": None, "state": "not running"}, f"no study under {out} is running", as_json
+        )
         return
     if not is_held(target):
-        said = f"{target.name} is not running: there is nothing to stop"
-        tell({"study": target.name, "state": "not running"}, said, as_json)
+        message = f"{target.name} is not running: there is nothing to stop"
+        print_facts({"study": target.name, "state": "not running"}, message, as_json)
         return
     (target / STOP).touch()
     if not wait:
-        tell(
+        print_facts(
             {"study": target.name, "state": "stopping"},
-            f"{target.name} stops after its current turn",
+            f"{target.name} stops after its current round",
             as_json,
         )
         return
     wait_for_end(target, target / STOP, quiet=as_json)
     facts = facts_of(target, storage)
-    tell(facts, ending(facts), as_json)
+    print_facts(facts, ending_sentence(facts), as_json)
 
 
-def the_running_one(out: Path) -> Path | None:
+def find_running_study(out: Path) -> Path | None:
     """The study that runs; of several, one must be named."""
     from flatout.search.stored_studies import study_folders
 
@@ -64,13 +66,13 @@ def the_running_one(out: Path) -> Path | None:
 
 
 def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
-    """Until the study's lock is free. A study that was just starting has swept the request away: it
-    is made again.
+    """Wait until the study's lock is free. A study that was just starting has swept the request
+    away: it is made again.
     """
     began = time.monotonic()
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
-        say(f"{folder.name} was asked to stop; it ends its current turn first", err=True)
+        say(f"{folder.name} was asked to stop; it ends its current round first", err=True)
     with console.status("") as progress:
         while is_held(folder):
             request.touch()
@@ -79,7 +81,7 @@ def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
     request.unlink(missing_ok=True)
 
 
-def ending(facts: dict[str, Any]) -> str:
+def ending_sentence(facts: dict[str, Any]) -> str:
     """How far the study came, and how it goes on."""
     if facts["state"] == "finished":
         return (
@@ -94,8 +96,8 @@ def ending(facts: dict[str, Any]) -> str:
     )
 
 
-def tell(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
-    """For people or programs."""
+def print_facts(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
+    """Print a sentence for people, or the facts for programs."""
     if as_json:
         print_json(facts)
     else:

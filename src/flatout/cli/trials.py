@@ -16,7 +16,7 @@ from flatout.settings.tables import Settings
 from flatout.terminal import plain, say
 
 if TYPE_CHECKING:
-    from flatout.search.stored_studies import Trial
+    from flatout.search.stored_studies import StoredTrial
 
 app = typer.Typer(
     help="Trials of a study: all of them, one in detail, or two beside each other.",
@@ -77,10 +77,10 @@ def list_trials(
         print_json({"study": folder.name, "trials": rows})
         return
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    table = Table("trial", "state", "value", *map(plain, short_names(names)))
+    table = Table("trial", "state", "value", *map(plain, shorten_names(names)))
     for trial in trials[:top]:
-        values = [figure(trial.params.get(name)) for name in names]
-        table.add_row(str(trial.number), trial.state, figure(trial.value, "{:.3f}"), *values)
+        values = [format_value(trial.params.get(name)) for name in names]
+        table.add_row(str(trial.number), trial.state, format_value(trial.value, "{:.3f}"), *values)
     console = wide_console()
     console.print(table)
     shown = (
@@ -105,11 +105,11 @@ def show(
     from flatout.search.stored_studies import find_study  # loads Optuna
 
     folder = find_study(study, out)
-    found = details(folder, find_trial(read_trials(folder, storage), number))
+    found = collect_details(folder, find_trial(read_trials(folder, storage), number))
     if as_json:
         print_json(found)
     else:
-        tell(found, wide_console())
+        print_trial(found, wide_console())
 
 
 @app.command()
@@ -128,11 +128,13 @@ def diff(
     trials = read_trials(folder, storage)
     a, b = (find_trial(trials, number) for number in (first, second))
     params = [
-        difference(name, a.params.get(name), b.params.get(name))
+        compare_values(name, a.params.get(name), b.params.get(name))
         for name in {**a.params, **b.params}
     ]
     changed = [row for row in params if row["first"] != row["second"]]
-    outcome = [difference(name, getattr(a, name), getattr(b, name)) for name in ("state", "value")]
+    outcome = [
+        compare_values(name, getattr(a, name), getattr(b, name)) for name in ("state", "value")
+    ]
     if as_json:
         print_json(
             {"study": folder.name, "trials": [first, second], "outcome": outcome, "params": changed}
@@ -140,13 +142,18 @@ def diff(
         return
     table = Table("", f"trial {first}", f"trial {second}", "change")
     for row in (*outcome, *changed):
-        table.add_row(plain(row["name"]), figure(row["first"]), figure(row["second"]), change(row))
+        table.add_row(
+            plain(row["name"]),
+            format_value(row["first"]),
+            format_value(row["second"]),
+            format_change(row),
+        )
     console = wide_console()
     console.print(table)
     console.print(f"{len(params) - len(changed)} parameters are equal", highlight=False)
 
 
-def read_trials(folder: Path, url: str | None) -> "list[Trial]":
+def read_trials(folder: Path, url: str | None) -> "list[StoredTrial]":
     """The trials of a study, by number."""
     from flatout.search.stored_studies import read_stored
 
@@ -161,36 +168,38 @@ def read_trials(folder: Path, url: str | None) -> "list[Trial]":
     return stored.trials
 
 
-def find_trial(trials: "list[Trial]", number: int) -> "Trial":
+def find_trial(trials: "list[StoredTrial]", number: int) -> "StoredTrial":
     """The trial of this number."""
     if not 0 <= number < len(trials):
         raise RunError(f"there is no trial {number}: the study has trials 0 to {len(trials) - 1}")
     return trials[number]
 
 
-def details(folder: Path, trial: "Trial") -> dict[str, Any]:
+def collect_details(folder: Path, trial: "StoredTrial") -> dict[str, Any]:
     """All that is known of a trial; scores and paths once it has ended."""
+    from flatout.search.lane_layout import Layout
     from flatout.search.run import read_run
-    from flatout.search.study_state import read_board
+    from flatout.search.study_state import read_state
     from flatout.search.trial_files import read_trial, trial_path
 
     settings, about = read_run(folder)
-    board = read_board(folder)
-    splits = board.layout[1] if board else 1
+    state = read_state(folder)
+    splits = Layout(*state.layout).splits if state else 1
+    per_rung = 1 if settings.search.pruner == "halving" else splits
     found: dict[str, Any] = {
         **{key: getattr(trial, key) for key in ("number", "state", "value", "params")},
         "updates": None, "splits": [f"split {k}" for k in range(splits)], "scores": None,
         "paths": None, "note": None,
-        "reports": by_rung(trial.reports, 1 if settings.search.pruner == "halving" else splits),
+        "reports": group_by_rung(trial.reports, per_rung),
     }  # fmt: skip
     if not trial_path(folder, trial.number).exists():
         return found | {"note": "it has not ended yet"}
     file = read_trial(folder, trial.number)
     found |= {"updates": file.facts["updates"], "scores": file.facts["scores"]}
-    return found | paths(settings, about, file.log_return)
+    return found | describe_paths(settings, about, file.log_return)
 
 
-def paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[str, Any]:
+def describe_paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[str, Any]:
     """Names of the splits and figures of the paths, which need the bars; without them a note that
     says why.
     """
@@ -214,8 +223,10 @@ def paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[st
     }
 
 
-def by_rung(reports: dict[int, float], per_rung: int) -> list[dict[str, Any]]:
-    """What the pruner was told at each rung: a figure per split, or their mean if it halves."""
+def group_by_rung(reports: dict[int, float], per_rung: int) -> list[dict[str, Any]]:
+    """What was reported to the pruner at each rung: a figure per split, or their mean if it
+    halves.
+    """
     steps = sorted(reports)
     rungs = [steps[first : first + per_rung] for first in range(0, len(steps), per_rung)]
     return [
@@ -223,7 +234,7 @@ def by_rung(reports: dict[int, float], per_rung: int) -> list[dict[str, Any]]:
     ]
 
 
-def difference(name: str, first: Any, second: Any) -> dict[str, Any]:
+def compare_values(name: str, first: Any, second: Any) -> dict[str, Any]:
     """Two values, and for numbers how far they are apart."""
     row = {"name": name, "first": first, "second": second, "difference": None, "factor": None}
     if all(
@@ -233,15 +244,15 @@ def difference(name: str, first: Any, second: Any) -> dict[str, Any]:
     return row
 
 
-def change(row: dict[str, Any]) -> str:
-    """+0.1 (x 1.5)."""
+def format_change(row: dict[str, Any]) -> str:
+    """How far two values are apart, as in +0.1 (x 1.5)."""
     if row["difference"] is None:
         return ""
     factor = f" (x {row['factor']:.3g})" if row["factor"] is not None and row["factor"] > 0 else ""
     return f"{row['difference']:+.4g}{factor}"
 
 
-def short_names(names: Iterable[str]) -> list[str]:
+def shorten_names(names: Iterable[str]) -> list[str]:
     """Settings without their tables, where that is clear."""
     lasts = [name.rpartition(".")[2] for name in names]
     return [
@@ -249,29 +260,29 @@ def short_names(names: Iterable[str]) -> list[str]:
     ]
 
 
-def figure(value: Any, form: str = "{:.4g}") -> str:
+def format_value(value: Any, form: str = "{:.4g}") -> str:
     """A number in few digits, anything else as it is."""
     if value is None:
         return "–"
     return form.format(value) if isinstance(value, float) else plain(str(value))
 
 
-def tell(found: dict[str, Any], console: Console) -> None:
-    """One trial for people."""
+def print_trial(found: dict[str, Any], console: Console) -> None:
+    """Print one trial for people."""
     updates = f", {found['updates']:,} updates" if found["updates"] else ""
     console.print(
         f"[bold]trial {found['number']}[/]: {plain(found['state'])}, value "
-        f"{figure(found['value'])}{updates}"
+        f"{format_value(found['value'])}{updates}"
     )
     grid = Table.grid(padding=(0, 2))
     for name, value in found["params"].items():
-        grid.add_row(plain(name), figure(value))
+        grid.add_row(plain(name), format_value(value))
     console.print(grid, highlight=False)
     if found["scores"]:
         seeds = range(len(found["scores"][0]))
         table = Table("split", *(f"seed {seed}" for seed in seeds), title="scores")
         for name, row in zip(found["splits"], found["scores"], strict=True):
-            table.add_row(plain(name), *(figure(score, "{:.3f}") for score in row))
+            table.add_row(plain(name), *(format_value(score, "{:.3f}") for score in row))
         console.print(table)
     if found["paths"]:
         table = Table(
@@ -281,11 +292,11 @@ def tell(found: dict[str, Any], console: Console) -> None:
             title="out-of-sample paths",
         )
         for row in found["paths"]:
-            cells = [figure(row[key], form) for key, (_, form) in PATH_FIGURES.items()]
+            cells = [format_value(row[key], form) for key, (_, form) in PATH_FIGURES.items()]
             table.add_row(str(row["seed"]), str(row["path"]), *cells)
         console.print(table)
     for row in found["reports"]:
-        values = ", ".join(figure(value, "{:.3f}") for value in row["values"])
+        values = ", ".join(format_value(value, "{:.3f}") for value in row["values"])
         console.print(f"reported at rung {row['rung']}: {values}", highlight=False)
     if found["note"]:
         console.print(plain(found["note"]), highlight=False, soft_wrap=True)

@@ -2,8 +2,8 @@
 opens offline.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from plotly.offline import get_plotlyjs
 
@@ -12,10 +12,10 @@ from flatout.pages.values import Html, join, paragraph, say
 
 __all__ = ["Section", "link_sections", "render_page", "render_section"]
 
-Report = Mapping[str, Any]
+ReportT = TypeVar("ReportT")  # what the sections of a page read
 
 
-class Section(NamedTuple):
+class Section(NamedTuple, Generic[ReportT]):
     """A part of a page with its heading.
 
     >>> costs = Section("costs", "Costs", lambda report: paragraph(report.get("costs")), "none")
@@ -25,11 +25,11 @@ class Section(NamedTuple):
 
     anchor: str
     title: str
-    body: Callable[[Report], Html]  # empty where there is nothing to show
+    body: Callable[[ReportT], Html]  # empty where there is nothing to show
     without: str  # the reason why there may be nothing
 
 
-def render_section(section: Section, report: Report, empty: str) -> Html:
+def render_section(section: Section[ReportT], report: ReportT, empty: str) -> Html:
     """A section with its heading, or with the sentence that says why it is empty, which begins with
     `empty`.
 
@@ -43,7 +43,7 @@ def render_section(section: Section, report: Report, empty: str) -> Html:
     return say(template, anchor=section.anchor, title=section.title, body=body)
 
 
-def link_sections(sections: Sequence[Section]) -> Html:
+def link_sections(sections: Sequence[Section[Any]]) -> Html:
     """Links to the sections, for the head of the page.
 
     >>> link_sections([Section("costs", "Costs", lambda report: Html(""), "none paid")])

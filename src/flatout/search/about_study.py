@@ -21,7 +21,7 @@ CURE = "restore it from a copy, or start the study under another name"
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{8,64}$")]
 
 
-class Asked(TypedDict):
+class RequestFacts(TypedDict):
     """Which bars a study is about."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -31,11 +31,11 @@ class Asked(TypedDict):
 
 
 class AboutStudy(TypedDict):
-    """`about.json`."""
+    """What `about.json` of a study says."""
 
     __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]
     verb: Literal["search"]
-    request: Asked
+    request: RequestFacts
     fingerprint: Fingerprint
     n_envs: AtLeastOne
     index_only: NotRequired[bool]

@@ -1,8 +1,8 @@
-"""CMA-ES without a memory of its own: before each question it is rebuilt from the trials that were
-told.
+"""CMA-ES without a memory of its own: before each question it is rebuilt from the trials that have
+ended.
 
 Optuna's sampler of this name keeps its state in the storage as a pickle, and reading one runs
-whatever it contains: a study that somebody else made could run anything. Told the same trials in
+whatever it contains: a study that somebody else made could run anything. Given the same trials in
 the same order, CMA-ES is in the same state, so nothing needs to be kept but the generation for
 which each trial was drawn.
 """
@@ -51,11 +51,11 @@ class ReplayedCma(optuna.samplers.BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Space
     ) -> dict[str, Any]:
-        """A draw from the distribution that the trials told so far lead to."""
-        told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        if not search_space or len(told) < STARTUP:
+        """A draw from the distribution that the complete trials lead to."""
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if not search_space or len(complete) < STARTUP:
             return {}
-        optimiser = replayed(told, search_space, self.seed)
+        optimiser = replay_trials(complete, search_space, self.seed)
         self.generation = optimiser.generation
         drawn = optimiser.ask()
         return {
@@ -70,18 +70,21 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
+        """A value of one parameter, drawn at random."""
         return self.alone.sample_independent(study, trial, param_name, param_distribution)
 
 
-def replayed(told: list[FrozenTrial], space: Space, seed: int) -> cmaes.CMA:
-    """CMA-ES after it was told these trials, generation by generation, in the order in which they
+def replay_trials(complete: list[FrozenTrial], space: Space, seed: int) -> cmaes.CMA:
+    """CMA-ES after it was given these trials, generation by generation, in the order in which they
     ended.
     """
     size = len(space)
     middle, bounds = np.full(size, 0.5), np.tile([0.0, 1.0], (size, 1))
     optimiser = cmaes.CMA(middle, FIRST_SIGMA, bounds, n_max_resampling=10 * size, seed=seed)
     drawn: dict[int, list[tuple[Vector, float]]] = {}
-    for trial in sorted(told, key=lambda one: (one.datetime_complete or datetime.max, one.number)):
+    for trial in sorted(
+        complete, key=lambda one: (one.datetime_complete or datetime.max, one.number)
+    ):
         if (
             GENERATION in trial.user_attrs
             and space.keys() <= trial.params.keys()

@@ -30,7 +30,7 @@ class Control(NamedTuple):
 
 
 def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, Control]:
-    """Both; in each the first part teaches and the rest judges."""
+    """Both markets by name; in each the first part teaches and the rest judges."""
     recipe = recipe_of(settings.features)
     judged = min(
         max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3
@@ -38,7 +38,10 @@ def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, C
     first, cut = recipe.warmup + 1, panel.n_bars - judged
     train, test = (Block(first, cut - folds.purge),), (Block(cut, panel.n_bars),)
     found = {}
-    for name, bars in ((NOISE, without_edge(panel, settings.search.seed)), (ORACLE, panel)):
+    for name, bars in (
+        (NOISE, make_bars_without_edge(panel, settings.search.seed)),
+        (ORACLE, panel),
+    ):
         [(fitted, features)] = fit_each(recipe, bars, [np.arange(*train[0])])
         if name == ORACLE:
             features = features.copy()
@@ -48,7 +51,7 @@ def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, C
     return found
 
 
-def without_edge(panel: Panel, seed: int) -> Panel:
+def make_bars_without_edge(panel: Panel, seed: int) -> Panel:
     """A random walk as volatile as these bars; further columns are theirs in random order."""
     moves = np.diff(np.log(panel.close), axis=0)
     sigma = float(np.median(np.nanstd(moves, axis=0)))

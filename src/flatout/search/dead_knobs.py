@@ -6,31 +6,33 @@ importance where there is none.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from flatout.errors import RunError
-from flatout.learners.jobs import Order
-from flatout.search.space import Values, extremes, middle
-from flatout.search.study import Study, newcomers
-from flatout.workers.driving import run_scripts
-from flatout.workers.worker import Worker
+from flatout.search.space import Values, extreme_values, middle_value
+from flatout.search.spare_lanes import SpareLanes
+from flatout.search.study import Study
 
 FEW, MANY = 3, 12  # updates; those that look dead after a few get more
 BITING = ("train.learning_rate", "train.epochs")  # large steps make limits on steps bite
 
 
-def prove_live(study: Study, workers: Sequence[Worker], job: int) -> None:
+class AgentBits(NamedTuple):
+    """What an agent reported and earned, bit by bit."""
+
+    metrics: bytes
+    traces: bytes
+
+
+def check_live_knobs(lanes: SpareLanes) -> None:
     """Stop with the names of dead knobs, if there are any."""
+    study = lanes.study
     dead = list(study.space)
     for updates in (FEW, MANY):
-        outcomes = learned(
-            study,
-            [pair for name in dead for pair in at_both_ends(study, name)],
-            updates,
-            workers,
-            job,
-        )
+        agents = [values for name in dead for values in values_at_both_ends(study, name)]
+        outcomes = train_briefly(lanes, agents, updates)
         pairs = zip(dead, outcomes[::2], outcomes[1::2], strict=True)
         dead = [name for name, low, high in pairs if low == high]
     if dead:
@@ -41,26 +43,25 @@ def prove_live(study: Study, workers: Sequence[Worker], job: int) -> None:
         )
 
 
-def at_both_ends(study: Study, name: str) -> list[Values]:
-    """Two agents that differ in one knob only."""
-    knobs = study.space.items()
-    base = {other: extremes(knob)[1] if other in BITING else middle(knob) for other, knob in knobs}
-    return [{**base, name: end} for end in extremes(study.space[name])]
+def values_at_both_ends(study: Study, name: str) -> list[Values]:
+    """The settings of two agents that differ in one knob only."""
+    base = {
+        other: extreme_values(knob)[1] if other in BITING else middle_value(knob)
+        for other, knob in study.space.items()
+    }
+    return [{**base, name: end} for end in extreme_values(study.space[name])]
 
 
-def learned(
-    study: Study, agents: Sequence[Values], updates: int, workers: Sequence[Worker], job: int
-) -> list[tuple[bytes, bytes]]:
-    """What each agent reported and earned after some updates, bit by bit."""
-    width, orders = study.layout.lanes, []
-    for first in range(0, len(agents), width):
-        some = [study.market.lane(values, 0, 0) for values in agents[first : first + width]]
-        until = (updates,) * len(some) + (0,) * (width - len(some))
-        lanes = some + [study.idle] * (width - len(some))
-        orders.append(Order(until, job=job, newcomers=newcomers(lanes, range(len(some)))))
-    chunks = [chunk for [chunk] in run_scripts(workers, [[order] for order in orders])]
-    rows = [row for chunk in chunks for row in zip(chunk.metrics, chunk.traces, strict=True)]
+def train_briefly(lanes: SpareLanes, agents: Sequence[Values], updates: int) -> list[AgentBits]:
+    """What each agent reported and earned after some updates on the first split."""
+    market, width = lanes.study.market, lanes.study.layout.lanes
+    specs = [market.lane(values, split=0, seed=0) for values in agents]
+    groups = [specs[first : first + width] for first in range(0, len(specs), width)]
+    answers = lanes.carry_out([[lanes.make_order(group, updates)] for group in groups])
     return [
-        (np.asarray(metrics).tobytes(), np.asarray(traces).tobytes())
-        for metrics, traces in rows[: len(agents)]
+        AgentBits(
+            np.asarray(chunk.metrics[lane]).tobytes(), np.asarray(chunk.traces[lane]).tobytes()
+        )
+        for group, [chunk] in zip(groups, answers, strict=True)
+        for lane in range(len(group))
     ]

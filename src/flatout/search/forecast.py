@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.search.run import Prepared
-from flatout.search.space import middle
+from flatout.search.space import middle_value
 from flatout.training.plan import Plan, make_plan
 from flatout.training.training import Lane, Training
 from flatout.workers.slots import Slot
@@ -16,7 +16,7 @@ class StudyPlan:
     """The forecast of one study."""
 
     prepared: Prepared
-    plan: Plan  # of one crew's lanes
+    plan: Plan  # of one batch of lanes
 
     @property
     def trial_steps(self) -> int:
@@ -26,12 +26,13 @@ class StudyPlan:
 
     @property
     def trials_per_hour(self) -> float | None:
+        """How many trials fit into an hour without pruning; None if nothing was measured."""
         speed = self.plan.steps_per_s
         return None if speed is None else 3600 * speed / self.trial_steps
 
     @property
     def seconds(self) -> float | None:
-        """Of all trials without pruning, then finalists, winner and controls."""
+        """How long all trials take without pruning, then finalists, winner and controls."""
         speed, compiling = self.plan.steps_per_s, self.plan.compile_seconds
         if speed is None or compiling is None:
             return None
@@ -41,7 +42,7 @@ class StudyPlan:
         return compiling + lanes * market.updates * market.program.rollout / speed
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """The figures of the forecast, for programs."""
         market, layout = self.prepared.market, self.prepared.layout
         return {
             "study": self.prepared.request.name, "trials": market.settings.search.trials,
@@ -53,13 +54,13 @@ class StudyPlan:
         }  # fmt: skip
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The forecast in sentences, for people."""
         facts = self.facts()
         lines = [
             f"{facts['trials']} trials x {facts['splits']} splits x {facts['seeds']} seeds; each "
             f"lane "
             f"{facts['updates']} updates, {facts['trial_steps']:,} steps per trial",
-            f"{facts['workers']} workers with two crews of {facts['lanes_per_worker']} lanes; "
+            f"{facts['workers']} workers with two batches of {facts['lanes_per_worker']} lanes; "
             f"memory about "
             f"{facts['memory_bytes'] / 2**20:,.0f} MiB",
         ]
@@ -77,21 +78,28 @@ class StudyPlan:
 def make_study_plan(prepared: Prepared, slots: Sequence[Slot], measure: bool = True) -> StudyPlan:
     """The forecast; measuring takes some seconds."""
     market, layout = prepared.market, prepared.layout
-    values = {name: middle(knob) for name, knob in market.settings.search.space.items()}
+    values = {name: middle_value(knob) for name, knob in market.settings.search.space.items()}
     lanes = []
     for k in range(layout.lanes * layout.workers):
         spec = market.lane(values, k % layout.splits, 0)
         lanes.append(
-            Lane(f"lane{k}", spec.seed, spec.rates, spec.judged, spec.hidden, spec.log_std)
+            Lane(
+                name=f"lane{k}",
+                seed=spec.seed,
+                rates=spec.rates,
+                judged=spec.judged,
+                hidden=spec.hidden,
+                log_std=spec.log_std,
+            )
         )
     training = Training(
-        market.program,
-        market.tape,
-        tuple(lanes),
-        market.updates,
-        market.updates,
-        market.test_blocks,
-        market.test_bars,
+        program=market.program,
+        data=market.tape,
+        lanes=tuple(lanes),
+        updates=market.updates,
+        chunk=market.updates,
+        eval_envs=market.test_blocks,
+        eval_steps=market.test_bars,
     )
     plan = make_plan(training, slots)
     return StudyPlan(prepared, plan.measured(slots) if measure else plan)

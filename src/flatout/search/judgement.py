@@ -2,10 +2,8 @@
 verdict.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import optuna
@@ -30,9 +28,11 @@ from flatout.evaluation.verdict import Evidence, Verdict, give_verdict
 from flatout.market import episode
 from flatout.market.market import build_market
 from flatout.policies.bundle import Bundle
+from flatout.search.callbacks import OnBar, OnStageText
 from flatout.search.controls import NOISE
-from flatout.search.finalists import Closing
+from flatout.search.finalist_results import FinalistResults
 from flatout.search.market_study import FINAL, LOG_RETURN, TURNOVER, MarketStudy
+from flatout.search.report_model import ControlFacts, DeflatedFacts, OverfittingFacts
 from flatout.search.sealed import SealedResult, judge_sealed
 from flatout.search.study import Study
 from flatout.search.trial_files import check_fits, read_trial
@@ -41,7 +41,6 @@ TRADERS = 200
 TRADED = 1e-6  # turnover from which a bar counts as a trade
 # deviation of actions, which reach from -1 to 1, below which a policy hardly looks at the market
 CONSTANT = 0.02
-Said = Callable[[str], None]
 UNLEARNED = (
     "could not learn even with tomorrow's prices: give more train.timesteps or a larger "
     "train.learning_rate"
@@ -53,7 +52,7 @@ class Judgement:
     """Everything that the report is made of; parts are computed when they are asked for."""
 
     study: Study
-    closing: Closing
+    finals: FinalistResults
     panel: Panel  # all bars, the sealed ones too
     source: str
     sealed: SealedResult | None
@@ -61,10 +60,12 @@ class Judgement:
 
     @property
     def market(self) -> MarketStudy:
+        """What all trials of the study shared."""
         return self.study.market
 
     @property
     def per_year(self) -> float:
+        """How many bars a year has."""
         return self.market.panel.bars_per_year
 
     @cached_property
@@ -75,8 +76,18 @@ class Judgement:
     def returns_under(self, condition: int) -> FloatArray:
         """(seed, path, bar) of the winner under one of the conditions."""
         return path_returns(
-            self.market.folds, self.closing.finalist_terms[0, condition, :, :, LOG_RETURN]
+            self.market.folds, self.finals.finalist_terms[0, condition, :, :, LOG_RETURN]
         )
+
+    @property
+    def flat_returns(self) -> FloatArray:
+        """(path, bar) under plain conditions: all paths of the first seed, then of the next."""
+        return self.winner_returns.reshape(-1, self.winner_returns.shape[-1])
+
+    @property
+    def chosen_returns(self) -> FloatArray:
+        """(bar,) of the chosen path."""
+        return self.flat_returns[self.chosen_path]
 
     @cached_property
     def chosen_path(self) -> int:
@@ -84,8 +95,8 @@ class Judgement:
         return median_path(self.winner_returns, self.per_year)
 
     def along_chosen_path(self, term: int) -> FloatArray:
-        """One term of each bar of that path."""
-        values = path_values(self.market.folds, self.closing.finalist_terms[0, 0, :, :, term])
+        """(bar,): one term of the reward, on the chosen path."""
+        values = path_values(self.market.folds, self.finals.finalist_terms[0, 0, :, :, term])
         found: FloatArray = values.reshape(-1, values.shape[-1])[self.chosen_path]
         return found
 
@@ -102,7 +113,8 @@ class Judgement:
 
     @cached_property
     def trials(self) -> list[optuna.trial.FrozenTrial]:
-        return self.study.study.get_trials(deepcopy=False)
+        """All trials of the study, whatever became of them."""
+        return self.study.optuna_study.get_trials(deepcopy=False)
 
     @cached_property
     def trials_ever(self) -> int:
@@ -111,23 +123,31 @@ class Judgement:
         return trials_ever(self.panel.fingerprint)
 
     @cached_property
-    def overfitting(self) -> dict[str, Any] | None:
-        return overfitting_facts(self.columns, self.per_year)
+    def overfitting(self) -> OverfittingFacts | None:
+        """How the best trial of one half of history did in the other half; None for too few."""
+        found = overfitting_facts(self.columns, self.per_year)
+        return None if found is None else OverfittingFacts.model_validate(found)
 
     @cached_property
-    def deflated(self) -> dict[str, Any]:
-        paths = self.winner_returns.reshape(-1, self.winner_returns.shape[-1])
-        sharpes = metrics.bar_sharpe(self.columns.T)
-        return deflation_facts(paths, sharpes, self.columns, self.trials_ever, self.per_year)
+    def deflation(self) -> DeflatedFacts:
+        """How much of the winner's Sharpe ratio luck explains."""
+        found = deflation_facts(
+            paths=self.flat_returns,
+            sharpes=metrics.bar_sharpe(self.columns.T),
+            columns=self.columns,
+            trials=self.trials_ever,
+            bars_per_year=self.per_year,
+        )
+        return DeflatedFacts.model_validate(found)
 
     def median_sharpe(self, condition: int) -> float:
-        """Of the winner's paths."""
+        """The median Sharpe ratio of the winner's paths under one of the conditions."""
         return path_figures(self.returns_under(condition), self.per_year).median_sharpe
 
     @cached_property
     def null_p(self) -> float:
-        chosen = self.winner_returns.reshape(-1, self.winner_returns.shape[-1])[self.chosen_path]
-        return share_as_good(float(np.log1p(chosen).sum()), self.reference.traders)
+        """The share of random traders that earn at least as much as the chosen path."""
+        return share_as_good(float(np.log1p(self.chosen_returns).sum()), self.reference.traders)
 
     @cached_property
     def turnover(self) -> FloatArray:
@@ -137,24 +157,22 @@ class Judgement:
     @cached_property
     def constant(self) -> bool:
         """Whether no seed's policy looks at the market."""
-        return all(
-            is_constant(Bundle.load(folder), self.market) for folder in self.closing.policies
-        )
+        return all(is_constant(Bundle.load(folder), self.market) for folder in self.finals.policies)
 
     @cached_property
     def verdict(self) -> Verdict:
+        """What the gates say to all of the evidence."""
         figures = path_figures(self.winner_returns, self.per_year)
-        harder = list(enumerate(self.closing.conditions))
+        harder = list(enumerate(self.finals.conditions))
         evidence = Evidence(
-            deflated_sharpe=self.deflated["dsr"],
-            pbo=self.overfitting["pbo"] if self.overfitting else None,
-            probability_of_loss=self.overfitting["probability_of_loss"]
-            if self.overfitting
-            else None,
+            deflated_sharpe=self.deflation.dsr,
+            pbo=self.overfitting.pbo if self.overfitting else None,
+            probability_of_loss=self.overfitting.probability_of_loss if self.overfitting else None,
             null_p=self.null_p,
             median_sharpe=figures.median_sharpe,
             baseline_sharpes={
-                n: finite(float(metrics.sharpe(r, self.per_year))) for n, r in self.beside().items()
+                n: finite(float(metrics.sharpe(r, self.per_year)))
+                for n, r in self.baselines.items()
             },
             cost_sharpes={c.cost_factor: self.median_sharpe(k) for k, c in harder if c.delay == 0},
             delay_sharpes={
@@ -167,17 +185,16 @@ class Judgement:
         )
         return give_verdict(self.market.settings.gates, evidence)
 
-    def beside(self) -> dict[str, FloatArray]:
-        """Returns of the baselines."""
+    @property
+    def baselines(self) -> dict[str, FloatArray]:
+        """(bar,) of each baseline: its returns on the judged bars."""
         return self.reference.baselines
 
-    def control(self, name: str) -> dict[str, Any]:
-        """What agents earned in a market whose answer is known."""
+    def judge_control(self, name: str) -> ControlFacts:
+        """What agents earned in a market whose answer is known, and whether that is right."""
         block = self.market.stretches[name].test[0]
-        returns = np.expm1(
-            self.closing.control_terms[name][:, LOG_RETURN, 0, : block.length].astype(np.float64)
-        )
-        sharpes = metrics.sharpe(returns, self.per_year)
+        terms = self.finals.control_terms[name][:, LOG_RETURN, 0, : block.length]
+        returns = np.expm1(terms.astype(np.float64))
         known = float(np.median([probabilistic_sharpe(path) for path in returns]))
         found = known >= 0.95
         if name == NOISE:
@@ -190,39 +207,48 @@ class Judgement:
         else:
             sentence = "learned from tomorrow's prices" if found else UNLEARNED
             passed = found
-        sharpe = float(np.median(sharpes))
-        return {
-            "sharpe": finite(sharpe),
-            "probability": known,
-            "sentence": sentence,
-            "passed": passed,
-        }
+        return ControlFacts(
+            sharpe=finite(float(np.median(metrics.sharpe(returns, self.per_year)))),
+            probability=known,
+            sentence=sentence,
+            passed=passed,
+        )
 
 
-def judge(
+def judge_study(
     study: Study,
-    closing: Closing,
+    finals: FinalistResults,
     panel: Panel,
     source: str,
-    said: Said,
-    progress: Callable[[int], None],
+    *,
+    on_stage: OnStageText,
+    progress: OnBar,
 ) -> Judgement:
     """Run the baselines and random traders, and open the seal once for the winner."""
     market = study.market
-    terms = closing.finalist_terms[0, 0]
-    turnover = -float(np.mean(path_values(market.folds, terms[:, :, TURNOVER])))
-    said(f"baselines and {TRADERS} random traders of equal turnover")
-    plain = build_market(market.panel, market.settings, market.stretches[FINAL].fitted)
-    blocks = [market.folds.groups[group] for group in market.folds.judged]
-    seed = market.settings.search.seed
+    terms = finals.finalist_terms[0, 0]
+    on_stage(f"baselines and {TRADERS} random traders of equal turnover")
     reference = reference_returns(
-        plain, blocks, {name: BASELINES[name] for name in BESIDE}, turnover, TRADERS, seed, progress
+        build_market(market.panel, market.settings, market.stretches[FINAL].fitted),
+        [market.folds.groups[group] for group in market.folds.judged],
+        {name: BASELINES[name] for name in BESIDE},
+        turnover=-float(np.mean(path_values(market.folds, terms[:, :, TURNOVER]))),
+        traders=TRADERS,
+        seed=market.settings.search.seed,
+        progress=progress,
     )
     sealed = None
     if market.folds.hold_out.length:
-        said("the sealed bars, opened once for the winner")
-        sealed = judge_sealed(study.folder, market, panel, closing, progress)
-    return Judgement(study, closing, panel, source, sealed, reference)
+        on_stage("the sealed bars, opened once for the winner")
+        sealed = judge_sealed(study.folder, market, panel, finals=finals, progress=progress)
+    return Judgement(
+        study=study,
+        finals=finals,
+        panel=panel,
+        source=source,
+        sealed=sealed,
+        reference=reference,
+    )
 
 
 def is_constant(bundle: Bundle, study: MarketStudy, bars: int = 500) -> bool:

@@ -29,7 +29,7 @@ from flatout.market.rules import Costs, Segments
 from flatout.market.tape import Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
 from flatout.search.controls import make_controls
-from flatout.search.space import HIDDEN, Values, check_space, with_values
+from flatout.search.space import HIDDEN, Values, apply_values, check_space
 from flatout.settings.study import STUDY_TIMESTEPS
 from flatout.settings.tables import Settings
 from flatout.training.market_training import episode_bars
@@ -78,17 +78,17 @@ class MarketStudy:
 
     @property
     def lanes_per_trial(self) -> int:
-        """Splits times seeds."""
+        """How many agents a trial has: one for each split and seed."""
         return len(self.folds.splits) * self.settings.train.seeds
 
     @property
     def test_bars(self) -> int:
-        """The longest test block."""
+        """How many bars the longest test block has."""
         return max(block.length for split in self.folds.splits for block in split.test)
 
     @property
     def test_blocks(self) -> int:
-        """In each split."""
+        """How many blocks judge a split, at most."""
         return max(len(split.test) for split in self.folds.splits)
 
     @cached_property
@@ -106,18 +106,19 @@ class MarketStudy:
         """An agent of some values on a stretch of the tape; it is judged with costs times a factor.
         Its noise depends on stretch and seed alone: trials are compared under equal luck.
         """
-        settings, where = with_values(self.settings, values), self.stretches[stretch]
+        settings, where = apply_values(self.settings, values), self.stretches[stretch]
         rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
         length = episode_bars(settings, max(block.length for block in where.train))
-        teach = shifted(
-            where.train, where.offset, self.train_blocks, length, len(self.tape.features)
+        n_bars = len(self.tape.features)
+        teach = shift_blocks(
+            where.train, where.offset, count=self.train_blocks, length=length, n_bars=n_bars
         )
-        judge = shifted(
-            decided_before(where.test),
+        judge = shift_blocks(
+            begin_one_bar_earlier(where.test),
             where.offset,
-            self.test_blocks,
-            None,
-            len(self.tape.features),
+            count=self.test_blocks,
+            length=None,
+            n_bars=n_bars,
         )
         sizes = self.program.sizes
         gates = (
@@ -131,7 +132,7 @@ class MarketStudy:
         return LaneSpec(
             seed=int(entropy.generate_state(1)[0]),
             rates=rates_of(settings.train, self.updates, rules._replace(segments=teach), gates),
-            judged=rules._replace(segments=judge, costs=dearer(rules.costs, cost_factor)),
+            judged=rules._replace(segments=judge, costs=scale_costs(rules.costs, cost_factor)),
             hidden=settings.train.hidden,
             log_std=settings.train.log_std,
         )
@@ -149,19 +150,38 @@ def make_study(
     folds = make_study_folds(panel, settings)
     known = panel.rows(0, folds.cut)
     tape, stretches = lay_tape(known, settings, folds)
-    widest, gated = widest_network(settings)
+    widest, gated = find_widest_network(settings)
     train = settings.train.model_copy(update={"hidden": widest})
     n_features = tape.features.shape[1] // known.n_assets
     shape = Shape(
-        known.n_assets, n_features, recipe.lookback, settings.market.action, settings.market.fill
+        n_assets=known.n_assets,
+        n_features=n_features,
+        lookback=recipe.lookback,
+        action=settings.market.action,
+        fill=settings.market.fill,
     )
     program = program_of(
         train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated
     )
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(program, train.n_envs, lanes_at_once, workers, data_bytes, free)
+    program = choose(
+        program,
+        train.n_envs,
+        lanes=lanes_at_once,
+        workers=workers,
+        data_bytes=data_bytes,
+        free=free,
+    )
     updates = max(1, -(-(train.timesteps or STUDY_TIMESTEPS) // program.rollout))
-    return MarketStudy(settings, known, folds, program, tape, stretches, updates)
+    return MarketStudy(
+        settings=settings,
+        panel=known,
+        folds=folds,
+        program=program,
+        tape=tape,
+        stretches=stretches,
+        updates=updates,
+    )
 
 
 def check_gates(settings: Settings) -> None:
@@ -201,15 +221,15 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
     return tape, where
 
 
-def dearer(costs: Costs, factor: float) -> Costs:
-    """The same costs times a factor."""
+def scale_costs(costs: Costs, factor: float) -> Costs:
+    """The costs of trading, all of them times a factor."""
     scaled = ("maker_fee", "taker_fee", "half_spread", "impact", "borrow")
     return costs._replace(
         **{name: (getattr(costs, name) * factor).astype(np.float32) for name in scaled}
     )
 
 
-def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
+def find_widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
     """The hidden layers that hold all networks of the space, and whether they differ in depth."""
     knob = settings.search.space.get(HIDDEN)
     if knob is None or knob.choices is None:
@@ -223,12 +243,12 @@ def widest_network(settings: Settings) -> tuple[tuple[int, ...], bool]:
     return widest, True
 
 
-def decided_before(blocks: Sequence[Block]) -> list[Block]:
+def begin_one_bar_earlier(blocks: Sequence[Block]) -> list[Block]:
     """Blocks that begin with the decision whose order meets their first bar."""
     return [Block(block.first - 1, block.stop) for block in blocks]
 
 
-def shifted(
+def shift_blocks(
     blocks: Sequence[Block], offset: int, count: int, length: int | None, n_bars: int
 ) -> Segments:
     """Blocks as segments of the joined tape; empty ones make up the number."""

@@ -15,6 +15,8 @@ from rich.progress import (
 )
 
 from flatout.search.run import Prepared
+from flatout.search.study import Study
+from flatout.search.study_state import TrialDecision
 from flatout.terminal import can_draw, describe_span, plain, say
 
 
@@ -51,28 +53,28 @@ class StudyProgress:
     def __exit__(self, *_: Any) -> None:
         self.bar.stop()
 
-    def show_stage(self, study: Any, text: str) -> None:
+    def show_stage(self, study: Study, stage: str) -> None:
         """A stage begins."""
-        name = study.study.study_name
-        self.bar.update(self.tasks[name], description=f"{plain(name)}: {plain(text)}")
+        name = study.name
+        self.bar.update(self.tasks[name], description=f"{plain(name)}: {plain(stage)}")
         if not self.quiet and not self.drawn:
-            say(f"{name}: {text}", err=True)
+            say(f"{name}: {stage}", err=True)
 
-    def show_round(self, study: Any, decided: Sequence[Any]) -> None:
+    def show_round(self, study: Study, decisions: Sequence[TrialDecision]) -> None:
         """Some trials were judged."""
-        name, board = study.study.study_name, study.board
-        values = [one.value for one in decided if one.state == "complete"]
+        name, state = study.name, study.state
+        values = [one.value or 0.0 for one in decisions if one.state == "complete"]
         self.best[name] = max([self.best.get(name, float("-inf")), *values])
-        done, trials = len(board.finished), self.trials[name]
+        done, trials = len(state.finished), self.trials[name]
         facts = []
         if self.best[name] > float("-inf"):
             facts.append(f"best {self.best[name]:.2f}")
-        if board.seconds:
-            facts.append(f"{board.steps / board.seconds:,.0f} steps/s")
-            facts.append(f"lanes busy {board.busy_seconds / board.worker_seconds:.0%}")
+        if state.seconds:
+            facts.append(f"{state.steps / state.seconds:,.0f} steps/s")
+            facts.append(f"lanes busy {state.busy_seconds / state.worker_seconds:.0%}")
         if done:
-            facts.append(f"{3600 * done / board.seconds:,.0f} trials/h")
-            facts.append(f"{describe_span(board.seconds / done * (trials - done))} left")
+            facts.append(f"{3600 * done / state.seconds:,.0f} trials/h")
+            facts.append(f"{describe_span(state.seconds / done * (trials - done))} left")
         self.bar.update(
             self.tasks[name],
             description=f"{plain(name)}: searching",

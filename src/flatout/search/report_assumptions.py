@@ -2,8 +2,7 @@
 cannot know.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from flatout.pages.values import (
     DASH,
@@ -11,18 +10,20 @@ from flatout.pages.values import (
     decimal,
     facts,
     join,
-    list_at,
-    look,
-    mapping,
-    number,
     pairs,
-    records,
     say,
     table,
     write,
 )
-
-Report = Mapping[str, Any]
+from flatout.search.assumption_model import (
+    AssumptionFacts,
+    CostFacts,
+    FoldFacts,
+    HoldOutFacts,
+    MarketFacts,
+    TrialCounts,
+)
+from flatout.search.report_model import StudyReport
 
 FILLS = {
     "next_open": "at the next bar's open",
@@ -52,152 +53,145 @@ LIMITS = (
 )
 
 
-def assumptions(report: Report) -> Html:
-    """The six that decide most, then all of them."""
-    found = mapping(report, "assumptions")
-    if not found:
+class Assumption(NamedTuple):
+    """One of the facts that decide most, with a note."""
+
+    label: str
+    value: object
+    note: object
+
+
+class NotedValue(NamedTuple):
+    """A value as it is written, and a note about it."""
+
+    value: Html
+    note: Html
+
+
+def show_assumptions(report: StudyReport) -> Html:
+    """The section: the six assumptions that decide most, then all of them."""
+    found = report.assumptions
+    if found is None or not found.model_fields_set:
         return Html("")
-    market, folds = mapping(found, "market"), mapping(found, "folds")
+    market, folds = found.market or MarketFacts(), found.folds or FoldFacts()
+    divided = {key: value for key, value in folds.facts().items() if key != "gaps"}
+    limits = {"capital": market.capital, **(market.limits or {})} if found.market else {}
     settings = (
-        pairs("bars", mapping(found, "bars")),
-        pairs("costs", mapping(market, "costs")),
-        pairs("folds", {key: value for key, value in folds.items() if key != "gaps"}),
-        pairs("search", mapping(found, "search")),
-        pairs(
-            "limits",
-            {"capital": look(market, "capital"), **mapping(market, "limits")} if market else {},
-        ),
-        pairs("trials", mapping(found, "trials")),
+        pairs("bars", found.bars.facts() if found.bars else {}),
+        pairs("costs", market.costs.facts() if market.costs else {}),
+        pairs("folds", divided),
+        pairs("search", found.search or {}),
+        pairs("limits", limits),
+        pairs("trials", found.trials.facts() if found.trials else {}),
     )
-    notes = join(say("<li>{note}</li>", note=note) for note in list_at(found, "notes"))
+    notes = join(say("<li>{note}</li>", note=note) for note in found.notes or ())
     return join(
         [
-            facts(*six(found)),
+            facts(*list_main_assumptions(found)),
             say("<ul>{notes}</ul>", notes=notes) if notes else notes,
             say('<div class="settings">{every}</div>', every=join(settings)),
             say(
                 '<div class="columns">{gaps}{openings}</div>',
-                gaps=gaps(folds),
-                openings=openings(found),
+                gaps=show_gaps(folds),
+                openings=show_openings(found.hold_out or HoldOutFacts()),
             ),
         ]
     )
 
 
-def six(found: Report) -> list[tuple[str, object, object]]:
+def list_main_assumptions(found: AssumptionFacts) -> list[Assumption]:
     """Fills, costs, gaps, trials, hold-out and universe, each with a note."""
-    market, folds, universe = (
-        mapping(found, "market"),
-        mapping(found, "folds"),
-        look(found, "universe"),
-    )
-    fill = str(look(market, "fill"))
-    careless = say("{badge} no order can be that fast", badge=badge("optimistic", "bad"))
+    market, folds = found.market or MarketFacts(), found.folds or FoldFacts()
+    trials, universe = found.trials or TrialCounts(), found.universe
+    careless = say("{badge} no order can be that fast", badge=show_badge("optimistic", "bad"))
+    action = say("action: {kind}", kind=market.action)
+    dropped = say("{purge} + {embargo}", purge=folds.purge_bars, embargo=folds.embargo_bars)
+    hindsight = universe == "hindsight"
     return [
-        (
+        Assumption(
             "Orders fill",
-            FILLS.get(fill, look(market, "fill")),
-            careless
-            if fill == "same_close"
-            else say("action: {kind}", kind=look(market, "action")),
+            FILLS.get(str(market.fill), market.fill),
+            careless if market.fill == "same_close" else action,
         ),
-        ("Trading costs", *costs(mapping(market, "costs"))),
-        (
-            "Bars dropped around test blocks",
-            say(
-                "{purge} + {embargo}",
-                purge=look(folds, "purge_bars"),
-                embargo=look(folds, "embargo_bars"),
-            ),
-            cut(folds),
-        ),
-        (
-            "Trials ever run on these bars",
-            look(found, "trials", "ever"),
-            counted(mapping(found, "trials")),
-        ),
-        ("Hold-out", *sealed(mapping(found, "hold_out"))),
-        (
+        Assumption("Trading costs", *show_costs(market.costs or CostFacts())),
+        Assumption("Bars dropped around test blocks", dropped, show_splits(folds)),
+        Assumption("Trials ever run on these bars", trials.ever, show_trial_counts(trials)),
+        Assumption("Hold-out", *show_seal(found.hold_out or HoldOutFacts())),
+        Assumption(
             "Universe",
-            badge(universe, "warn" if universe == "hindsight" else "none"),
-            "symbols were chosen knowing which survived" if universe == "hindsight" else "",
+            show_badge(universe, "warn" if hindsight else "none"),
+            "symbols were chosen knowing which survived" if hindsight else "",
         ),
     ]
 
 
-def costs(found: Report) -> tuple[Html, Html]:
+def show_costs(costs: CostFacts) -> NotedValue:
     """What a trade costs on one side, in bps, and what that is made of."""
-    tier = next(iter(records(found, "tiers")), {})
-    maker, taker, spread = (
-        number(tier, "maker_bps"),
-        number(tier, "taker_bps"),
-        number(found, "half_spread_bps"),
-    )
+    tier = next(iter(costs.tiers or ()), None)
+    maker, taker = (tier.maker_bps, tier.taker_bps) if tier else (None, None)
+    spread = costs.half_spread_bps
     if maker is None or taker is None or spread is None:
-        return Html(DASH), Html("not computed: the report has no fees")
-    share = number(found, "maker_share") or 0.0
+        return NotedValue(Html(DASH), Html("not computed: the report has no fees"))
+    share = costs.maker_share or 0.0
     fee = share * maker + (1 - share) * taker
     made = (
         "fee {fee} + half spread {spread}, always adverse; impact {impact} × volatility × "
         "√share of volume on top"
     )
-    note = say(made, fee=decimal(fee, 1), spread=decimal(spread, 1), impact=look(found, "impact"))
-    return decimal(fee + spread, 1, " bps a side"), note
+    note = say(made, fee=decimal(fee, 1), spread=decimal(spread, 1), impact=costs.impact)
+    return NotedValue(decimal(fee + spread, 1, " bps a side"), note)
 
 
-def cut(folds: Report) -> Html:
+def show_splits(folds: FoldFacts) -> Html:
     """How history was divided."""
-    kind, splits, paths = (look(folds, key) for key in ("kind", "splits", "paths"))
     return say(
         "purge + embargo; {kind}, {splits} splits, {paths} paths",
-        kind=kind,
-        splits=splits,
-        paths=paths,
+        kind=folds.kind,
+        splits=folds.splits,
+        paths=folds.paths,
     )
 
 
-def counted(trials: Report) -> Html:
+def show_trial_counts(trials: TrialCounts) -> Html:
     """What became of the trials."""
     return say(
         (
             "{n} in this study ({pruned} pruned, {failed} failed); all count like {effective} "
             "independent ones"
         ),
-        n=look(trials, "this_study"),
-        pruned=look(trials, "pruned"),
-        failed=look(trials, "failed"),
-        effective=decimal(look(trials, "effective"), 0),
+        n=trials.this_study,
+        pruned=trials.pruned,
+        failed=trials.failed,
+        effective=decimal(trials.effective, 0),
     )
 
 
-def sealed(found: Report) -> tuple[Html, Html]:
+def show_seal(found: HoldOutFacts) -> NotedValue:
     """State of the hold-out, and which bars it holds."""
-    word = look(found, "state")
-    first, last = (str(look(found, key) or DASH)[:10] for key in ("from", "to"))
-    note = say("{n} bars, {first} to {last}", n=look(found, "bars"), first=first, last=last)
-    kind = {"sealed": "good", "opened": "warn"}.get(str(word), "bad")
-    return badge(word, kind), note if number(found, "bars") else Html("no bar was kept apart")
+    first, last = (str(time or DASH)[:10] for time in (found.first, found.last))
+    note = say("{n} bars, {first} to {last}", n=found.bars, first=first, last=last)
+    kind = {"sealed": "good", "opened": "warn"}.get(str(found.state), "bad")
+    none = Html("no bar was kept apart")
+    return NotedValue(show_badge(found.state, kind), note if found.bars else none)
 
 
-def badge(word: object, kind: str) -> Html:
-    """A word in a frame."""
+def show_badge(word: object, kind: str) -> Html:
+    """A word in a coloured frame."""
     return say('<span class="badge {kind}">{word}</span>', kind=kind, word=word)
 
 
-def gaps(folds: Report) -> Html:
+def show_gaps(folds: FoldFacts) -> Html:
     """Which bars each split drops."""
-    lines = join((write(line) for line in list_at(folds, "gaps")), "\n")
+    lines = join((write(line) for line in folds.gaps or ()), "\n")
     template = (
         '<div><h3>splits and their gaps</h3><div class="box gaps"><pre>{lines}</pre></div></div>'
     )
     return say(template, lines=lines) if lines else Html("")
 
 
-def openings(found: Report) -> Html:
-    """When the hold-out was looked at, and for what."""
-    rows = [
-        (look(row, "time"), look(row, "what")) for row in records(found, "hold_out", "openings")
-    ]
+def show_openings(found: HoldOutFacts) -> Html:
+    """When the hold-out was opened, and for what."""
+    rows = [(opening.time, opening.what) for opening in found.openings or ()]
     content = table(("time", "what"), rows, words=(0, 1), kind="times")
     return (
         say("<div><h3>the hold-out was opened</h3>{content}</div>", content=content)
@@ -206,8 +200,8 @@ def openings(found: Report) -> Html:
     )
 
 
-def limits(_: Report) -> Html:
-    """What no number on the page can know."""
+def show_limits(_: StudyReport) -> Html:
+    """The section that says what no number on the page can know."""
     return say(
         "<ul>{every}</ul>", every=join(say("<li>{text}</li>", text=Html(text)) for text in LIMITS)
     )

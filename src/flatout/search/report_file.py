@@ -1,138 +1,90 @@
-"""`report.json` of a study, as far as it is shown on a terminal; the page takes whatever it
-finds.
+"""`report.json` of a study, written and read. It may be another version's, or somebody else's.
+
+What a terminal shows must be of the right kind, or the file is refused. In what only the page
+shows, a value that does not fit counts as missing: the page never fails.
 """
 
+from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
-from pydantic import ConfigDict, Field
-from typing_extensions import TypedDict
+from pydantic import ValidationError
 
 from flatout.errors import RunError
-from flatout.foreign import read_json_if_there
+from flatout.foreign import read_json_if_there, validate_shape
+from flatout.runs import write_json
+from flatout.search.report_model import StudyReport
 
 FILE = "report.json"
 CURE = "remove it, and the same search writes it again"
-Figure = Annotated[float, Field(ge=-1e300, le=1e300)]
-Whole = Annotated[int, Field(ge=0, le=2**63 - 1)]
-MORE = ConfigDict(extra="allow", allow_inf_nan=False)  # what only the page shows stays as it is
+ON_TERMINALS = {
+    "study", "verdict", "winner", "baselines", "overfitting", "deflated", "null", "costs",
+    "delays", "controls",
+}  # fmt: skip
+COUNTS = ("assumptions", "trials")  # on terminals, too
+Place = tuple[str | int, ...]  # keys and positions that lead to a value
 
 
-class Gate(TypedDict):
-    """One gate of the verdict."""
+class FittedReport(NamedTuple):
+    """A report made of whatever was given, and the places of what did not fit."""
 
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    name: str
-    wanted: str
-    found: str
-    passed: bool
-    sentence: str
+    report: StudyReport
+    unfit: list[Place]
 
 
-class VerdictFacts(TypedDict):
-    """The verdict."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    promotable: bool
-    sentence: str
-    gates: list[Gate]
+def write_report(folder: Path, report: StudyReport) -> None:
+    """Write the report into a study's folder, atomically."""
+    write_json(folder / FILE, report.facts())
 
 
-class WithSharpe(TypedDict):
-    """A path, a baseline, or a row of a table."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    sharpe: Figure | None
-
-
-class CostRow(WithSharpe):
-    """The winner under other costs."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    factor: Figure
-
-
-class DelayRow(WithSharpe):
-    """The winner with later orders."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    bars: Whole
-
-
-class WinnerFacts(TypedDict):
-    """The winner's paths."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    trial: Whole
-    paths: list[WithSharpe]
-    median_sharpe: Figure | None
-    seeds_sd: Figure | None
-
-
-class DeflatedFacts(TypedDict):
-    """What is left after luck."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    dsr: Figure | None
-    trials: Whole
-    effective: Figure | None
-    expected_best: Figure | None
-
-
-class OverfittingFacts(TypedDict):
-    """Probability of overfitting."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    pbo: Figure | None
-
-
-class NullFacts(TypedDict):
-    """Random traders."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    p_value: Figure | None
-
-
-class ControlFacts(TypedDict):
-    """A market in which the answer is known."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    passed: bool
-    sentence: str
-
-
-class TrialCounts(TypedDict):
-    """How many trials the verdict rests on."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    this_study: Whole
-
-
-class AssumedFacts(TypedDict):
-    """What the figures rest on."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    trials: TrialCounts
-
-
-class ReportFacts(TypedDict):
-    """The report."""
-
-    __pydantic_config__ = MORE  # type: ignore[misc]
-    study: str
-    verdict: VerdictFacts
-    assumptions: AssumedFacts
-    winner: WinnerFacts
-    baselines: dict[str, WithSharpe]
-    overfitting: OverfittingFacts | None
-    deflated: DeflatedFacts
-    null: NullFacts
-    costs: list[CostRow]
-    delays: list[DelayRow]
-    controls: dict[str, ControlFacts]
-
-
-def read_report(folder: Path) -> dict[str, Any] | None:
+def read_report(folder: Path) -> StudyReport | None:
     """The report of a study, if it has one."""
-    report = read_json_if_there(folder / FILE, ReportFacts, RunError, CURE)
-    return None if report is None else dict[str, Any](report)
+    path = folder / FILE
+    tree = read_json_if_there(path, dict[str, object], RunError, CURE)
+    if tree is None:
+        return None
+    fitted = fit_report(tree)
+    if any(place[0] in ON_TERMINALS or place[:2] == COUNTS for place in fitted.unfit):
+        return validate_shape(tree, StudyReport, str(path), RunError, CURE)  # refuses, and says why
+    return fitted.report
+
+
+def fit_report(tree: Mapping[str, object]) -> FittedReport:
+    """A report made of what fits; what does not is None, or left out of its list."""
+    fitting: Any = tree
+    unfit: list[Place] = []
+    while True:
+        try:
+            return FittedReport(StudyReport.model_validate(fitting, strict=True), unfit)
+        except ValidationError as error:
+            fitting = deepcopy(fitting) if fitting is tree else fitting
+            problems = error.errors(include_url=False, include_input=False)
+            places = dict.fromkeys(find_place(fitting, problem["loc"]) for problem in problems)
+            unfit += places
+            # from behind: whatever is left out of a list does not move those before it
+            for place in reversed(places):
+                remove_value(fitting, place)
+
+
+def find_place(tree: Any, wanted: Place) -> Place:
+    """How far a place leads into a tree: where several types would do, pydantic names them
+    behind it.
+    """
+    for depth, part in enumerate(wanted):
+        there = isinstance(tree, dict) and part in tree
+        if not there and not (isinstance(tree, list) and isinstance(part, int)):
+            return wanted[:depth]
+        tree = tree[part]
+    return wanted
+
+
+def remove_value(tree: Any, place: Place) -> None:
+    """Make the value at a place None, or leave it out where None did not fit either."""
+    *above, last = place
+    for part in above:
+        tree = tree[part]
+    if tree[last] is None:
+        del tree[last]
+    else:
+        tree[last] = None

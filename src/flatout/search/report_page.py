@@ -7,144 +7,138 @@ computed.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from flatout.pages.frame import Section, link_sections, render_page, render_section
-from flatout.pages.values import (
-    Html,
-    join,
-    look,
-    mapping,
-    paragraph,
-    records,
-    say,
-    table,
-    tick,
-    words_of_key,
-)
+from flatout.pages.values import Html, join, paragraph, say, table, tick, words_of_key
 from flatout.runs import write_bytes
+from flatout.search import report_evidence as evidence
 from flatout.search import report_sections as sections
-from flatout.search.report_assumptions import Report, assumptions, limits
+from flatout.search.report_assumptions import show_assumptions, show_limits
+from flatout.search.report_model import StudyReport, VerdictFacts
 
 FILE = "report.html"
-
 
 SECTIONS = (
     Section(
         "assumptions",
         "What the numbers rest on",
-        assumptions,
+        show_assumptions,
         "the report names no assumptions; believe nothing",
     ),
     Section(
         "winner",
         "The winner's paths against the baselines",
-        sections.winner,
+        evidence.show_winner,
         "no trial has a full set of paths",
     ),
-    Section("hold-out", "Hold-out", sections.hold_out, "the hold-out is sealed, or there is none"),
-    Section("sharpes", "Sharpe ratios beside luck", sections.sharpes, "no path has a Sharpe ratio"),
+    Section(
+        "hold-out", "Hold-out", evidence.show_hold_out, "the hold-out is sealed, or there is none"
+    ),
+    Section(
+        "sharpes", "Sharpe ratios beside luck", evidence.show_sharpes, "no path has a Sharpe ratio"
+    ),
     Section(
         "degradation",
         "In sample and out of sample",
-        sections.degradation,
+        evidence.show_degradation,
         "too few trials to choose among",
     ),
     Section(
-        "pbo", "Probability of overfitting", sections.overfitted, "too few trials to choose among"
+        "pbo",
+        "Probability of overfitting",
+        evidence.show_overfitting,
+        "too few trials to choose among",
     ),
     Section(
         "deflated",
         "Deflated Sharpe ratio",
-        sections.deflated,
+        evidence.show_deflated,
         "there is no Sharpe ratio to deflate",
     ),
-    Section("trials", "Trials", sections.trials, "no trial was completed"),
+    Section("trials", "Trials", sections.show_trials, "no trial was completed"),
     Section(
         "importance",
         "Which settings mattered",
-        sections.importance,
+        sections.show_importance,
         "too few trials, or all of equal value",
     ),
     Section(
-        "stress", "Higher costs, later orders", sections.stress, "the winner was not run again"
+        "stress", "Higher costs, later orders", sections.show_stress, "the winner was not run again"
     ),
     Section(
-        "finalists", "Seeds of the finalists", sections.finalists, "no finalist was trained again"
+        "finalists",
+        "Seeds of the finalists",
+        sections.show_finalists,
+        "no finalist was trained again",
     ),
-    Section("controls", "Controls", sections.controls, "neither noise nor oracle was tried"),
+    Section("controls", "Controls", sections.show_controls, "neither noise nor oracle was tried"),
     Section(
         "reward",
         "What the reward was made of",
-        sections.reward_terms,
+        sections.show_reward_terms,
         "the reward's terms were not logged",
     ),
-    Section("trading", "Trades and fees", sections.trading, "the winner has no trades"),
-    Section("days", "Day by day", sections.days, "there are no days"),
-    Section("throughput", "Speed", sections.throughput, "nothing was timed"),
-    Section("limits", "Known limits", limits, "nobody wrote them"),
+    Section("trading", "Trades and fees", sections.show_trading, "the winner has no trades"),
+    Section("days", "Day by day", sections.show_days, "there are no days"),
+    Section("throughput", "Speed", sections.show_throughput, "nothing was timed"),
+    Section("limits", "Known limits", show_limits, "nobody wrote them"),
 )
 
 
-def write_report(folder: Path, report: Report) -> Path:
+def write_page(folder: Path, report: StudyReport) -> Path:
     """Write `report.html` into the folder, atomically."""
-    write_bytes(folder / FILE, page(report).encode())
+    write_bytes(folder / FILE, render_report(report).encode())
     return folder / FILE
 
 
-def page(report: Report) -> str:
+def render_report(report: StudyReport) -> str:
     """The whole page; nothing in it is loaded from elsewhere."""
-    study = look(report, "study") or "study"
-    made = say(
-        "flatout {version} · {time}", version=look(report, "flatout"), time=look(report, "created")
-    )
+    study = report.study or "study"
+    made = say("flatout {version} · {time}", version=report.flatout, time=report.created)
     body = [
         say("<header><h1>{study}</h1>{made}</header>", study=study, made=paragraph(made, "quiet")),
-        verdict(report),
+        show_verdict(report.verdict or VerdictFacts()),
         link_sections(SECTIONS),
         *(render_section(section, report, "not computed") for section in SECTIONS),
-        files(report),
+        show_files(report.files or {}),
     ]
     return render_page(f"{study}: flatout report", body)
 
 
-def verdict(report: Report) -> Html:
+def show_verdict(verdict: VerdictFacts) -> Html:
     """May it be promoted, and which gates say so."""
-    found = mapping(report, "verdict")
-    promotable = look(found, "promotable")
-    words, kind = ("PROMOTABLE", "good") if promotable is True else ("NOT PROMOTABLE", "bad")
-    if not isinstance(promotable, bool):
-        words, kind = "NO VERDICT", "none"
-    columns = ("wanted", "found", "sentence")
+    words, kind = {
+        True: ("PROMOTABLE", "good"),
+        False: ("NOT PROMOTABLE", "bad"),
+        None: ("NO VERDICT", "none"),
+    }[verdict.promotable]
     rows = [
-        (
-            tick(look(row, "passed")),
-            words_of_key(look(row, "name")),
-            *(look(row, column) for column in columns),
-        )
-        for row in records(found, "gates")
+        (tick(gate.passed), words_of_key(gate.name), gate.wanted, gate.found, gate.sentence)
+        for gate in verdict.gates or ()
     ]
     gates = table(("", "gate", "wanted", "found", ""), rows, words=(0, 1, 4), kind="gates")
     fixed = say(
         "The gates were fixed before the study began: <code>{code}</code>",
-        code=look(found, "gates_hash"),
+        code=verdict.gates_hash,
     )
     return say(
         '<div class="verdict {kind}"><b>{words}</b>{sentence}{gates}{fixed}</div>',
         kind=kind,
         words=words,
-        sentence=paragraph(look(found, "sentence") or "not computed: no gate was asked"),
+        sentence=paragraph(verdict.sentence or "not computed: no gate was asked"),
         gates=gates or paragraph("not computed: there are no gates", "missing"),
-        fixed=paragraph(fixed, "quiet") if look(found, "gates_hash") else "",
+        fixed=paragraph(fixed, "quiet") if verdict.gates_hash else "",
     )
 
 
-def files(report: Report) -> Html:
+def show_files(files: Mapping[str, str | None]) -> Html:
     """Where the numbers are; only plain names of files become links."""
     links = [
         say('{key}: <a href="{file}">{file}</a>', key=words_of_key(key), file=file)
-        if re.fullmatch(r"\w[\w.-]*", str(file))
+        if file and re.fullmatch(r"\w[\w.-]*", file)
         else say("{key}: {file}", key=words_of_key(key), file=file)
-        for key, file in mapping(report, "files").items()
+        for key, file in files.items()
     ]
     return say("<footer>{files}</footer>", files=paragraph(join(links, " · "), "quiet"))

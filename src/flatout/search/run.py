@@ -7,7 +7,7 @@ import hashlib
 import io
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,29 +24,30 @@ from flatout.learners.engines import engine_of
 from flatout.runs import LOCK, alone, runs_folder, sweep, versions, write_bytes, write_json
 from flatout.search.about_study import ABOUT, CURE, SETTINGS, is_begun, study_path
 from flatout.search.about_study import read_run as read_run
-from flatout.search.finalists import FILE as CLOSING
-from flatout.search.finalists import read_closing
-from flatout.search.judgement import judge
-from flatout.search.lane_layout import CREWS, USUAL_LANES, Layout, make_layout
+from flatout.search.callbacks import OnBar, OnRound, OnStage
+from flatout.search.finalist_results import FILE as FINALIST_RESULTS
+from flatout.search.finalist_results import read_finalist_results
+from flatout.search.judgement import judge_study
+from flatout.search.lane_layout import LANE_BATCHES, USUAL_LANES, Layout, make_layout
 from flatout.search.market_study import MarketStudy, make_study
-from flatout.search.report_facts import as_report
-from flatout.search.report_file import FILE as REPORT
-from flatout.search.report_file import read_report
-from flatout.search.report_page import write_report
-from flatout.search.scheduler import Heard, Said, conduct
-from flatout.search.space import distributions
+from flatout.search.report_facts import make_report
+from flatout.search.report_file import read_report, write_report
+from flatout.search.report_model import DayRow, StudyReport
+from flatout.search.report_page import write_page
+from flatout.search.scheduler import run_scheduler
+from flatout.search.space import make_distributions
 from flatout.search.storage import (
     JOURNAL,
     close_storage,
     drop_lease,
+    explain_storage_errors,
     give_lease_back,
     open_storage,
     open_study,
     place_of,
     take_lease,
-    understood,
 )
-from flatout.search.stored_studies import as_trial
+from flatout.search.stored_studies import to_stored_trial
 from flatout.search.study import Study
 from flatout.settings.loading import Resolved
 from flatout.settings.study import Knob
@@ -105,8 +106,10 @@ def prepare(
     if chosen:
         train = train.model_copy(update={"engine": chosen.engine})
     settings = settings.model_copy(update={"train": train})
-    at_once = (CREWS + 1) * USUAL_LANES * workers  # a third crew proves knobs and trains finalists
-    market = make_study(panel, settings, at_once, workers, chosen and chosen.free_bytes)
+    at_once = (
+        (LANE_BATCHES + 1) * USUAL_LANES * workers
+    )  # a spare batch checks knobs and trains finalists
+    market = make_study(panel, settings, at_once, workers, free=chosen and chosen.free_bytes)
     if "index_only" in begun:  # another program might round differently
         market = replace(market, program=market.program._replace(index_only=begun["index_only"]))
     layout = make_layout(
@@ -138,47 +141,55 @@ def run_studies(
     slots: Sequence[Slot],
     out: Path,
     storage: str | None,
-    heard: Heard,
-    said: Said,
-    progress: Callable[[int], None] = lambda bar: None,
-) -> list[dict[str, Any] | None]:
-    """Run studies to their reports; None for one that was told to stop before."""
+    on_round: OnRound,
+    on_stage: OnStage,
+    progress: OnBar = lambda bar: None,
+) -> list[StudyReport | None]:
+    """Run studies to their reports; None for one that was asked to stop before."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with contextlib.ExitStack() as stack:
         studies = [
-            stack.enter_context(opened(one, make_folder(out, one.request.name), storage))
+            stack.enter_context(open_study_folder(one, make_folder(out, one.request.name), storage))
             for one in prepared
         ]
-        conduct(studies, slots, studies[0].folder / "logs", heard, said)
+        logs = studies[0].folder / "logs"
+        run_scheduler(studies, slots, logs, on_round=on_round, on_stage=on_stage)
         return [
-            finish(study, one, said, progress) for study, one in zip(studies, prepared, strict=True)
+            write_missing_report(study, one, on_stage, progress)
+            for study, one in zip(studies, prepared, strict=True)
         ]
 
 
-def finish(
-    study: Study, prepared: Prepared, said: Said, progress: Callable[[int], None]
-) -> dict[str, Any] | None:
-    """The report of a study whose closing is written down; one that exists stays as it is."""
+def write_missing_report(
+    study: Study, prepared: Prepared, on_stage: OnStage, progress: OnBar
+) -> StudyReport | None:
+    """The report of a study whose finalists were judged, written unless it exists; None for a
+    study that is not over.
+    """
     if not study.done:
         return None
     known = read_report(study.folder)
-    if known and known["assumptions"]["trials"]["this_study"] == len(
-        study.study.get_trials(deepcopy=False)
-    ):
+    if known and known.judged_trials == len(study.optuna_study.get_trials(deepcopy=False)):
         return known
-    closing = read_closing(study)
-    found = judge(study, closing, prepared.panel, prepared.source, partial(said, study), progress)
-    report = as_report(found)
-    write_days(study.folder / "days.csv", report["trades"]["days"])
+    judgement = judge_study(
+        study,
+        read_finalist_results(study),
+        prepared.panel,
+        prepared.source,
+        on_stage=partial(on_stage, study),
+        progress=progress,
+    )
+    report = make_report(judgement)
+    write_days(study.folder / "days.csv", (report.trades and report.trades.days) or ())
+    write_page(study.folder, report)
     write_report(study.folder, report)
-    write_json(study.folder / REPORT, report)
     return report
 
 
-def write_days(path: Path, days: Sequence[dict[str, Any]]) -> None:
+def write_days(path: Path, days: Sequence[DayRow]) -> None:
     """The per-day table as CSV."""
     buffer = io.BytesIO()
-    pl.DataFrame(days).write_csv(buffer)
+    pl.DataFrame([day.facts() for day in days]).write_csv(buffer)
     write_bytes(path, buffer.getvalue())
 
 
@@ -229,7 +240,7 @@ def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
             f"{folder} keeps its trials {where}: give --storage as it was begun with, or "
             f"another --name"
         )
-    changed = [key for key in differences(begun, asked) if key not in MAY_CHANGE]
+    changed = [key for key in list_differences(begun, asked) if key not in MAY_CHANGE]
     if changed:
         raise RunError(
             f"{folder} was begun with other settings: {', '.join(changed)} differ; gates and all "
@@ -243,8 +254,8 @@ def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
         )
 
 
-def write_down(folder: Path, prepared: Prepared, url: str | None) -> None:
-    """What was asked: all of it of a new study, and that one has grown."""
+def write_request(folder: Path, prepared: Prepared, url: str | None) -> None:
+    """Write down what was asked for: all of it of a new study, and that one has grown."""
     program, asked = prepared.market.program, prepared.resolved
     if not is_begun(folder):
         about = {
@@ -258,7 +269,9 @@ def write_down(folder: Path, prepared: Prepared, url: str | None) -> None:
     elif asked.settings.search.trials == read_run(folder)[0].search.trials:
         return
     else:
-        (folder / CLOSING).unlink(missing_ok=True)  # first: a grown study must not find the old one
+        (folder / FINALIST_RESULTS).unlink(
+            missing_ok=True
+        )  # first: a grown study must not find the old one
     write_json(folder / SETTINGS, asked.model_dump(mode="json"))
 
 
@@ -267,29 +280,31 @@ def storage_mark(url: str | None) -> str | None:
     return None if url is None else hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
-def differences(begun: Settings, asked: Settings) -> list[str]:
+def list_differences(begun: Settings, asked: Settings) -> list[str]:
     """Dotted names of the settings that differ."""
-    return sorted(unlike(begun.model_dump(mode="json"), asked.model_dump(mode="json"), ""))
+    return sorted(
+        list_unequal_leaves(begun.model_dump(mode="json"), asked.model_dump(mode="json"), "")
+    )
 
 
-def unlike(a: Any, b: Any, name: str) -> Iterator[str]:
-    """The leaves of two trees that are not equal."""
+def list_unequal_leaves(a: Any, b: Any, name: str) -> Iterator[str]:
+    """The dotted names of the leaves in which two trees differ."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted({*a, *b}):
-            yield from unlike(a.get(key), b.get(key), f"{name}.{key}" if name else key)
+            yield from list_unequal_leaves(a.get(key), b.get(key), f"{name}.{key}" if name else key)
     elif a != b:
         yield name
 
 
 @contextlib.contextmanager
-def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]:
+def open_study_folder(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]:
     """The study, held by this process alone. What was asked is written down once the storage is
     open: a mistyped URL must not stay with the study.
     """
     with alone(folder):
         if is_begun(folder):
             check_begun(folder, prepared, url)
-            tidy(folder)
+            remove_leftovers(folder)
         else:
             check_empty(folder)
         storage = open_storage(folder, url)
@@ -300,12 +315,18 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
             drop_lease(study, folder, url is None)
             take_lease(study, folder)
             try:
-                write_down(folder, prepared, url)
-                with understood(place_of(folder, url)):
+                write_request(folder, prepared, url)
+                with explain_storage_errors(place_of(folder, url)):
                     check_trials(
                         study, prepared.market.settings.search.space, place_of(folder, url)
                     )
-                yield Study(folder, prepared.market, study, storage, prepared.layout)
+                yield Study(
+                    folder=folder,
+                    market=prepared.market,
+                    optuna_study=study,
+                    storage=storage,
+                    layout=prepared.layout,
+                )
             finally:
                 give_lease_back(study)
         finally:
@@ -314,9 +335,9 @@ def opened(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]
 
 def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> None:
     """Refuse trials that this study has not drawn."""
-    wanted = distributions(space)
+    wanted = make_distributions(space)
     for trial in study.get_trials(deepcopy=False):
-        as_trial(trial, where)
+        to_stored_trial(trial, where)
         unlike_asked = [
             name for name, drawn in trial.distributions.items() if wanted.get(name) != drawn
         ]
@@ -332,7 +353,7 @@ def check_trials(study: optuna.Study, space: Mapping[str, Knob], where: str) -> 
             raise RunError(f"{where}: trial {trial.number} is complete without a value; {CURE}")
 
 
-def tidy(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what a process that was killed left: files that it was writing, arrays for its
     workers.
     """

@@ -4,14 +4,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flatout.bars.source import Bars, BarsSource, find_source
 from flatout.errors import SettingsError
 from flatout.evaluation.saved_policy import SavedPolicy, load_policy
 from flatout.search.about_study import study_path
-from flatout.search.finalists import policy_folder
+from flatout.search.finalist_results import policy_folder
 from flatout.search.progress import StudyProgress
+from flatout.search.report_model import StudyReport
 from flatout.search.run import Prepared, Request, agreed_engine, prepare, run_studies
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 from flatout.settings.tables import EngineName
@@ -33,7 +33,7 @@ class StudyResult:
 
     name: str
     folder: Path  # report.html, report.json, ledger.csv, trials/, metrics.jsonl, policy/
-    report: dict[str, Any] | None  # all figures; None if the study was stopped before its end
+    report: StudyReport | None  # all figures; None if the study was stopped before its end
 
     @property
     def finished(self) -> bool:
@@ -43,14 +43,15 @@ class StudyResult:
     @property
     def promotable(self) -> bool:
         """Whether every gate was passed."""
-        return self.report is not None and bool(self.report["verdict"]["promotable"])
+        return self.report is not None and self.report.promotable
 
     @property
     def sentence(self) -> str:
         """The verdict in a sentence."""
         if self.report is None:
             return "stopped before its verdict; the same call goes on"
-        return str(self.report["verdict"]["sentence"])
+        verdict = self.report.verdict
+        return (verdict and verdict.sentence) or "not computed"
 
     @property
     def page(self) -> Path:
@@ -141,7 +142,14 @@ def run_prepared(
     shown: StudyProgress,
 ) -> list[StudyResult]:
     """Run studies to their reports."""
-    reports = run_studies(prepared, chosen.slots, out, storage, shown.show_round, shown.show_stage)
+    reports = run_studies(
+        prepared,
+        chosen.slots,
+        out,
+        storage,
+        on_round=shown.show_round,
+        on_stage=shown.show_stage,
+    )
     return [
         StudyResult(one.request.name, study_path(out, one.request.name), report)
         for one, report in zip(prepared, reports, strict=True)

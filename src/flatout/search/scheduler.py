@@ -1,67 +1,79 @@
-"""The conductor: feeds workers with the turns of one or several studies until all are done.
+"""The scheduler: feeds workers with the rounds of one or several studies until all are done.
 
-Each worker has the orders of two turns of every study: the one it works on and those that wait in
-its connection. Studies take turns, so they share the devices fairly. Answers are processed strictly
-in the order of turns: which trial is asked for depends on what was told before, never on which
-worker was faster.
+Each worker has the orders of two rounds of every study: the one it works on and those that wait in
+its connection. Studies alternate, so they share the devices fairly. Answers are processed strictly
+in the order of rounds: which trial is asked for depends on what Optuna was told before, never on
+which worker was faster.
 """
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flatout.learners.jobs import Chunk, Order
-from flatout.search.dead_knobs import prove_live
-from flatout.search.finalists import close, is_closed
-from flatout.search.lane_layout import CREWS
+from flatout.search.callbacks import OnRound, OnStage
+from flatout.search.dead_knobs import check_live_knobs
+from flatout.search.finalist_results import has_finalist_results
+from flatout.search.finalists import run_finals
+from flatout.search.lane_layout import LANE_BATCHES
+from flatout.search.spare_lanes import SpareLanes
 from flatout.search.storage import keep_lease
 from flatout.search.study import Study
-from flatout.search.study_state import Decision
+from flatout.search.study_orders import JOBS, SPARE_BATCH, make_jobs, make_orders
 from flatout.training.training import shared_files
 from flatout.workers.driving import start_workers
 from flatout.workers.slots import Slot
 from flatout.workers.worker import Worker
 
-JOBS = CREWS + 1  # of a study on a worker
-STOP = "stop"  # a file of this name in a study's folder ends it after the current turn
-Heard = Callable[[Study, list[Decision]], None]
-Said = Callable[[Study, str], None]
+STOP = "stop"  # a file of this name in a study's folder ends it after the current round
 
 
-def conduct(
-    studies: Sequence[Study], slots: Sequence[Slot], logs: Path, heard: Heard, said: Said
+class StudyRound(NamedTuple):
+    """A round of one of the studies."""
+
+    study: int  # its position among them
+    number: int
+
+
+def run_scheduler(
+    studies: Sequence[Study],
+    slots: Sequence[Slot],
+    logs: Path,
+    on_round: OnRound,
+    on_stage: OnStage,
 ) -> None:
-    """Run all studies to their ends, closing included, or until they are told to stop."""
+    """Run all studies to their ends, finalists included, or until they are asked to stop."""
     for study in studies:
         (study.folder / STOP).unlink(missing_ok=True)
         study.begin()
-    going = [study for study in studies if not (study.done and is_closed(study))]
+    going = [study for study in studies if not (study.done and has_finalist_results(study))]
     if not going:
         return
-    with batches_of(going, slots, logs) as workers:
-        unproven = [
-            (k * JOBS + CREWS, study) for k, study in enumerate(going) if not study.board.live_knobs
+    with start_study_workers(going, slots, logs) as workers:
+        spare = [
+            SpareLanes(study, workers, k * JOBS + SPARE_BATCH) for k, study in enumerate(going)
         ]
-        for job, study in unproven:
-            prove_live(study, workers, job)
-            study.save(live_knobs=True)
-        Conductor(going, workers, heard).run()
-        for k, study in enumerate(going):
-            if study.done:
-                close(study, workers, k * JOBS + CREWS, partial(said, study))
+        for lanes in spare:
+            if not lanes.study.state.live_knobs:
+                check_live_knobs(lanes)
+                lanes.study.save(live_knobs=True)
+        Scheduler(going, workers, on_round).run()
+        for lanes in spare:
+            if lanes.study.done and not has_finalist_results(lanes.study):
+                run_finals(lanes, partial(on_stage, lanes.study))
 
 
 @contextmanager
-def batches_of(
+def start_study_workers(
     studies: Sequence[Study], slots: Sequence[Slot], logs: Path
 ) -> Iterator[list[Worker]]:
-    """Workers that hold the lanes of all studies."""
+    """Workers that hold the lanes of all studies, ended on the way out."""
     logs.mkdir(parents=True, exist_ok=True)
     try:
         files = [shared_files(study.folder / "scratch", study.market.tape) for study in studies]
@@ -69,7 +81,7 @@ def batches_of(
             [
                 job
                 for study, data in zip(studies, files, strict=True)
-                for job in study.jobs(worker, data)
+                for job in make_jobs(study, worker, data)
             ]
             for worker in range(len(slots))
         ]
@@ -80,24 +92,26 @@ def batches_of(
             shutil.rmtree(study.folder / "scratch", ignore_errors=True)
 
 
-class Conductor:
+class Scheduler:
     """What was ordered and not yet answered, for all studies and workers."""
 
-    def __init__(self, studies: Sequence[Study], workers: Sequence[Worker], heard: Heard) -> None:
-        self.studies, self.workers, self.heard = list(studies), list(workers), heard
+    def __init__(
+        self, studies: Sequence[Study], workers: Sequence[Worker], on_round: OnRound
+    ) -> None:
+        self.studies, self.workers, self.on_round = list(studies), list(workers), on_round
         self.waiting: list[dict[int, Order]] = [{} for _ in workers]  # by worker and job
-        self.answers: dict[tuple[int, int], dict[int, Chunk]] = {}  # by study and turn, by worker
-        self.stopping: set[int] = set()
+        self.answers: dict[StudyRound, dict[int, Chunk]] = {}  # by worker
+        self.stopping: set[int] = set()  # positions of studies
         self.running = False
         self.counted: float | None = None  # until when time was counted
 
     def run(self) -> None:
-        """Until nothing is waited for."""
+        """Order and process rounds until nothing is waited for."""
         for k in range(len(self.studies)):
-            self.skip_idle_turns(k)
-        for turn in range(CREWS):
+            self.skip_idle_rounds(k)
+        for ahead in range(LANE_BATCHES):
             for k, study in enumerate(self.studies):
-                self.order(k, study.board.turn + turn)
+                self.order_round(StudyRound(k, study.state.round + ahead))
         for worker in range(len(self.workers)):
             if self.workers[worker].ready:
                 self.send_waiting(worker)
@@ -109,71 +123,74 @@ class Conductor:
                 if self.waiting[n] or not w.ready
             }
             for connection in wait(list(busy)):
-                self.listen(busy[connection])
+                self.receive(busy[connection])
 
-    def order(self, k: int, turn: int) -> None:
-        """Order a turn of a study from all workers, unless its crew has nothing to do."""
-        study = self.studies[k]
-        if k in self.stopping or not any(study.board.crews[turn % CREWS]):
+    def order_round(self, wanted: StudyRound) -> None:
+        """Order a round from all workers, unless its batch of lanes has nothing to do."""
+        study, batch = self.studies[wanted.study], wanted.number % LANE_BATCHES
+        if wanted.study in self.stopping or not any(study.state.batches[batch]):
             return
-        for worker, order in enumerate(study.orders(turn)):
-            order = order._replace(job=k * JOBS + turn % CREWS)
+        for worker, order in enumerate(make_orders(study, wanted.number)):
+            order = order._replace(job=wanted.study * JOBS + batch)
             self.waiting[worker][order.job] = order
             if self.running and self.workers[worker].ready:
                 self.workers[worker].ask(order)
 
-    def listen(self, worker: int) -> None:
-        """Take what a worker says: an answer, or after a start what its checkpoints hold."""
+    def receive(self, worker: int) -> None:
+        """Take what a worker sends: an answer, or after a start what its checkpoints hold."""
         started = self.workers[worker].ready is None
         for job, chunk in enumerate(self.workers[worker].answer()):
             if not started:
-                self.answered(worker, chunk)
+                self.take_answer(worker, chunk)
             elif (order := self.waiting[worker].get(job)) and int(chunk.turn) == order.turn:
-                self.answered(worker, chunk._replace(job=job))
+                self.take_answer(worker, chunk._replace(job=job))
         if started and self.workers[worker].ready:
             self.send_waiting(worker)
 
     def send_waiting(self, worker: int) -> None:
-        """Send all orders again, in the order of turns."""
+        """Send all orders of a worker again, in the order of rounds."""
         for order in sorted(
             self.waiting[worker].values(), key=lambda order: (order.turn, order.job)
         ):
             self.workers[worker].ask(order)
 
-    def answered(self, worker: int, chunk: Chunk) -> None:
-        """Note an answer; process the turns of its study that are complete."""
+    def take_answer(self, worker: int, chunk: Chunk) -> None:
+        """Note an answer, and process the rounds of its study that all workers have answered."""
         order = self.waiting[worker].get(int(chunk.job))
         if order is None or order.turn != int(chunk.turn):
             return
         del self.waiting[worker][int(chunk.job)]
         k = int(chunk.job) // JOBS
-        self.answers.setdefault((k, order.turn), {})[worker] = chunk
+        self.answers.setdefault(StudyRound(k, order.turn), {})[worker] = chunk
         study = self.studies[k]
-        self.account(study, chunk)
-        while len(self.answers.get((k, study.board.turn), {})) == len(self.workers):
-            turn = study.board.turn
-            found = self.answers.pop((k, turn))
-            decided = study.process(turn, [found[n] for n in range(len(self.workers))])
-            if (study.folder / STOP).exists():
-                self.stopping.add(k)
-            self.order(k, turn + CREWS)
-            self.skip_idle_turns(k)
-            keep_lease(study.study, study.folder)
-            self.heard(study, decided)
+        self.count_time(study, chunk)
+        while len(self.answers.get(StudyRound(k, study.state.round), {})) == len(self.workers):
+            self.process_round(StudyRound(k, study.state.round))
 
-    def skip_idle_turns(self, k: int) -> None:
-        """A turn whose crew has nobody is over at once: the other crew goes on alone."""
+    def process_round(self, answered: StudyRound) -> None:
+        """Let a study decide on a round, and order the next one of the same batch of lanes."""
+        study, chunks = self.studies[answered.study], self.answers.pop(answered)
+        decisions = study.process(answered.number, [chunks[n] for n in range(len(self.workers))])
+        if (study.folder / STOP).exists():
+            self.stopping.add(answered.study)
+        self.order_round(StudyRound(answered.study, answered.number + LANE_BATCHES))
+        self.skip_idle_rounds(answered.study)
+        keep_lease(study.optuna_study, study.folder)
+        self.on_round(study, decisions)
+
+    def skip_idle_rounds(self, k: int) -> None:
+        """A round whose batch has no trial is over at once: the other batch goes on alone."""
         study = self.studies[k]
         while (
             not study.done
             and k not in self.stopping
-            and not any(study.board.crews[study.board.turn % CREWS])
+            and not any(study.state.batches[study.state.round % LANE_BATCHES])
         ):
-            study.save(turn=study.board.turn + 1)
+            study.save(round=study.state.round + 1)
 
-    def account(self, study: Study, chunk: Chunk) -> None:
-        """Count steps and seconds; time in which workers wait counts against the studies that they
-        have.
+    def count_time(self, study: Study, chunk: Chunk) -> None:
+        """Count steps and seconds of an answer; time in which workers wait counts against the
+        studies that they have.
         """
         now = time.monotonic()
         passed = now - self.counted if self.counted is not None else float(chunk.seconds)
@@ -181,15 +198,13 @@ class Conductor:
         for other in self.studies:
             if not other.done:
                 shared = passed * len(self.workers) / len(self.studies)
-                board = other.board
-                other.board = replace(
-                    board,
-                    seconds=board.seconds + passed,
-                    worker_seconds=board.worker_seconds + shared,
+                other.state = replace(
+                    other.state,
+                    seconds=other.state.seconds + passed,
+                    worker_seconds=other.state.worker_seconds + shared,
                 )
-        board = study.board
-        study.board = replace(
-            board,
-            steps=board.steps + int(chunk.steps),
-            busy_seconds=board.busy_seconds + float(chunk.seconds),
+        study.state = replace(
+            study.state,
+            steps=study.state.steps + int(chunk.steps),
+            busy_seconds=study.state.busy_seconds + float(chunk.seconds),
         )

@@ -1,9 +1,7 @@
-"""The winner on the sealed bars: logged, looked at once, written down."""
+"""The winner on the sealed bars: logged, judged once, written down."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +14,10 @@ from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.evaluation.trades import write_ledger
 from flatout.folds.seal import open_hold_out
 from flatout.policies.bundle import Bundle
-from flatout.search.finalists import Closing
+from flatout.search.callbacks import OnBar
+from flatout.search.finalist_results import FinalistResults
 from flatout.search.market_study import MarketStudy
+from flatout.search.report_model import HoldOutCurves
 
 CURVE_POINTS = 1500
 
@@ -35,34 +35,34 @@ class SealedResult:
 
     @property
     def median_sharpe(self) -> float:
-        """Over the seeds."""
+        """The median Sharpe ratio of the seeds."""
         return float(np.median(metrics.sharpe(self.returns.T, self.bars_per_year)))
 
-    def curves(self) -> dict[str, Any]:
-        """For the report."""
+    def curves(self) -> HoldOutCurves:
+        """Equity of the seeds and the baselines, at as many bars as a page can show."""
         keep = np.unique(
             np.linspace(0, len(self.time) - 1, min(len(self.time), CURVE_POINTS)).astype(int)
         )
         grown = np.cumprod(1 + self.returns, axis=0)[keep]
-        return {
-            "time": [str(t) for t in np.datetime_as_string(self.time[keep], unit="s")],
-            "seeds": grown.T.tolist(),
-            "baselines": {
+        return HoldOutCurves(
+            time=[str(t) for t in np.datetime_as_string(self.time[keep], unit="s")],
+            seeds=grown.T.tolist(),
+            baselines={
                 name: np.cumprod(1 + r)[keep].tolist() for name, r in self.baselines.items()
             },
-        }
+        )
 
 
 def judge_sealed(
     folder: Path,
     study: MarketStudy,
     panel: Panel,
-    closing: Closing,
-    progress: Callable[[int], None],
+    finals: FinalistResults,
+    progress: OnBar,
 ) -> SealedResult:
     """Open the hold-out for the winner; the ledger of its first seed goes to ledger.csv."""
-    open_hold_out(folder, f"winner, trial {closing.finalists[0]}", panel.fingerprint)
-    bundles = [Bundle.load(path) for path in closing.policies]
+    open_hold_out(folder, f"winner, trial {finals.winner}", panel.fingerprint)
+    bundles = [Bundle.load(path) for path in finals.policies]
     market = bundles[0].market(panel)
     crowd = (*(SavedPolicy(bundle) for bundle in bundles), *(BASELINES[name] for name in BESIDE))
     side_by_side = SideBySide(crowd, (1,) * len(crowd))

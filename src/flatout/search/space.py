@@ -37,7 +37,7 @@ FIXED = {
 HIDDEN = "train.hidden"
 
 
-def searchable() -> list[str]:
+def list_searchable() -> list[str]:
     """All settings that may be searched."""
     keys = known_keys(MarketSettings, "market.") + known_keys(TrainSettings, "train.")
     tables = {key.rpartition(".")[0] for key in keys}
@@ -50,7 +50,7 @@ def searchable() -> list[str]:
 
 def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
     """Refuse names that cannot be searched and values that the settings would refuse."""
-    allowed = searchable()
+    allowed = list_searchable()
     for name, knob in space.items():
         if {name, name.rpartition(".")[0]} & (SHAPE | FIXED):
             raise SettingsError(
@@ -71,16 +71,18 @@ def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
                 f"search.space: the choices of {name} must be single values, given {knob.choices}"
             )
         for value in knob.choices or (knob.low, knob.high):
-            with_values(settings, {name: int(value) if knob.whole else value})
+            apply_values(settings, {name: int(value) if knob.whole else value})
 
 
-def distributions(space: Mapping[str, Knob]) -> dict[str, optuna.distributions.BaseDistribution]:
+def make_distributions(
+    space: Mapping[str, Knob],
+) -> dict[str, optuna.distributions.BaseDistribution]:
     """The space as Optuna knows it; choices are stored by their text, which every storage takes."""
     found: dict[str, optuna.distributions.BaseDistribution] = {}
     for name, knob in space.items():
         if knob.choices is not None:
             found[name] = optuna.distributions.CategoricalDistribution(
-                [text(choice) for choice in knob.choices]
+                [choice_text(choice) for choice in knob.choices]
             )
         elif knob.low is not None and knob.high is not None:
             if knob.whole:
@@ -102,15 +104,15 @@ def values_of(space: Mapping[str, Knob], params: Mapping[str, Any]) -> Values:
             f"a trial has no {', '.join(missing)}, which the study searches; restore the study "
             f"from a copy"
         )
-    return {name: chosen(name, knob, params[name]) for name, knob in space.items()}
+    return {name: find_choice(name, knob, params[name]) for name, knob in space.items()}
 
 
-def chosen(name: str, knob: Knob, param: Any) -> Any:
+def find_choice(name: str, knob: Knob, param: Any) -> Any:
     """The value behind a stored parameter."""
     if knob.choices is None:
         return param
     for choice in knob.choices:
-        if text(choice) == param:
+        if choice_text(choice) == param:
             return choice
     raise RunError(
         f"a trial's {name} is {shorten_repr(param)}, which is none of the study's choices; "
@@ -118,12 +120,12 @@ def chosen(name: str, knob: Knob, param: Any) -> Any:
     )
 
 
-def text(choice: Any) -> Any:
+def choice_text(choice: Any) -> Any:
     """A choice as a storage keeps it: numbers and words as they are, lists as their text."""
     return choice if isinstance(choice, bool | int | float | str) else str(choice)
 
 
-def with_values(settings: Settings, values: Values) -> Settings:
+def apply_values(settings: Settings, values: Values) -> Settings:
     """The settings with some of them changed, checked as if they stood in the file."""
     tables = settings.model_dump()
     for name, value in values.items():
@@ -137,13 +139,13 @@ def with_values(settings: Settings, values: Values) -> Settings:
     except ValueError as error:
         # pydantic's
         problem = error.errors()[0] if hasattr(error, "errors") else {"msg": str(error)}
-        said = f"{'.'.join(map(str, problem.get('loc', ())))}: {problem['msg']}"
+        message = f"{'.'.join(map(str, problem.get('loc', ())))}: {problem['msg']}"
         raise SettingsError(
-            f"search.space leads to settings that are refused: {said}; given {values}"
+            f"search.space leads to settings that are refused: {message}; given {values}"
         ) from None
 
 
-def middle(knob: Knob) -> Any:
+def middle_value(knob: Knob) -> Any:
     """A value in the middle of a range; the first of the choices."""
     if knob.choices is not None:
         return knob.choices[0]
@@ -152,7 +154,7 @@ def middle(knob: Knob) -> Any:
     return round(value) if knob.whole else value
 
 
-def extremes(knob: Knob) -> tuple[Any, Any]:
+def extreme_values(knob: Knob) -> tuple[Any, Any]:
     """The two values that differ most."""
     if knob.choices is not None:
         return knob.choices[0], knob.choices[-1]

@@ -38,7 +38,7 @@ LEASE_SECONDS = 600.0  # after which a silent owner on another machine counts as
 
 
 class Lease(TypedDict):
-    """Who runs a study."""
+    """The process that runs a study, and when it last said so."""
 
     host: str
     pid: Annotated[int, Field(ge=1, le=MOST_COUNTED)]
@@ -54,11 +54,13 @@ class FileLock(JournalFileOpenLock):
         self.file: IO[Any] | None = None
 
     def acquire(self) -> bool:
+        """Wait until the lock is free, and take it."""
         self.file = open_lock(self.path)
         fcntl.flock(self.file, fcntl.LOCK_EX)
         return True
 
     def release(self) -> None:
+        """Let go of the lock, if it is held."""
         if self.file is not None:
             self.file.close()
             self.file = None
@@ -69,14 +71,14 @@ def open_storage(folder: Path, url: str | None) -> optuna.storages.BaseStorage:
     if url is None:
         path = folder / JOURNAL
         check_journal(path)
-        mend(path)
+        cut_unfinished_line(path)
         return open_journal(path, FileLock(folder / f"{JOURNAL}.lock"))
     try:
-        return optuna.storages.get_storage(with_driver(url))
+        return optuna.storages.get_storage(add_driver(url))
     except Exception as error:  # whatever a database driver raises
         raise RunError(
-            f"the storage {hidden_password(url)} cannot be opened: {type(error).__name__}: "
-            f"{shown(error)}; give an "
+            f"the storage {hide_password(url)} cannot be opened: {type(error).__name__}: "
+            f"{shorten_error(error)}; give an "
             "Optuna storage URL such as sqlite:///study.db or "
             "postgresql://user:password@host/database"
         ) from None
@@ -84,12 +86,12 @@ def open_storage(folder: Path, url: str | None) -> optuna.storages.BaseStorage:
 
 def open_journal(path: Path, lock: JournalFileOpenLock | None = None) -> JournalStorage:
     """A journal that was checked; all of its lines are taken in."""
-    with understood(str(path)):
+    with explain_storage_errors(str(path)):
         return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
 
 
 @contextmanager
-def understood(where: str) -> Iterator[None]:
+def explain_storage_errors(where: str) -> Iterator[None]:
     """Turn whatever Optuna raises about what a storage holds into a sentence: it trusts its files
     and databases, and fails in its own ways where they are damaged.
     """
@@ -99,16 +101,17 @@ def understood(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise RunError(
-            f"{where}: its trials cannot be read: {type(error).__name__}: {shown(error)}; {CURE}"
+            f"{where}: its trials cannot be read: {type(error).__name__}: "
+            f"{shorten_error(error)}; {CURE}"
         ) from None
 
 
 def place_of(folder: Path, url: str | None) -> str:
     """The storage of a study, for messages."""
-    return str(folder / JOURNAL) if url is None else f"the storage {hidden_password(url)}"
+    return str(folder / JOURNAL) if url is None else f"the storage {hide_password(url)}"
 
 
-def shown(error: Exception) -> str:
+def shorten_error(error: Exception) -> str:
     """What an error of a library says, in one line that is not too long."""
     return " ".join(shorten(error, LONGEST).split())
 
@@ -129,7 +132,7 @@ def check_journal(path: Path) -> None:
         raise RunError(f"{path}: cannot be read: {error.strerror}; {CURE}") from None
 
 
-def with_driver(url: str) -> str:
+def add_driver(url: str) -> str:
     """PostgreSQL's URL for the driver that `flatout[postgres]` installs, unless the older one is
     there.
     """
@@ -146,7 +149,7 @@ def close_storage(storage: optuna.storages.BaseStorage) -> None:
         inner.engine.dispose()
 
 
-def hidden_password(url: str) -> str:
+def hide_password(url: str) -> str:
     """A URL that may be shown."""
     scheme, separator, rest = url.partition("://")
     user, at, host = rest.rpartition("@")
@@ -154,7 +157,7 @@ def hidden_password(url: str) -> str:
     return f"{scheme}{separator}{name}{':***' if ':' in user else ''}{at}{host}"
 
 
-def mend(path: Path) -> None:
+def cut_unfinished_line(path: Path) -> None:
     """Cut off a last line that was not finished."""
     if not path.exists():
         return
@@ -169,7 +172,7 @@ def mend(path: Path) -> None:
 
 def open_study(storage: optuna.storages.BaseStorage, name: str, pruner: PrunerName) -> optuna.Study:
     """The study of this name, made if it is new; the sampler is set for each trial."""
-    with understood(f"the study {shorten_repr(name)}"):
+    with explain_storage_errors(f"the study {shorten_repr(name)}"):
         return optuna.create_study(
             storage=storage,
             study_name=name,
@@ -195,6 +198,7 @@ class Halving(optuna.pruners.BasePruner):
     """
 
     def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        """Whether a trial is in the worse half at the rung that it reported last."""
         step = trial.last_step
         if step is None:
             return False
@@ -219,7 +223,7 @@ def make_sampler(
     )
 
 
-def lease_in(attributes: Mapping[str, Any], where: str) -> Lease | None:
+def read_lease(attributes: Mapping[str, Any], where: str) -> Lease | None:
     """Who runs a study, as its storage says."""
     lease = attributes.get(LEASE)
     return (
@@ -228,8 +232,8 @@ def lease_in(attributes: Mapping[str, Any], where: str) -> Lease | None:
 
 
 def lease_of(study: optuna.Study) -> Lease | None:
-    """Who runs a study."""
-    return lease_in(study.user_attrs, f"the study {shorten_repr(study.study_name)}")
+    """The lease on a study, None if nobody runs it."""
+    return read_lease(study.user_attrs, f"the study {shorten_repr(study.study_name)}")
 
 
 def take_lease(study: optuna.Study, folder: Path) -> None:
@@ -237,7 +241,7 @@ def take_lease(study: optuna.Study, folder: Path) -> None:
     lease = lease_of(study)
     if (
         lease
-        and lives(lease)
+        and is_alive(lease)
         and (lease["host"], lease["pid"]) != (socket.gethostname(), os.getpid())
     ):
         raise RunError(
@@ -284,7 +288,7 @@ def give_lease_back(study: optuna.Study) -> None:
     study.set_user_attr(LEASE, None)
 
 
-def lives(lease: Lease) -> bool:
+def is_alive(lease: Lease) -> bool:
     """Whether the owner of a lease may still run."""
     if lease["host"] != socket.gethostname():
         return bool(time.time() - lease["time"] < LEASE_SECONDS)

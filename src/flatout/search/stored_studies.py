@@ -18,20 +18,20 @@ from flatout.search.storage import (
     Lease,
     check_journal,
     close_storage,
-    lease_in,
+    explain_storage_errors,
     open_journal,
     open_storage,
     place_of,
-    understood,
+    read_lease,
 )
-from flatout.search.study import SCORES
-from flatout.search.study_state import FILE as BOARD
+from flatout.search.study_state import FILE as STATE
+from flatout.search.study_trials import SCORES
 
 Figure = Annotated[float, Field(ge=-1e300, le=1e300)]
 Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
-class Known(TypedDict):
+class TrialAttributes(TypedDict):
     """What a trial's attributes hold."""
 
     params: dict[str, bool | Whole | Figure | str]
@@ -39,7 +39,7 @@ class Known(TypedDict):
     scores: list[list[Figure | None]]
 
 
-class Trial(NamedTuple):
+class StoredTrial(NamedTuple):
     """What the storage knows of a trial."""
 
     number: int
@@ -49,10 +49,10 @@ class Trial(NamedTuple):
     reports: dict[int, float]  # by Optuna's step
 
 
-class Stored(NamedTuple):
+class StoredStudy(NamedTuple):
     """A study as its storage shows it."""
 
-    trials: list[Trial]
+    trials: list[StoredTrial]
     lease: Lease | None  # who runs it
 
 
@@ -71,12 +71,12 @@ def is_study(folder: Path) -> bool:
     try:
         return made_by_search(folder)
     except RunError:
-        return any(os.path.lexists(folder / name) for name in (JOURNAL, BOARD))
+        return any(os.path.lexists(folder / name) for name in (JOURNAL, STATE))
 
 
 def last_change(folder: Path) -> float:
     """When a study last moved on."""
-    times = (path.stat().st_mtime for name in (ABOUT, BOARD) if (path := folder / name).exists())
+    times = (path.stat().st_mtime for name in (ABOUT, STATE) if (path := folder / name).exists())
     return max(times, default=0.0)
 
 
@@ -98,7 +98,7 @@ def find_study(folder: Path | None, out: Path) -> Path:
     return found[0]
 
 
-def read_stored(folder: Path, url: str | None = None) -> Stored | None:
+def read_stored(folder: Path, url: str | None = None) -> StoredStudy | None:
     """The study in its storage; None if there is no journal and no URL, or if nothing was asked
     yet.
     """
@@ -108,13 +108,13 @@ def read_stored(folder: Path, url: str | None = None) -> Stored | None:
         return None
     where = place_of(folder, None if (folder / JOURNAL).exists() else url)
     try:
-        with understood(where):
+        with explain_storage_errors(where):
             study = study_id(storage, name)
             if study is None:
                 return None
             trials = storage.get_all_trials(study, deepcopy=False)
-            lease = lease_in(storage.get_study_user_attrs(study), where)
-        return Stored([as_trial(trial, where) for trial in trials], lease)
+            lease = read_lease(storage.get_study_user_attrs(study), where)
+        return StoredStudy([to_stored_trial(trial, where) for trial in trials], lease)
     finally:
         close_storage(storage)
 
@@ -138,7 +138,7 @@ def open_to_read(folder: Path, url: str | None) -> optuna.storages.BaseStorage |
     return None if url is None else open_storage(folder, url)
 
 
-def as_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage") -> Trial:
+def to_stored_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage") -> StoredTrial:
     """A trial as people see it. To Optuna a pruned trial's value is what one split reported last;
     here it is the mean of all splits and seeds.
     """
@@ -148,8 +148,14 @@ def as_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage") -> Tri
         "reports": trial.intermediate_values,
         "scores": trial.user_attrs.get(SCORES, []),
     }
-    known = validate_shape(given, Known, f"{where}: trial {trial.number}", RunError, CURE)
+    known = validate_shape(given, TrialAttributes, f"{where}: trial {trial.number}", RunError, CURE)
     scores = [score for split in known["scores"] for score in split]
     numbers = [score for score in scores if score is not None]
     value = sum(numbers) / len(numbers) if numbers and len(numbers) == len(scores) else None
-    return Trial(trial.number, state, value, known["params"], known["reports"])
+    return StoredTrial(
+        number=trial.number,
+        state=state,
+        value=value,
+        params=known["params"],
+        reports=known["reports"],
+    )

@@ -42,7 +42,7 @@ class TrialFile(NamedTuple):
 
     log_return: Floats  # (split, seed, block, bar), 0 after a block's end
     turnover: Floats  # the same shape: traded notional per equity
-    facts: dict[str, Any]  # number, params, state, scores, updates
+    facts: TrialFacts
 
 
 def trial_path(folder: Path, number: int) -> Path:
@@ -51,7 +51,7 @@ def trial_path(folder: Path, number: int) -> Path:
 
 
 def write_trial(folder: Path, trial: TrialFile) -> None:
-    """Write the file whole."""
+    """Write a trial's file into the folder of its study, whole or not at all."""
     path = trial_path(folder, trial.facts["number"])
     path.parent.mkdir(exist_ok=True)
     arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in TRACES}
@@ -62,7 +62,7 @@ def write_trial(folder: Path, trial: TrialFile) -> None:
 
 
 def read_trial(folder: Path, number: int) -> TrialFile:
-    """A trial's file."""
+    """What a trial earned, from its file; refused if it cannot be that trial's."""
     path = trial_path(folder, number)
     if not os.path.lexists(path):
         raise RunError(
@@ -72,14 +72,14 @@ def read_trial(folder: Path, number: int) -> TrialFile:
     facts = parse_json(
         tensors.notes.get(FORMAT, ""), TrialFacts, f"{path}: {FORMAT}", RunError, CURE
     )
-    if problem := contradiction(number, facts, tensors.arrays):
+    if problem := find_contradiction(number, facts, tensors.arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
-    return TrialFile(
-        tensors.arrays["log_return"], tensors.arrays["turnover"], dict[str, Any](facts)
-    )
+    return TrialFile(tensors.arrays["log_return"], tensors.arrays["turnover"], facts)
 
 
-def contradiction(number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+def find_contradiction(
+    number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]
+) -> str | None:
     """What cannot be in a trial's file."""
     if facts["number"] != number:
         return f"is of trial {facts['number']}"

@@ -1,0 +1,36 @@
+"""What a running study calls back: after each round, when a stage begins, and while bars are
+replayed.
+"""
+
+from typing import Protocol
+
+from flatout.search.study import Study
+from flatout.search.study_state import TrialDecision
+
+
+class OnRound(Protocol):
+    """Called when a round of a study was processed."""
+
+    def __call__(self, study: Study, decisions: list[TrialDecision], /) -> None:
+        """`decisions` say what became of each trial of the round."""
+
+
+class OnStage(Protocol):
+    """Called when a stage of a study begins that comes after its trials."""
+
+    def __call__(self, study: Study, stage: str, /) -> None:
+        """`stage` is a sentence for people."""
+
+
+class OnStageText(Protocol):
+    """Called when a stage begins, where it is clear of which study."""
+
+    def __call__(self, stage: str, /) -> None:
+        """`stage` is a sentence for people."""
+
+
+class OnBar(Protocol):
+    """Called after each bar of a replay."""
+
+    def __call__(self, bar: int, /) -> None:
+        """`bar` is the number of bars replayed so far."""

@@ -1,0 +1,130 @@
+"""What came out after the last trial, as `closing.safetensors` keeps it: the finalists under harder
+conditions, and the controls.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from flatout.errors import RunError
+from flatout.foreign import finite, read_tensors, shorten_repr
+from flatout.market.rewards import RewardTerms
+from flatout.runs import write_bytes
+from flatout.search.controls import NOISE, ORACLE
+from flatout.search.study import Study
+
+FILE = "closing.safetensors"
+CURE = "remove it, and the same search makes it again"
+COST_FACTORS = (0.0, 1.0, 2.0, 3.0)
+DELAYS = (0, 1, 2)
+Floats = NDArray[np.float32]
+
+
+class Condition(NamedTuple):
+    """How the finalists are judged."""
+
+    cost_factor: float
+    delay: int
+
+
+@dataclass(frozen=True)
+class FinalistResults:
+    """The finalists with what they earned, the controls, and the winner's policies."""
+
+    finalists: tuple[int, ...]  # trial numbers, the winner first
+    conditions: tuple[Condition, ...]  # the first is the plain one
+    finalist_terms: Floats  # (finalist, condition, split, seed, term, block, bar)
+    control_terms: dict[str, Floats]  # by name: (seed, term, block, bar)
+    policies: tuple[Path, ...]  # the winner's, one folder per seed
+
+    @property
+    def winner(self) -> int:
+        """The number of the winning trial."""
+        return self.finalists[0]
+
+
+def conditions_of(study: Study) -> tuple[Condition, ...]:
+    """Plain, then each cost factor, then each delay; what the gates ask for is among them."""
+    gates = study.market.settings.gates
+    costs, delays = {*COST_FACTORS}, {*DELAYS}
+    if gates.cost_factor is not None:
+        costs.add(gates.cost_factor)
+    if gates.delay_bars is not None:
+        delays.add(gates.delay_bars)
+    dearer = [Condition(factor, 0) for factor in sorted(costs - {1.0})]
+    later = [Condition(1.0, delay) for delay in sorted(delays - {0})]
+    return (Condition(1.0, 0), *dearer, *later)
+
+
+def has_finalist_results(study: Study) -> bool:
+    """Whether the finalists of a study were judged and written down."""
+    return (study.folder / FILE).exists()
+
+
+def write_finalist_results(
+    study: Study, finalists: Sequence[int], finalist_terms: Floats, controls: Sequence[Floats]
+) -> None:
+    """Write what was found, whole; `controls` are the agents of both markets, one after another."""
+    arrays = {
+        "finalists": np.asarray(finalists, np.int32),
+        "finalist_terms": np.ascontiguousarray(finalist_terms, np.float32),
+        "controls": np.ascontiguousarray(np.stack(controls), np.float32),
+    }
+    write_bytes(study.folder / FILE, safetensors.numpy.save(arrays))
+
+
+def read_finalist_results(study: Study) -> FinalistResults:
+    """The results as they were written down; refused if they are not of this study."""
+    path = study.folder / FILE
+    arrays = read_tensors(path, RunError, CURE).arrays
+    if problem := find_contradiction(study, arrays):
+        raise RunError(f"{path}: {problem}; {CURE}")
+    seeds, controls = study.market.settings.search.final_seeds, arrays["controls"]
+    return FinalistResults(
+        finalists=tuple(int(number) for number in arrays["finalists"]),
+        conditions=conditions_of(study),
+        finalist_terms=arrays["finalist_terms"],
+        control_terms={NOISE: controls[:seeds], ORACLE: controls[seeds:]},
+        policies=tuple(policy_folder(study.folder, seed) for seed in range(seeds)),
+    )
+
+
+def find_contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    """What in a file of results is not of this study; None if all of it is."""
+    market, search = study.market, study.market.settings.search
+    finalists = arrays.get("finalists", np.zeros(0))
+    judged = (len(RewardTerms._fields), market.test_blocks, market.test_bars)
+    conditions, splits = len(conditions_of(study)), len(market.folds.splits)
+    wanted = {
+        "finalists": (np.int32, (len(finalists),)),
+        "finalist_terms": (
+            np.float32,
+            (len(finalists), conditions, splits, search.final_seeds, *judged),
+        ),
+        "controls": (np.float32, (2 * search.final_seeds, *judged)),
+    }
+    if set(arrays) != set(wanted):
+        return f"holds {shorten_repr(sorted(arrays))} instead of {', '.join(wanted)}"
+    for name, (kind, shape) in wanted.items():
+        if arrays[name].dtype != kind or arrays[name].shape != shape:
+            return (
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}, not "
+                f"{np.dtype(kind)} of shape {shape}"
+            )
+    trials = {trial.number for trial in study.optuna_study.get_trials(deepcopy=False)}
+    if not 1 <= len(finalists) <= search.finalists or not trials.issuperset(finalists.tolist()):
+        return (
+            f"finalists are 1 to {search.finalists} of this study's trials, given "
+            f"{shorten_repr(finalists.tolist())}"
+        )
+    return None if finite(arrays["finalist_terms"]) else "finalist_terms holds what is no number"
+
+
+def policy_folder(folder: Path, seed: int) -> Path:
+    """Where the winner's policy of a seed lies in a study's folder."""
+    return folder / "policy" / f"seed-{seed}"
