@@ -29,7 +29,11 @@ ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//")  # an address of its own
 SOURCE_FILE = re.compile(r"(?<![\w/.<*-])((?:[\w.-]+/)*\w[\w-]*\.py)\b")
 FOLDER = re.compile(r"(?:src|tests|packages|docs)(?:/[\w.-]+)*/?")
 MODULE = re.compile(r"(?<![\w./-])(flatout(?:_crawl)?(?:\.\w+)+)")
+IDENTIFIER = re.compile(r"[A-Za-z_]\w+")
+# snake_case, CamelCase or CAPITALS: what only code is called
+OWN_NAME = re.compile(r"[a-z]\w*_\w+|[A-Z][a-z]\w*[A-Z]\w*|[A-Z]{2}\w+")
 NO_MODULES = {"flatout.toml", "flatout.commands"}  # a file, and a group of entry points
+OF_OTHERS = {"obs_tensor"}  # names that other libraries have, and we do not
 EXAMPLES = {"numpy.py"}  # files that somebody else might leave somewhere
 MODULE_BY_PATH = re.compile(r"(?<![\w/.-])((?:\w+/)+\w+)\.([A-Za-z_]\w*)")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
@@ -172,6 +176,25 @@ def test_modules_and_their_names_exist(path: Path) -> None:
             if source is None and name[0].isupper() and in_some_room(room):
                 faults.append(f"{module}.{name}")
     assert not faults, f"{name_of(path)} names what is not there: {faults}"
+
+
+@cache
+def identifiers() -> frozenset[str]:
+    """Every word of our sources and tests."""
+    found: set[str] = set()
+    for folder in (ROOT / "src", ROOT / "packages", ROOT / "tests"):
+        for path in folder.rglob("*.py"):
+            if path != Path(__file__):
+                found.update(IDENTIFIER.findall(path.read_text(encoding="utf-8")))
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("path", PRESENT, ids=name_of)
+def test_names_in_code_style_are_used_somewhere(path: Path) -> None:
+    """Of bare names, without a module: a renamed function leaves its old name in no document."""
+    named = {span for span in spans(path) if OWN_NAME.fullmatch(span)}
+    unknown = sorted(named - identifiers() - OF_OTHERS)
+    assert not unknown, f"{name_of(path)} names what no source has: {unknown}"
 
 
 @cache
