@@ -89,9 +89,8 @@ def assert_close(
         )
         raise AssertionError(
             f"{name}{': ' if name else ''}{found[worst]!r} and {expected[worst]!r} lie "
-            f"{gap[worst]:.3g} apart, "
-            f"{allowed[worst]:.3g} is allowed ({np.sum(~is_close)} of {gap.size} numbers are too "
-            f"far off)"
+            f"{gap[worst]:.3g} apart, {allowed[worst]:.3g} is allowed ({np.sum(~is_close)} of "
+            f"{gap.size} numbers are too far off)"
         )
 
 

@@ -134,8 +134,7 @@ def test_rows_between_training_rows_do_not_teach_the_scaler(scaler):
     assert same_bits(clean.scaler.statistics, dirty.scaler.statistics)
 
 
-# --- market
-# --------------------------------------------------------------------------------------------------
+# --- market ---------------------------------------------------------------------------------------
 
 FIRST_DECISION = 200
 RULES = {

@@ -94,8 +94,7 @@ class Outcome(NamedTuple):
     last_turnover: Floats
 
 
-# --- the market
-# --------------------------------------------------------------------------------------------------
+# --- the market -----------------------------------------------------------------------------------
 
 
 def settings_of(probe: Probe) -> Settings:
@@ -141,8 +140,7 @@ def standard_error(growth: Floats, starts: Starts) -> Floats:
     return growth.std(axis=-1) * np.sqrt(BARS / independent_bars(starts))
 
 
-# --- the learner
-# --------------------------------------------------------------------------------------------------
+# --- the learner ----------------------------------------------------------------------------------
 
 
 @cache
@@ -191,8 +189,7 @@ def per_bar(program: Program, evaluation: evaluate.Evaluation) -> Judged:
     return Judged(terms["log_return"], -terms["turnover"], -terms["concentration"])
 
 
-# --- the best
-# --------------------------------------------------------------------------------------------------
+# --- the best -------------------------------------------------------------------------------------
 
 
 solved = cache(optimum)
@@ -263,8 +260,7 @@ def check_share(probe: Probe, least: float, record: Record) -> None:
     assert np.all(reached - 3 * error >= least)
 
 
-# --- the proofs
-# --------------------------------------------------------------------------------------------------
+# --- the proofs -----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -199,8 +199,7 @@ def test_leftovers_of_killed_writers_are_swept_and_nothing_else(
     assert names(tmp_path) == [".bashrc", ".env.local", ".git", "worker-0.safetensors"]
 
 
-# --- folders that somebody else made
-# -----------------------------------------------------------------
+# --- folders that somebody else made --------------------------------------------------------------
 
 
 def test_a_folder_has_one_driver_at_a_time(tmp_path: Path) -> None:

@@ -110,8 +110,7 @@ def test_known_keys_are_dotted_and_reach_every_level() -> None:
     assert len(set(keys)) == len(keys)
 
 
-# --- what is said about bad settings
-# ----------------------------------------------------------------
+# --- what is said about bad settings --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -370,8 +370,7 @@ def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str
             known = ", ".join(sorted(KINDS))
             raise refuse(
                 f"{where}: {shorten_repr(name)} is of kind {shorten_repr(kind)}; NumPy knows "
-                f"{known}; "
-                f"{cure}"
+                f"{known}; {cure}"
             )
     return notes
 

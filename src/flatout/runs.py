@@ -211,8 +211,7 @@ def check_links(folder: Path) -> None:
             if path.is_symlink():
                 raise RunError(
                     f"{path} is a symbolic link to {path.readlink()}: nothing is written to a "
-                    f"run's folder through "
-                    "links; put what it leads to in its place, or remove it"
+                    "run's folder through links; put what it leads to in its place, or remove it"
                 )
             if path.suffix in APPENDED and path.is_file() and path.stat().st_nlink > 1:
                 raise RunError(

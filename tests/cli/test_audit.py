@@ -120,8 +120,7 @@ def test_the_folds_are_those_of_a_study() -> None:
     assert make_study_folds(panel, settings) == make_study(panel, settings, 1, 1).folds
 
 
-# --- planted faults
-# --------------------------------------------------------------------------------
+# --- planted faults -------------------------------------------------------------------------------
 
 
 def shifted_features(patch: pytest.MonkeyPatch) -> None:
@@ -292,8 +291,7 @@ def test_other_splits_than_those_of_purgedcv_are_found(monkeypatch: pytest.Monke
     assert FOLDS not in crosses(until=FOLDS)
 
 
-# --- bars
-# ------------------------------------------------------------------------------------------
+# --- bars -----------------------------------------------------------------------------------------
 
 
 def quality(panel: Panel) -> Finding:
@@ -344,8 +342,7 @@ def test_poison_is_made_of_valid_bars_and_keeps_what_does_not_exist() -> None:
     assert not np.any(spoilt.extras["funding"][400:] == panel.extras["funding"][400:])
 
 
-# --- the command
-# -----------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -286,8 +286,7 @@ def test_the_built_in_market_follows_from_the_seed() -> None:
     assert not np.array_equal(panel.close, built_in_market(n_bars=50, seed=2).close)
 
 
-# --- saved policies
-# ---------------------------------------------------------------------------------
+# --- saved policies -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

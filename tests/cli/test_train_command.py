@@ -353,8 +353,7 @@ def test_a_run_whose_bars_have_changed_cannot_be_resumed(
     )
 
 
-# --- engines and devices
-# ------------------------------------------------------------------------------------------
+# --- engines and devices --------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -390,8 +389,7 @@ def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:
     assert "'auto', 'jax' or 'torch'" in said
 
 
-# --- what a machine cannot do, and names that would lead elsewhere
-# -----------------------------------
+# --- what a machine cannot do, and names that would lead elsewhere --------------------------------
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,9 @@ FORGED = (
     "UPDATE asked SET page = 'http://elsewhere.lab/'",
     "DELETE FROM pages",
     "DROP TABLE asked",
-    "DROP TABLE pages; CREATE VIEW pages AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + "
-    "1 FROM n) "
-    "SELECT x AS url, 200 AS status, '' AS content_type, '' AS failure, 0 AS size, x'' AS body "
-    "FROM n",
+    "DROP TABLE pages; CREATE VIEW pages AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x "
+    "+ 1 FROM n) SELECT x AS url, 200 AS status, '' AS content_type, '' AS failure, 0 AS size, "
+    "x'' AS body FROM n",
     "CREATE TRIGGER t BEFORE INSERT ON pages BEGIN DELETE FROM asked; END",
     "CREATE TABLE more (x)",
     "PRAGMA user_version = 9",

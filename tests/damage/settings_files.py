@@ -72,8 +72,7 @@ VALUES = (
     "1" + "0" * 20, "9" * 5000,
     "0x" + "f" * 5000, "true", '""', '"off"', "off", "[]", "{}", "[[1]]", "[" * 500, "{a=" * 500,
     "x" * 100_000,
-    '"../../up"', "1979-05-27", "07:32:00", ("[1, "
-                                            "'two']"), "{low = 1, high = 2}", "'\\ud800'",
+    '"../../up"', "1979-05-27", "07:32:00", ("[1, 'two']"), "{low = 1, high = 2}", "'\\ud800'",
                                             "\x1b[31m", "[red]",
     "5\nx = 1", "2147483647", "2147483648", '{choices = [1]}', '{low = 0, high = 1, log = true}',
 )  # fmt: skip
@@ -99,8 +98,8 @@ NUMBERS = sorted(
         "market": "capital episode_bars",
         "market.costs": "maker_share half_spread_bps impact borrow_bps_per_year",
         "market.limits": "min_notional lot_step max_weight max_short_weight gross_limit reserve "
-        "participation "
-        "trailing_stop cooldown_bars max_held_bars forced_share trade_size ruin",
+        "participation trailing_stop cooldown_bars max_held_bars forced_share "
+        "trade_size ruin",
         "market.reward": (
             "log_return excess differential_sharpe drawdown turnover concentration "
             "scale sharpe_bars"

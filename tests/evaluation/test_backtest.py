@@ -256,8 +256,7 @@ def test_orders_are_shares_of_the_equity_whatever_the_agents_actions_are() -> No
     assert small.rules.limits.trade_size == 0.1
 
 
-# --- histories
-# --------------------------------------------------------------------------------------
+# --- histories ------------------------------------------------------------------------------------
 
 
 def history_of(*equity: list[float]) -> History:
@@ -295,8 +294,7 @@ def test_accounts_can_be_told_apart() -> None:
     assert history.accounts(slice(1, 2)).metrics(1.0)["total_return"] == 2
 
 
-# --- comparisons
-# ------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 @cache

@@ -212,8 +212,7 @@ def test_a_poisoned_future_changes_nothing_before_it() -> None:
     assert clean.equity[until, 0] != spoilt.equity[until, 0]
 
 
-# --- refusals
-# ---------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def market_with(features: dict[str, Any], rows: int = 150, **market: Any) -> Market:
@@ -272,8 +271,7 @@ def test_a_moment_without_accounts_is_refused() -> None:
         policy(moment)
 
 
-# --- names and training bars
-# ------------------------------------------------------------------------
+# --- names and training bars ----------------------------------------------------------------------
 
 
 def test_a_policy_is_called_after_its_folder(

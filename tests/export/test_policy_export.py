@@ -89,8 +89,7 @@ def test_an_older_file_is_replaced(folder: Path, tmp_path: Path) -> None:
     assert_same_actions(actions, BUNDLE.act(seen))
 
 
-# --- refusals
-# --------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(folder: Path) -> None:

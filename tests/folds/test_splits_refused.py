@@ -30,8 +30,7 @@ def refusal(
 def test_a_purge_that_leaks_is_refused(kind: str) -> None:
     assert refusal(kind=kind, purge_bars=3, delay=1, horizon=3) == (
         "folds.purge_bars is 3, but orders fill 1 bars later and are rewarded over 3 more: "
-        "training before a test "
-        "block would see the test; give at least 4, or leave it out"
+        "training before a test block would see the test; give at least 4, or leave it out"
     )
     assert plain_folds(kind, 1000, 4, 10, purge_bars=4).purge == 4
 
@@ -39,9 +38,9 @@ def test_a_purge_that_leaks_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_embargo_that_leaks_is_refused(kind: str) -> None:
     assert refusal(kind=kind, embargo_bars=9) == (
-        "folds.embargo_bars is 9, but observations look back 10 bars: training after a test block "
-        "would see the test; "
-        "give at least 10, leave it out, or use features that look back less"
+        "folds.embargo_bars is 9, but observations look back 10 bars: training after a test "
+        "block would see the test; give at least 10, leave it out, or use features that look "
+        "back less"
     )
     assert plain_folds(kind, 1000, 2, 10, embargo_bars=10).embargo == 10
 
@@ -74,9 +73,8 @@ def test_groups_of_one_bar_are_refused(kind: str) -> None:
     message = refusal(n_bars=29, warm=10, kind=kind, groups=10)
     assert message == (
         "folds.groups is 10, but only 19 bars lie between bar 10, where the features are warm, "
-        "and bar 29, the end or "
-        "the hold-out: each group needs at least 2 bars; give fewer groups, more bars, or a "
-        "smaller folds.hold_out"
+        "and bar 29, the end or the hold-out: each group needs at least 2 bars; give fewer "
+        "groups, more bars, or a smaller folds.hold_out"
     )
 
 
@@ -88,10 +86,8 @@ def test_a_split_without_training_is_refused_and_named() -> None:
     message = refusal(n_bars=40, kind="kfold", groups=2, lookback=19)
     assert message == (
         "split kfold 0 has no 2 neighbouring bars left to train on: of bars 0..40, 2 are purged "
-        "before and 19 "
-        "embargoed after each test block (0..20); give more bars, fewer groups, fewer test "
-        "groups, or features that "
-        "look back less"
+        "before and 19 embargoed after each test block (0..20); give more bars, fewer groups, "
+        "fewer test groups, or features that look back less"
     )
     assert plain_folds("kfold", 40, 2, 18, groups=2).splits[0].train == (Block(38, 40),)
 
@@ -99,8 +95,7 @@ def test_a_split_without_training_is_refused_and_named() -> None:
 def test_a_hold_out_of_no_bars_is_refused() -> None:
     assert refusal(n_bars=100, hold_out=0.012) == (
         "folds.hold_out is 0.012, which is 1 of 100 bars, but judging needs at least 2; give a "
-        "larger share, more "
-        "bars, or 0 for no hold-out"
+        "larger share, more bars, or 0 for no hold-out"
     )
 
 

@@ -74,8 +74,7 @@ def by_sb3(path: Trajectories, gamma: float, lam: float) -> tuple[np.ndarray, np
     return buffer.advantages, buffer.returns
 
 
-# --- advantages
-# --------------------------------------------------------------------------------------------------
+# --- advantages -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (0.9, 0.0), (0.0, 0.9)])
@@ -164,8 +163,7 @@ def test_decayed_sums_equal_a_plain_loop(steps: int, envs: int, seed: int) -> No
     np.testing.assert_allclose(ppo_math.decayed_sums(x, decay, np), expected, rtol=1e-9, atol=1e-12)
 
 
-# --- losses
-# --------------------------------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------------------
 
 CLIP, VALUE_CLIP = 0.2, 0.25
 LOG_PROB, OLD_LOG_PROB, ADVANTAGE, VALUE, OLD_VALUE, RETURNS = np.random.default_rng(5).normal(
@@ -265,8 +263,7 @@ def test_explained_variance_equals_that_of_sb3(library: str) -> None:
     assert run(library, explained_variance, VALUE, np.full(200, 0.5)) == 0  # SB3 says NaN
 
 
-# --- scale of rewards
-# -----------------------------------------------------------------------------------------------
+# --- scale of rewards -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -187,8 +187,7 @@ def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np
     return Walk(list(states), *(np.stack(values) for values in rest))
 
 
-# --- how far two computations of a bar may lie apart
-# ----------------------------------------------------------------
+# --- how far two computations of a bar may lie apart ----------------------------------------------
 
 # share of accounts in which a comparison may fall the other way in float32: a lot more, a stop
 # missed

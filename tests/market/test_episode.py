@@ -23,8 +23,7 @@ def segments(bounds: list[tuple[int, int]], length: int) -> Segments:
     return Segments(first, stop, np.asarray(length, np.int32))
 
 
-# --- starts
-# --------------------------------------------------------------------------------------------------
+# --- starts ---------------------------------------------------------------------------------------
 
 
 def possible_episodes(bounds: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
@@ -88,8 +87,7 @@ def test_noise_of_one_is_the_last_start() -> None:
     assert (start[0], last[0]) == (44, 49)
 
 
-# --- ends
-# --------------------------------------------------------------------------------------------------
+# --- ends -----------------------------------------------------------------------------------------
 
 
 def crashing_market(bar: int, n_bars: int = 40, ruin: float = 0.5) -> Market:
@@ -146,8 +144,7 @@ def test_nothing_ends_before_its_last_bar() -> None:
     assert found.truncated.sum() > 40
 
 
-# --- restarts
-# --------------------------------------------------------------------------------------------------
+# --- restarts -------------------------------------------------------------------------------------
 
 
 def worn(market: Market, accounts: int = 8) -> Episode:
@@ -208,8 +205,7 @@ def test_restart_leaves_the_others_alone() -> None:
     assert (again.account.cash[ended] == 1).all()
 
 
-# --- observations
-# -------------------------------------------------------------------------------------------------
+# --- observations ---------------------------------------------------------------------------------
 
 
 def hand_made(market: Market) -> Episode:

@@ -24,8 +24,7 @@ def test_fill_price(fill: Fill, price: float) -> None:
     assert after.executed.notional[0] == near(0.005 * price)
 
 
-# --- trailing stops: 10 % below the best price of 100 is a level of 90
-# --------------------------------------------
+# --- trailing stops: 10 % below the best price of 100 is a level of 90 ----------------------------
 
 
 @pytest.mark.parametrize(
@@ -106,8 +105,7 @@ def test_next_close_enters_after_the_bars_stop() -> None:
     assert after.account.best[0, 0] == 100
 
 
-# --- memory: cooldown, forced reductions
-# --------------------------------------------------------------------------
+# --- memory: cooldown, forced reductions ----------------------------------------------------------
 
 
 def test_cooldown_blocks_growth_for_exactly_its_bars() -> None:
@@ -149,8 +147,7 @@ def test_forced_reduction_overrules_buying_but_not_a_larger_sale() -> None:
     assert sizes_held([0.5, 0, 0, -0.4]) == near([0.5, 0.5, 0.5, 0.1])
 
 
-# --- sizes: minimum notional, lots, participation
-# -----------------------------------------------------------------
+# --- sizes: minimum notional, lots, participation -------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,8 +226,7 @@ def test_bar_that_is_not_tradable() -> None:
     assert play(beginner(), 0.5, flat(100, volume=0)).units == 0
 
 
-# --- costs
-# --------------------------------------------------------------------------------------------------
+# --- costs ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("volume", "rate"), [(0.0, 0.009), (1.99, 0.009), (2.0, 0.0035)])
@@ -296,8 +292,7 @@ def test_borrow(account: Account, paid: float) -> None:
     )
 
 
-# --- what an order may reach
-# --------------------------------------------------------------------------------------
+# --- what an order may reach ----------------------------------------------------------------------
 
 
 def test_weight_cap_per_asset() -> None:

@@ -108,8 +108,7 @@ def test_reward_is_the_scaled_weighted_sum() -> None:
         assert weigh_terms(terms, weights(**{name: 1.0})) == near(getattr(terms, name))
 
 
-# --- a knob that changes nothing is an error
-# ----------------------------------------------------------------------
+# --- a knob that changes nothing is an error ------------------------------------------------------
 
 BARS, ASSETS, ACCOUNTS = 300, 3, 16
 KNOBS = [

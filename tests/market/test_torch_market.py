@@ -120,8 +120,7 @@ def test_no_gradient_is_recorded() -> None:
     assert not found.step(torch.zeros(2, 3, requires_grad=True)).reward.requires_grad
 
 
-# --- the device is never waited for
-# -------------------------------------------------------------------------------
+# --- the device is never waited for ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,7 @@ def share_of_optimum(achieved_per_bar: float, best: Optimum) -> float:
     if best.value_per_bar <= best.tolerance:
         raise RulesError(
             f"the best growth is {best.value_per_bar:g} ± {best.tolerance:g} per bar, which may "
-            f"as well be "
-            "zero: there is nothing to have a share of"
+            "as well be zero: there is nothing to have a share of"
         )
     return achieved_per_bar / best.value_per_bar
 

@@ -166,8 +166,7 @@ def solve(model: Model, precision: float) -> Solution:
         value = _evaluate(model, better, target)
     raise RulesError(
         f"after {MAX_SEARCHES} searches the best growth is only known to lie in [{low:g}, "
-        f"{high:g}]: "
-        "ask for a larger tolerance"
+        f"{high:g}]: ask for a larger tolerance"
     )
 
 

@@ -126,8 +126,7 @@ def test_float32_stays_float32_and_close(library: str, kind: str) -> None:
         assert_close(found, expected, roundings=256, size=1 + np.abs(expected))
 
 
-# --- extremes
-# --------------------------------------------------------------------------------------------------
+# --- extremes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -168,8 +167,7 @@ def test_categorical_stays_finite_with_far_apart_logits(library: str) -> None:
     np.testing.assert_array_equal(by_logits, [[0, 0, 0]])
 
 
-# --- samples
-# --------------------------------------------------------------------------------------------------
+# --- samples --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Gaussian, SquashedGaussian])
@@ -225,8 +223,7 @@ def test_noise_at_the_edges_draws_as_any_other(library: str, edge: float) -> Non
     )
 
 
-# --- masks
-# --------------------------------------------------------------------------------------------------
+# --- masks ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -280,8 +277,7 @@ def test_gradients_with_masks_are_finite_and_zero_for_masked_choices(library: st
             np.testing.assert_allclose(row[allowed], alone.grad, atol=1e-12)
 
 
-# --- what the environment gets
-# --------------------------------------------------------------------------------------
+# --- what the environment gets --------------------------------------------------------------------
 
 LOW, HIGH = np.array([-1.0, 0.0, -3.0], np.float32), np.array([1.0, 0.5, 5.0], np.float32)
 

@@ -29,8 +29,7 @@ from small_bundles import bundle_of, market_settings, network_of, panel_of
 SUMS = 256  # roundings of 31, 16 and 8 products in three layers
 
 
-# --- acting
-# -----------------------------------------------------------------------------------------
+# --- acting ---------------------------------------------------------------------------------------
 
 
 def sequential(bundle: Bundle) -> nn.Sequential:
@@ -123,8 +122,7 @@ def test_loading_and_acting_import_neither_jax_nor_torch(tmp_path: Path) -> None
     assert {"jax", "jaxlib", "torch", "optax"}.isdisjoint(run.stdout.split())
 
 
-# --- what it is made of
-# -----------------------------------------------------------------------------
+# --- what it is made of ---------------------------------------------------------------------------
 
 
 def test_a_bundle_keeps_its_own_copy() -> None:
@@ -224,8 +222,7 @@ def test_a_network_padded_with_zeros_is_the_small_one() -> None:
     assert np.isfinite(bundle.act(observations(bundle, 3))).all()
 
 
-# --- its market
-# -------------------------------------------------------------------------------------
+# --- its market -----------------------------------------------------------------------------------
 
 
 def test_its_market_has_its_features_rules_and_shape() -> None:

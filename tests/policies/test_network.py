@@ -192,8 +192,7 @@ def test_the_seed_fixes_the_network_and_no_two_layers_are_alike() -> None:
     assert len({weight.tobytes() for weight in drawn}) == len(drawn) == 8
 
 
-# --- small networks in big arrays
-# -----------------------------------------------------------------------------------
+# --- small networks in big arrays -----------------------------------------------------------------
 
 
 def own(sizes: Sizes, hidden: tuple[int, ...]) -> Sizes:

@@ -583,8 +583,8 @@ def opened(path: Path, folder: Path) -> str:
     """The document after the browser, without any network, has run its scripts."""
     options = (
         "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars "
-        "--window-size=1280,900"
-        " --allow-file-access-from-files --virtual-time-budget=8000 --dump-dom"
+        "--window-size=1280,900 --allow-file-access-from-files --virtual-time-budget=8000 "
+        "--dump-dom"
     )
     quiet = ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'browser'}"]
     command = [browser(), *options.split(), *quiet, path.as_uri()]

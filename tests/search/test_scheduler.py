@@ -168,8 +168,7 @@ def wait_for(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     raise AssertionError(f"{what} did not come true")
 
 
-# --- undisturbed
-# ------------------------------------------------------------------------------------
+# --- undisturbed ----------------------------------------------------------------------------------
 
 
 def test_a_dead_knob_stops_the_study_by_name(dead_knob: str) -> None:
@@ -272,8 +271,7 @@ def begin(out: Path, study: Prepared) -> None:
         pass
 
 
-# --- refusals
-# ---------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -351,8 +349,7 @@ def test_what_memory_has_decided_stays_decided(
     assert prepared(tmp_path, "another").market.program.index_only
 
 
-# --- together, stopped, killed
-# ----------------------------------------------------------------------
+# --- together, stopped, killed --------------------------------------------------------------------
 
 
 @pytest.mark.slow

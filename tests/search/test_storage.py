@@ -64,8 +64,7 @@ def tell_value(folder: Path, value: float, url: str | None = None) -> list[float
         close_storage(found)
 
 
-# --- journals
-# ---------------------------------------------------------------------------------------
+# --- journals -------------------------------------------------------------------------------------
 
 
 def test_a_journal_is_found_again(tmp_path: Path) -> None:
@@ -154,8 +153,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     lock.release()  # nothing is held: nothing happens
 
 
-# --- URLs
-# -------------------------------------------------------------------------------------------
+# --- URLs -----------------------------------------------------------------------------------------
 
 
 def test_sqlite_keeps_trials_too(tmp_path: Path) -> None:
@@ -197,8 +195,7 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert hide_password(url) == shown
 
 
-# --- leases
-# -----------------------------------------------------------------------------------------
+# --- leases ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -305,8 +302,7 @@ def test_leases_are_renewed_long_before_they_run_out(study: optuna.Study, tmp_pa
     assert study.user_attrs[LEASE]["time"] >= now
 
 
-# --- samplers and pruners
-# ---------------------------------------------------------------------------
+# --- samplers and pruners -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["random", "tpe", "cmaes"])

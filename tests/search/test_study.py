@@ -87,8 +87,7 @@ def check_same(folder: Path, played: Played, undisturbed: Played) -> None:
     assert played.study.state.finished == undisturbed.study.state.finished
 
 
-# --- whole studies
-# ----------------------------------------------------------------------------------
+# --- whole studies --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3, 7])
@@ -116,8 +115,7 @@ def test_knobs_are_drawn_independently(tmp_path: Path) -> None:
     assert np.std(np.subtract(gamma, reserve)) > 0.1
 
 
-# --- kills
-# ------------------------------------------------------------------------------------------
+# --- kills ----------------------------------------------------------------------------------------
 
 
 def check_deaths(tmp_path: Path, study: Prepared, wanted: Callable[[int, str], bool]) -> None:
@@ -283,8 +281,7 @@ def stopping_at(last: int) -> Callable[[Study, Any], None]:
     return on_round
 
 
-# --- growing
-# ----------------------------------------------------------------------------------------
+# --- growing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("trials", "batch"), [(4, 2), (5, 2), (4, 1), (1, 1)])
@@ -315,8 +312,7 @@ def test_a_grown_study_may_be_killed(tmp_path: Path) -> None:
         check_same(copy, play(copy, grown), undisturbed)
 
 
-# --- decisions
-# --------------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------
 
 
 def clear(lane: Lane, blocks: int, bars: int) -> np.ndarray:
@@ -459,8 +455,7 @@ def read_first_line(folder: Path) -> str:
     return (folder / "metrics.jsonl").read_text().splitlines(keepends=True)[0]
 
 
-# --- orders
-# -----------------------------------------------------------------------------------------
+# --- orders ---------------------------------------------------------------------------------------
 
 
 def test_orders_begin_new_lanes_and_leave_the_others(tmp_path: Path) -> None:
@@ -503,8 +498,7 @@ def test_seeds_depend_on_split_and_seed_alone() -> None:
     assert len(set(seeds)) == 4
 
 
-# --- the folder
-# -------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 def test_two_studies_are_played_as_if_alone(tmp_path: Path) -> None:

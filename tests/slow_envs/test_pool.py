@@ -54,8 +54,7 @@ class Run:
             await self.pool.close()
 
 
-# --- bounds
-# --------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 MEAN, SLOW, SLOW_SHARE = 0.05, 2.0, 0.01
 
@@ -114,8 +113,7 @@ def test_throughput_is_what_latency_allows(kind: str, n_envs: int) -> None:
     assert run.steps / seconds == pytest.approx(rate, rel=0.02)
 
 
-# --- what is written down
-# -------------------------------------------------------------------------------------
+# --- what is written down -------------------------------------------------------------------------
 
 
 def acting_rows(segments: list[Segment]) -> list[tuple[int, ...]]:
@@ -187,8 +185,7 @@ def test_failures_are_counted_one_by_one(script: list[float]) -> None:
     )
 
 
-# --- restarts, quarantine, the end
-# ----------------------------------------------------------------------------
+# --- restarts, quarantine, the end ----------------------------------------------------------------
 
 
 def test_a_broken_environment_is_made_anew_and_the_old_one_closed() -> None:

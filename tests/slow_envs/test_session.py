@@ -41,8 +41,7 @@ def inline(**changes: Any) -> Overlap:
     return Overlap(**{"learner": "inline", "segment": 4, **changes})
 
 
-# --- simulated time
-# -------------------------------------------------------------------------------------------
+# --- simulated time -------------------------------------------------------------------------------
 
 
 def test_equal_seeds_give_equal_runs_byte_for_byte() -> None:
@@ -104,8 +103,7 @@ def test_environments_of_other_spaces_and_other_batches_are_refused() -> None:
         Session(envs_of(2), MODEL, RULE, inline()).change_rule(Rule(batch_segments=99))
 
 
-# --- real processes
-# -------------------------------------------------------------------------------------------
+# --- real processes -------------------------------------------------------------------------------
 
 
 @pytest.mark.long

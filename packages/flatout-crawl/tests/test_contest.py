@@ -27,8 +27,7 @@ from flatout_crawl.sites.site import SiteSettings, generate
 
 def run_of(chooser: str, task: int, needed: int | None, budget: int = 100) -> CrawlRun:
     return CrawlRun(
-        chooser=chooser, task=(f"site "
-                              f"{task}"), seed=0, budget=budget, requests=budget, found=9,
+        chooser=chooser, task=(f"site {task}"), seed=0, budget=budget, requests=budget, found=9,
                               targets=10, recall=0.9,
         auc=0.5, requests_to_50=10, requests_to_90=needed, site_share_to_50=None,
         site_share_to_90=None, wasted_mb=0.0,

@@ -84,8 +84,7 @@ def test_a_page_may_ask_not_to_follow_any(content: str, count: int) -> None:
     assert (len(page.links), page.title, page.text) == (count, "T", "x text")
 
 
-# --- what stands around a link
-# ----------------------------------------------------------------------------------------
+# --- what stands around a link --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -136,8 +135,7 @@ def test_an_anchor_without_text_is_named_by_its_attributes() -> None:
     assert only('<a href="x" title="The\tname"><img src="y"></a>').anchor == "The name"
 
 
-# --- strangers
-# --------------------------------------------------------------------------------------------------
+# --- strangers ------------------------------------------------------------------------------------
 
 
 def test_control_characters_and_turned_text_do_not_come_through() -> None:
@@ -312,8 +310,7 @@ def check(page: Page) -> None:
         assert text == " ".join(text.split())
 
 
-# --- remembering
-# --------------------------------------------------------------------------------------------------
+# --- remembering ----------------------------------------------------------------------------------
 
 
 def test_the_digest_is_of_title_and_text() -> None:

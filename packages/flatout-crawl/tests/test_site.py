@@ -43,8 +43,7 @@ def digest(site: Site) -> str:
     return made.hexdigest()
 
 
-# --- determinism
-# --------------------------------------------------------------------------------------------------
+# --- determinism ----------------------------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
@@ -87,8 +86,7 @@ def test_a_site_may_move_to_another_host() -> None:
     assert {url.removeprefix(moved.origin) for url in moved.targets} == set(site.plan.targets)
 
 
-# --- the truth
-# --------------------------------------------------------------------------------------------------
+# --- the truth ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -179,8 +177,7 @@ def test_tag_paths_differ_between_sites() -> None:
     assert len(paths) >= 4
 
 
-# --- hazards
-# --------------------------------------------------------------------------------------------------
+# --- hazards --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -268,8 +265,7 @@ def test_any_path_has_an_answer(path: str) -> None:
         assert SITES[0].answer(asked).status in (200, 301, 404)
 
 
-# --- difficulty
-# --------------------------------------------------------------------------------------------------
+# --- difficulty -----------------------------------------------------------------------------------
 
 
 def requests_to_find(site: Site, order: list[str], share: float) -> int:

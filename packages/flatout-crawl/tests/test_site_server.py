@@ -69,8 +69,7 @@ async def started(latency: Latency = NO_LATENCY) -> tuple[asyncio.Server, Servin
     return server, serving, port_of(server)
 
 
-# --- the same answers
-# -------------------------------------------------------------------------------------------------
+# --- the same answers -----------------------------------------------------------------------------
 
 
 def test_everything_is_answered_as_the_site_does_on_one_connection() -> None:
@@ -185,8 +184,7 @@ def test_what_is_not_understood_is_refused_and_closed(sent: bytes, status: int) 
     asyncio.run(run())
 
 
-# --- waits and faults
-# -------------------------------------------------------------------------------------------------
+# --- waits and faults -----------------------------------------------------------------------------
 
 
 def timers_of_answers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -286,8 +284,7 @@ def test_prepared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(serving.kept) <= 5
 
 
-# --- processes
-# --------------------------------------------------------------------------------------------------
+# --- processes ------------------------------------------------------------------------------------
 
 
 def test_several_sites_and_a_folder_from_one_process(tmp_path: Path) -> None:

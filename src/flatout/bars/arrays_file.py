@@ -38,8 +38,8 @@ UNITS = {
 ZIP, PICKLE = b"PK", b"\x80"
 UNPICKLE = (
     "flatout reads no pickles, because reading one runs what it contains. Where you trust the "
-    "file, convert it once in "
-    "Python: numpy.save('{name}.npy', numpy.asarray(pickle.load(open('FILE', 'rb')), {kind}))."
+    "file, convert it once in Python: numpy.save('{name}.npy', "
+    "numpy.asarray(pickle.load(open('FILE', 'rb')), {kind}))."
 )
 
 
@@ -67,7 +67,7 @@ def load_array(path: Path, name: str, kind: str = "float") -> NDArray[Any]:
     # what zipfile and NumPy's reader of headers raise for damaged files is not documented
     except Exception as error:
         reason = (
-            f"the file cannot be read: "
+            "the file cannot be read: "
             f"{shorten(next(iter(str(error).splitlines()), type(error).__name__))}"
         )
         raise refusal(path, reason, CHECK) from error

@@ -276,8 +276,7 @@ def fill_columns(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray]
         volume = np.broadcast_to(ASSUMED_TURNOVER / close[0], close.shape)
         assumed.append(
             f"volume is constant, worth {ASSUMED_TURNOVER:.0e} a bar at the first price: "
-            f"participation limits and "
-            "impact mean nothing, nor do obv, volume and breakout_volume"
+            "participation limits and impact mean nothing, nor do obv, volume and breakout_volume"
         )
     return {"open": open_, "high": high, "low": low, "close": close, "volume": volume}, tuple(
         assumed

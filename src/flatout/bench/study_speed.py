@@ -79,8 +79,7 @@ def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict
         "slice_seconds": round(state.seconds, 1),
         "slice_trials": len(state.finished),
         "workload": f"{TRIALS} trials x {SPLITS} splits x {STEPS:,} steps, 7 assets x 14 "
-        f"features, all rules on, "
-        f"width {WIDTH}, {EPOCHS} epochs",
+        f"features, all rules on, width {WIDTH}, {EPOCHS} epochs",
     }
 
 

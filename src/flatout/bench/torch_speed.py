@@ -82,8 +82,7 @@ def measure_torch(
         "host_syncs_per_step": host_syncs(market) / STEPS,
         "compile_seconds": compiling["torch_single"],
         "workload": f"7 assets x 14 features, all rules on; {N_ENVS} accounts, rollout {ROLLOUT}, "
-        f"{EPOCHS} epochs, "
-        f"minibatch {MINIBATCH}, width {WIDTH}",
+        f"{EPOCHS} epochs, minibatch {MINIBATCH}, width {WIDTH}",
     }
 
 

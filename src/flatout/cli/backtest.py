@@ -135,9 +135,8 @@ def show(report: dict[str, Any], console: Console) -> None:
     luck = report["luck"]
     console.print(
         f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a "
-        f"year returned "
-        f"{luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median {luck['return_50']:+.1%}); "
-        f"p = {luck['p_value']:.2f} that luck does as well",
+        f"year returned {luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median "
+        f"{luck['return_50']:+.1%}); p = {luck['p_value']:.2f} that luck does as well",
         highlight=False,
     )
     console.print(

@@ -156,8 +156,7 @@ def verdict_speed(
         return
     Console().print(
         f"random walks refused: {result['walks_refused']} of {result['walks']}; planted signals "
-        f"promoted: "
-        f"{result['signals_promoted']} of {result['signals']}; {trials} trials each",
+        f"promoted: {result['signals_promoted']} of {result['signals']}; {trials} trials each",
         highlight=False,
     )
 

@@ -39,8 +39,7 @@ def describe_surprise(error: BaseException, path: str) -> str:
     last = traceback.format_exception_only(error)[-1].strip()
     return (
         f"flatout failed in a way that nobody expected: {last[:300]}. The traceback is in {path}; "
-        f"please report it "
-        f"with that file ({REPORT}). --debug shows it"
+        f"please report it with that file ({REPORT}). --debug shows it"
     )
 
 

@@ -34,8 +34,7 @@ def report_command(
     if report is None:
         raise RunError(
             f"{study} has no report yet: it is written when the last trial is over; `flatout "
-            f"status {study}` says how "
-            "far it is"
+            f"status {study}` says how far it is"
         )
     page = study / FILE
     if not page.exists():

@@ -91,8 +91,7 @@ def ending_sentence(facts: dict[str, Any]) -> str:
     trials = facts["trials"]
     return (
         f"{facts['study']} has stopped after {trials['ended']} of {trials['total']} trials; the "
-        f"same `flatout search` "
-        "command goes on from there"
+        "same `flatout search` command goes on from there"
     )
 
 

@@ -200,10 +200,8 @@ def tell_start(prepared: PreparedTraining, run: Path) -> None:
     console.print(
         f"[bold]{len(training.lanes)} agent{'s' * (len(training.lanes) > 1)}[/] on "
         f"{', '.join(slot.name for slot in chosen.slots)} ({chosen.engine}): {training.updates} "
-        f"updates of "
-        f"{program.n_envs} accounts x {program.n_steps} bars each, networks "
-        f"{'x'.join(map(str, program.hidden))}; "
-        f"about {prepared.plan.total_bytes / 2**20:,.0f} MiB",
+        f"updates of {program.n_envs} accounts x {program.n_steps} bars each, networks "
+        f"{'x'.join(map(str, program.hidden))}; about {prepared.plan.total_bytes / 2**20:,.0f} MiB",
         highlight=False,
     )
     for agent in made.agents:

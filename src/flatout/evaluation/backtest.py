@@ -171,8 +171,7 @@ def decision_range(market: Market, first: int | None, stop: int | None) -> tuple
     if not warm <= first < stop - 1 < market.panel.n_bars:
         raise RulesError(
             f"cannot run bars {first}..{stop}: the features are warm from bar {warm}, the panel "
-            f"has "
-            f"{market.panel.n_bars} bars, and at least two are needed"
+            f"has {market.panel.n_bars} bars, and at least two are needed"
         )
     return first, stop
 

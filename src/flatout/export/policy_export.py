@@ -79,9 +79,8 @@ def make_onnx(bundle: Bundle) -> ExportedFile:
         onnx_of(bundle),
         facts,
         (
-            "indicators (batch, lookback, asset, feature) are unscaled float64, newest bar first, "
-            "NaN where there is "
-            "no value; account is float32",
+            "indicators (batch, lookback, asset, feature) are unscaled float64, newest bar "
+            "first, NaN where there is no value; account is float32",
             "names and order of all of them are in the model's metadata",
         ),
     )

@@ -77,8 +77,7 @@ def check_known(statistics: FloatArray, columns: list[str]) -> None:
     if empty:
         raise BundleError(
             f"{', '.join(empty)} had no value in training, and flatout shows 0 there; "
-            f"scikit-learn cannot say so: "
-            "train on bars of all symbols, or export to onnx"
+            "scikit-learn cannot say so: train on bars of all symbols, or export to onnx"
         )
 
 

@@ -221,8 +221,7 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
         names = ", ".join(np.array(recipe.indicators)[empty])
         raise RecipeError(
             f"no value of {names} in the {len(rows)} training rows {rows[0]} to {rows[-1]}; the "
-            f"warm-up "
-            f"takes {recipe.warmup} bars: give rows after it, or more bars"
+            f"warm-up takes {recipe.warmup} bars: give rows after it, or more bars"
         )
     times = np.datetime_as_string(panel.time[rows[[0, -1]]], unit="s")
     training = TrainingRows(

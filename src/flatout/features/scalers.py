@@ -94,8 +94,8 @@ def check_statistics(scaler: Scaler, columns: tuple[int, int]) -> None:
         count = "2" if linear else f"2 to {MAX_QUANTILES}"
         raise RecipeError(
             f"the statistics of scaler {scaler.name!r} are {statistics.dtype} {statistics.shape}, "
-            f"not float64 "
-            f"({count}, {columns[0]}, {columns[1]}) of at most {MOST_STATISTICS:,} numbers"
+            f"not float64 ({count}, {columns[0]}, {columns[1]}) of at most {MOST_STATISTICS:,} "
+            "numbers"
         )
     empty = np.isnan(statistics[0])
     if (

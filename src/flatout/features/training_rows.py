@@ -39,8 +39,7 @@ class TrainingRows:
         ):
             raise RecipeError(
                 "training rows have times such as 2024-01-31T23:00:00Z, the first before the "
-                "last, got "
-                f"{shorten_repr(self.first_time)} and {shorten_repr(self.last_time)}"
+                f"last, got {shorten_repr(self.first_time)} and {shorten_repr(self.last_time)}"
             )
 
 

@@ -43,8 +43,7 @@ def open_hold_out(folder: Path, what: str, fingerprint: str) -> Opening:
     except OSError as error:
         raise RunError(
             f"{folder / LOG}: the opening cannot be written down ({error.strerror}), so the "
-            f"hold-out stays sealed; "
-            "make the folder writable"
+            "hold-out stays sealed; make the folder writable"
         ) from None
     return opening
 

@@ -134,17 +134,14 @@ def gap_sizes(
     if purge < fill_delay + reward_horizon:
         raise SettingsError(
             f"folds.purge_bars is {purge}, but orders fill {fill_delay} bars later and are "
-            f"rewarded over "
-            f"{reward_horizon} more: training before a test block would see the test; give at "
-            f"least "
-            f"{fill_delay + reward_horizon}, or leave it out"
+            f"rewarded over {reward_horizon} more: training before a test block would see the "
+            f"test; give at least {fill_delay + reward_horizon}, or leave it out"
         )
     if embargo < lookback:
         raise SettingsError(
             f"folds.embargo_bars is {embargo}, but observations look back {lookback} bars: "
-            f"training after a test block "
-            f"would see the test; give at least {lookback}, leave it out, or use features that "
-            f"look back less"
+            f"training after a test block would see the test; give at least {lookback}, leave it "
+            "out, or use features that look back less"
         )
     return GapSizes(purge, embargo)
 
@@ -155,9 +152,8 @@ def hold_out_bars(settings: FoldSettings, n_bars: int) -> int:
     bars = round(share * n_bars)
     if share > 0 and bars < SHORTEST:
         raise SettingsError(
-            f"folds.hold_out is {share}, which is {bars} of {n_bars} bars, but "
-            f"judging needs at least "
-            f"{SHORTEST}; give a larger share, more bars, or 0 for no hold-out"
+            f"folds.hold_out is {share}, which is {bars} of {n_bars} bars, but judging needs at "
+            f"least {SHORTEST}; give a larger share, more bars, or 0 for no hold-out"
         )
     return bars
 
@@ -168,10 +164,9 @@ def equal_groups(count: int, whole: Block) -> tuple[Block, ...]:
     if size < SHORTEST:
         raise SettingsError(
             f"folds.groups is {count}, but only {max(whole.length, 0)} bars lie between bar "
-            f"{whole.first}, where the "
-            f"features are warm, and bar {whole.stop}, the end or the hold-out: each group needs "
-            f"at least {SHORTEST} "
-            "bars; give fewer groups, more bars, or a smaller folds.hold_out"
+            f"{whole.first}, where the features are warm, and bar {whole.stop}, the end or the "
+            f"hold-out: each group needs at least {SHORTEST} bars; give fewer groups, more bars, "
+            "or a smaller folds.hold_out"
         )
     edges = [whole.first + g * size + min(g, longer) for g in range(count + 1)]
     return tuple(map(Block, edges, edges[1:]))
@@ -194,23 +189,20 @@ def refuse_group_counts(settings: FoldSettings) -> None:
     if settings.kind == "cpcv" and tests >= groups:
         raise SettingsError(
             f"folds.test_groups is {tests} of {groups} groups, which leaves none to train on; "
-            f"give at most "
-            f"{groups - 1}, or more groups"
+            f"give at most {groups - 1}, or more groups"
         )
     if settings.kind == "cpcv" and (groups > MOST_SPLITS or comb(groups, tests) > MOST_SPLITS):
         # which take long to count
         made = f"{comb(groups, tests):,}" if groups <= 100 else "far too many"
         raise SettingsError(
             f"folds.groups is {groups} and folds.test_groups {tests}, which makes {made} splits, "
-            f"each of them a "
-            f"training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or fewer test "
-            f"groups"
+            f"each of them a training; at most {MOST_SPLITS:,} are allowed: give fewer groups, or "
+            "fewer test groups"
         )
     if settings.kind in ("walk_forward", "anchored") and trains >= groups:
         raise SettingsError(
             f"folds.train_groups is {trains} of {groups} groups, which leaves none to test; give "
-            f"at most "
-            f"{groups - 1}, or more groups"
+            f"at most {groups - 1}, or more groups"
         )
 
 

@@ -39,14 +39,12 @@ def refuse_cells(folds: Folds, cells: Cells) -> None:
     if missing := [cell for cell in needed if cell not in cells]:
         raise FlatoutError(
             f"{len(missing)} of {len(needed)} cells are missing, first (split {missing[0][0]}, "
-            f"group {missing[0][1]}): "
-            "give one for each test group of each split"
+            f"group {missing[0][1]}): give one for each test group of each split"
         )
     if unknown := sorted(set(cells) - set(needed)):
         raise FlatoutError(
             f"cell (split {unknown[0][0]}, group {unknown[0][1]}) is in no path, as no such split "
-            f"tests that group: "
-            "give cells by (split, group), in this order"
+            "tests that group: give cells by (split, group), in this order"
         )
     leading = cells[needed[0]].shape[:-1]
     for split, group in needed:
@@ -54,7 +52,6 @@ def refuse_cells(folds: Folds, cells: Cells) -> None:
         if (shape := cells[split, group].shape) != expected:
             raise FlatoutError(
                 f"cell (split {split}, group {group}) has shape {shape}, but {expected} is "
-                f"needed: the bars "
-                f"{folds.groups[group]} of its group on the last axis, and the leading axes of "
-                f"the first cell"
+                f"needed: the bars {folds.groups[group]} of its group on the last axis, and the "
+                "leading axes of the first cell"
             )

@@ -95,6 +95,6 @@ def check_arrays(path: Path, arrays: Arrays, expected: Mapping[str, tuple[int, .
         name = different[0]
         raise RunError(
             f"{path} belongs to another training: {name} is {found.get(name, 'missing')}, this "
-            f"one has "
-            f"{expected[name]}; resume with the settings it was started with, or start a new run"
+            f"one has {expected[name]}; resume with the settings it was started with, or start a "
+            "new run"
         )

@@ -91,14 +91,14 @@ def program_of(
     if rollout > MOST_COUNTED:
         raise SettingsError(
             f"a rollout of n_envs {n_envs:,} x n_steps {settings.n_steps:,} = {rollout:,} "
-            f"transitions is more than a "
-            f"program can count ({MOST_COUNTED:,}): lower train.n_envs or train.n_steps"
+            f"transitions is more than a program can count ({MOST_COUNTED:,}): lower train.n_envs "
+            "or train.n_steps"
         )
     if rollout % settings.minibatches:
         raise SettingsError(
             f"a rollout of n_envs {n_envs} x n_steps {settings.n_steps} = {rollout} transitions "
-            f"cannot be split into "
-            f"{settings.minibatches} equal minibatches: let train.minibatches divide it"
+            f"cannot be split into {settings.minibatches} equal minibatches: let "
+            "train.minibatches divide it"
         )
     return Program(
         environment, n_envs, settings.n_steps, settings.minibatches, settings.hidden,
@@ -115,9 +115,8 @@ def rates_of(
     if descents > MOST_COUNTED:
         raise SettingsError(
             f"{updates:,} updates of {settings.epochs:,} epochs x {settings.minibatches:,} "
-            f"minibatches are more steps "
-            f"of the optimiser than a program can count ({MOST_COUNTED:,}): lower the timesteps "
-            f"or train.epochs"
+            "minibatches are more steps of the optimiser than a program can count "
+            f"({MOST_COUNTED:,}): lower the timesteps or train.epochs"
         )
 
     def number(value: float | None) -> Array:

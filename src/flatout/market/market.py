@@ -99,8 +99,7 @@ def build_market(
     if panel.n_bars < first + 2:
         raise RulesError(
             f"{panel.n_bars} bars are too few: the features need {first} bars to warm up and an "
-            f"episode at least "
-            "2 more; give more bars or a recipe with shorter indicators"
+            "episode at least 2 more; give more bars or a recipe with shorter indicators"
         )
     features = fitted.transform(panel) if features is None else features
     shape = Shape(

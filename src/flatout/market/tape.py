@@ -44,8 +44,7 @@ def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Ta
     if features.shape[:2] != panel.close.shape:
         raise RulesError(
             f"features are for {features.shape[0]} bars x {features.shape[1]} assets, the panel "
-            f"has "
-            f"{panel.n_bars} x {panel.n_assets}: transform this panel with the recipe"
+            f"has {panel.n_bars} x {panel.n_assets}: transform this panel with the recipe"
         )
     if not np.isfinite(features).all():
         raise RulesError(

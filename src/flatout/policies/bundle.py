@@ -124,8 +124,7 @@ class Bundle:
         if seen.ndim == 0 or seen.shape[-1] != self.observation_size:
             raise BundleError(
                 f"the observation has shape {seen.shape}, this policy reads (..., "
-                f"{self.observation_size}): "
-                "make it with the market of `Bundle.market`"
+                f"{self.observation_size}): make it with the market of `Bundle.market`"
             )
         if not finite(seen):
             raise BundleError(
@@ -192,8 +191,7 @@ class Bundle:
         if fitted is not self.recipe and not same_recipe(fitted, self.recipe):
             raise BundleError(
                 "the market's features are not this policy's: another recipe, or one fitted on "
-                "other rows; "
-                "build the market with `Bundle.market`"
+                "other rows; build the market with `Bundle.market`"
             )
         for name, given, own in zip(Shape._fields, shape, self.shape, strict=True):
             _check_setting(f"the market's {name}", given, own)

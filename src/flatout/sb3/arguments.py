@@ -49,8 +49,7 @@ def read_policy_kwargs(kwargs: Mapping[str, Any] | None) -> PolicyArchitecture:
     if unknown:
         raise SettingsError(
             f"policy_kwargs has {', '.join(map(repr, unknown))}; flatout.PPO knows "
-            f"{', '.join(POLICY_KWARGS)}: "
-            f"leave it out, {ELSEWHERE}"
+            f"{', '.join(POLICY_KWARGS)}: leave it out, {ELSEWHERE}"
         )
     if given.get("ortho_init", True) is not True:
         raise SettingsError(
@@ -72,8 +71,7 @@ def hidden_of(net_arch: Any) -> tuple[int, ...]:
         if set(net_arch) != {"pi", "vf"} or list(net_arch["pi"]) != list(net_arch["vf"]):
             raise SettingsError(
                 f"policy_kwargs['net_arch'] is {dict(net_arch)}; actor and critic have equal "
-                f"layers here: "
-                "give dict(pi=[64, 64], vf=[64, 64]) or [64, 64]"
+                "layers here: give dict(pi=[64, 64], vf=[64, 64]) or [64, 64]"
             )
         net_arch = net_arch["pi"]
     widths = list(net_arch) if isinstance(net_arch, list | tuple) else [net_arch]
@@ -180,8 +178,7 @@ def count_minibatches(rollout: int, batch_size: int) -> int:
     near = sorted(sorted(fitting, key=lambda size: abs(size - batch_size))[:5])
     raise SettingsError(
         f"batch_size is {batch_size}, which does not divide n_steps x n_envs = {rollout}: on this "
-        f"engine all "
-        f"minibatches are equal; sizes that work are {', '.join(map(str, near))}"
+        f"engine all minibatches are equal; sizes that work are {', '.join(map(str, near))}"
     )
 
 
@@ -197,9 +194,8 @@ def check_rollout(
         )
     if not equal_minibatches and rollout % batch_size and rollout > batch_size:
         warnings.warn(
-            f"batch_size is {batch_size}, which does not divide n_steps x n_envs = "
-            f"{rollout}: the last "
-            f"minibatch of each epoch has {rollout % batch_size} transitions",
+            f"batch_size is {batch_size}, which does not divide n_steps x n_envs = {rollout}: the "
+            f"last minibatch of each epoch has {rollout % batch_size} transitions",
             stacklevel=4,  # whoever made the model
         )
 

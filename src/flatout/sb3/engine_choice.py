@@ -43,10 +43,9 @@ def read_envs(env: Any, overlap: Overlap | None = None) -> EngineSource:
         return host_source(env)
     raise SettingsError(
         f"env is {env!r}; give the name of a Gymnasium environment, a gymnasium.Env, a "
-        f"gymnasium.vector.VectorEnv, a "
-        "VecEnv of Stable-Baselines3, a flatout.Market, an environment in gymnax's convention, or "
-        "a list of "
-        "environments whose steps are coroutines (or of functions that make environments)"
+        "gymnasium.vector.VectorEnv, a VecEnv of Stable-Baselines3, a flatout.Market, an "
+        "environment in gymnax's convention, or a list of environments whose steps are "
+        "coroutines (or of functions that make environments)"
     )
 
 

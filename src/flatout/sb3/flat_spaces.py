@@ -29,8 +29,7 @@ def check_spaces(observation: Any, action: Any) -> None:
     if not isinstance(observation, known):
         raise SettingsError(
             f"the observation space {observation} is not one that MlpPolicy reads: Box, Discrete, "
-            f"MultiBinary or "
-            "MultiDiscrete; flatten it with gymnasium.wrappers.FlattenObservation"
+            "MultiBinary or MultiDiscrete; flatten it with gymnasium.wrappers.FlattenObservation"
         )
     if (
         isinstance(observation, spaces.Box)
@@ -39,8 +38,7 @@ def check_spaces(observation: Any, action: Any) -> None:
     ):
         raise SettingsError(
             f"the observation space {observation} holds images, for which flatout.PPO has no "
-            f"CnnPolicy: "
-            "turn them into features, or use stable_baselines3.PPO"
+            "CnnPolicy: turn them into features, or use stable_baselines3.PPO"
         )
     if np.any(np.asarray(getattr(observation, "start", 0)) != 0):
         raise SettingsError(
@@ -54,8 +52,7 @@ def check_actions(action: Any) -> None:
     if not isinstance(action, spaces.Box | spaces.Discrete):
         raise SettingsError(
             f"the action space {action} is neither Box nor Discrete, which are what flatout.PPO "
-            f"acts in: "
-            "turn it into one of them with a wrapper, or use stable_baselines3.PPO"
+            "acts in: turn it into one of them with a wrapper, or use stable_baselines3.PPO"
         )
     if isinstance(action, spaces.Discrete) and action.start != 0:
         raise SettingsError(

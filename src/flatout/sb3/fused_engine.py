@@ -51,9 +51,8 @@ def compiled_update(program: Program) -> Callable[..., Any]:
 
 
 WHY_UNREACHABLE = (
-    "these environments live inside the compiled program and cannot be stepped from outside: make "
-    "one with gymnax, and "
-    "use `predict` on what it shows"
+    "these environments live inside the compiled program and cannot be stepped from outside: "
+    "make one with gymnax, and use `predict` on what it shows"
 )
 
 
@@ -92,8 +91,7 @@ class FusedEngine:
         if wanted != found:
             raise SettingsError(
                 f"device is {str(asked)!r}, JAX runs on {found!r} here: leave device at 'auto', "
-                f"or set JAX_PLATFORMS "
-                "before Python starts"
+                "or set JAX_PLATFORMS before Python starts"
             )
         return str(found)
 

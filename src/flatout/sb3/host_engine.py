@@ -206,8 +206,7 @@ def check_length(venv: Any, n_steps: int) -> None:
     if n_steps == 1 and isinstance(venv, VectorEnvAdapter) and venv.mode.name == "NEXT_STEP":
         raise SettingsError(
             "n_steps is 1, and these environments restart one step late (NEXT_STEP), in a step "
-            "that takes no action: "
-            "give n_steps of 2 or more"
+            "that takes no action: give n_steps of 2 or more"
         )
 
 

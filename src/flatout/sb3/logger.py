@@ -96,8 +96,8 @@ class Logger:
             else:
                 raise SettingsError(
                     f"{name} is a {type(value).__name__}; this logger writes numbers and texts: "
-                    f"exclude it from "
-                    "'tensorboard', or give the model Stable-Baselines3's logger with `set_logger`"
+                    "exclude it from 'tensorboard', or give the model Stable-Baselines3's logger "
+                    "with `set_logger`"
                 )
         self.writer.flush()
 

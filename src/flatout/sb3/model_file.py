@@ -257,8 +257,8 @@ def check_members(name: str, listed: list[zipfile.ZipInfo]) -> None:
     if "policy.pth" in names:
         raise BundleError(
             f"{name} was saved by Stable-Baselines3; it holds pickles, and flatout reads none: "
-            f"load it there and hand "
-            "its weights over with `model.set_parameters({'policy': theirs.policy.state_dict()})`"
+            "load it there and hand its weights over with `model.set_parameters({'policy': "
+            "theirs.policy.state_dict()})`"
         )
     if names != [FACTS, TENSORS]:
         raise BundleError(

@@ -20,8 +20,7 @@ def make_bundle(
     if market is None:
         raise BundleError(
             "this model does not learn in a flatout market on the fused engine, so there is no "
-            "recipe of its "
-            "features: use `save`, or give PPO a flatout.Market"
+            "recipe of its features: use `save`, or give PPO a flatout.Market"
         )
     chosen = settings.market if isinstance(settings, Settings) else settings or MarketSettings()
     check_settings(market, chosen)

@@ -51,8 +51,8 @@ def note_update(model: LearningModel, metrics: dict[str, float]) -> None:
     if not np.isfinite(metrics["loss"]):
         raise FlatoutError(
             f"the loss is {metrics['loss']} after {model.num_timesteps} steps: rewards or "
-            f"observations are not "
-            "finite, or far too large; check the environment, scale it, or lower learning_rate"
+            "observations are not finite, or far too large; check the environment, scale it, or "
+            "lower learning_rate"
         )
     model._n_updates += round(metrics["epochs"])
     record_update(model.logger, metrics, evaluate_schedules(model))

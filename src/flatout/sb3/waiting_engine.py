@@ -35,8 +35,7 @@ from flatout.slow_envs.vector_env import AsyncioVectorEnv
 
 WHY_UNREACHABLE = (
     "these environments live in an event loop and cannot be stepped from outside: make one more, "
-    "and use `predict` on "
-    "what it shows"
+    "and use `predict` on what it shows"
 )
 
 

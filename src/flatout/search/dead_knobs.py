@@ -38,8 +38,8 @@ def check_live_knobs(lanes: SpareLanes) -> None:
     if dead:
         raise RunError(
             f"search.space holds {', '.join(dead)}, which changed nothing between the ends of its "
-            f"range in {MANY} "
-            "updates: take it out, or change the settings that keep it from acting"
+            f"range in {MANY} updates: take it out, or change the settings that keep it from "
+            "acting"
         )
 
 

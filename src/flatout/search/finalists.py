@@ -98,8 +98,7 @@ def choose_finalists(study: Study) -> list[int]:
     if not complete:
         raise RunError(
             "no trial was completed: all were pruned or failed; give more trials, another pruner "
-            "or a smaller "
-            "learning rate"
+            "or a smaller learning rate"
         )
     best = sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number))
     return [trial.number for trial in best[: study.market.settings.search.finalists]]

@@ -58,19 +58,16 @@ class StudyPlan:
         facts = self.facts()
         lines = [
             f"{facts['trials']} trials x {facts['splits']} splits x {facts['seeds']} seeds; each "
-            f"lane "
-            f"{facts['updates']} updates, {facts['trial_steps']:,} steps per trial",
+            f"lane {facts['updates']} updates, {facts['trial_steps']:,} steps per trial",
             f"{facts['workers']} workers with two batches of {facts['lanes_per_worker']} lanes; "
-            f"memory about "
-            f"{facts['memory_bytes'] / 2**20:,.0f} MiB",
+            f"memory about {facts['memory_bytes'] / 2**20:,.0f} MiB",
         ]
         if self.seconds is not None:
             lines.append(
                 f"about {facts['trials_per_hour']:,.0f} trials per hour, {self.seconds / 60:,.1f} "
-                f"minutes in all "
-                f"without pruning ({facts['steps_per_s']:,.0f} steps/s measured, "
-                f"{facts['compile_seconds']:.0f} s of "
-                "compiling); the progress bar corrects this as the study runs"
+                f"minutes in all without pruning ({facts['steps_per_s']:,.0f} steps/s measured, "
+                f"{facts['compile_seconds']:.0f} s of compiling); the progress bar corrects this "
+                "as the study runs"
             )
         return lines
 

@@ -104,7 +104,6 @@ def list_notes(settings: Settings, folds: Folds) -> list[str | None]:
     if folds.kind == "cpcv":
         notes.append(
             "combinatorial splits also train on bars after those that they judge: good for "
-            "finding luck, no "
-            "history that anybody could have traded"
+            "finding luck, no history that anybody could have traded"
         )
     return notes

@@ -31,25 +31,20 @@ FILLS = {
     "same_close": "at the close just seen",
 }
 LIMITS = (
-    "<b>Bars, not ticks.</b> Within a bar only open, high, low, close and volume are known. Where "
-    "the order of events"
-    " matters (stops), the worst case is assumed.",
-    "<b>No queue.</b> A limit order's place in the order book is not modelled. The share of maker "
-    "fills is an"
-    " assumption, and who is filled as maker is often filled because the price is about to turn "
-    "against him.",
+    "<b>Bars, not ticks.</b> Within a bar only open, high, low, close and volume are known. "
+    "Where the order of events matters (stops), the worst case is assumed.",
+    "<b>No queue.</b> A limit order's place in the order book is not modelled. The share of "
+    "maker fills is an assumption, and who is filled as maker is often filled because the price "
+    "is about to turn against him.",
     "<b>Impact is a convention.</b> Volatility times the root of the share of volume describes "
-    "large orders in deep"
-    " markets. It was not measured on these symbols.",
+    "large orders in deep markets. It was not measured on these symbols.",
     "<b>Hindsight universe.</b> Unless the badge at the top says otherwise, the symbols were "
-    "chosen today. Those that"
-    " died are missing, which flatters everything that holds symbols, baselines included.",
+    "chosen today. Those that died are missing, which flatters everything that holds symbols, "
+    "baselines included.",
     "<b>Paper fills are optimistic.</b> Nobody reacts to the orders, the exchange is never down, "
-    "and every bar arrives"
-    " in time. Expect live results below those of any replay.",
+    "and every bar arrives in time. Expect live results below those of any replay.",
     "<b>The past.</b> All tests ask whether the result is luck on these bars. No test can say "
-    "that the market will"
-    " stay as it was.",
+    "that the market will stay as it was.",
 )
 
 

@@ -112,9 +112,9 @@ def show_sharpes(report: StudyReport) -> Html:
         draw_chart(
             charts.draw_sharpes(report), "Sharpe ratios of paths, baselines and random traders"
         ),
-        "Above: traders that decide at random and trade as much as the winner. Below, on the same "
-        "scale: the paths,"
-        " the baselines, and what the best of all trials ever would reach without skill.",
+        "Above: traders that decide at random and trade as much as the winner. Below, on the "
+        "same scale: the paths, the baselines, and what the best of all trials ever would reach "
+        "without skill.",
         (
             "the line of the median path stands inside the grey hill, or left of a baseline or of "
             "luck's best."
@@ -126,9 +126,8 @@ def show_sharpes(report: StudyReport) -> Html:
     if found.p_value is None:
         return join([chart, paragraph("not computed: random traders of equal turnover", "missing")])
     words = say(
-        "Of {traders} random traders with the winner's turnover ({turnover} of equity a bar), "
-        "<strong>{share}</strong>"
-        " did at least as well as its median path.",
+        "Of {traders} random traders with the winner's turnover ({turnover} of equity a "
+        "bar), <strong>{share}</strong> did at least as well as its median path.",
         traders=found.traders,
         turnover=percent(found.turnover, 2),
         share=percent(found.p_value),
@@ -146,9 +145,9 @@ def show_degradation(report: StudyReport) -> Html:
     )
     n = len(found.in_sample or ())
     words = say(
-        "In {loss} of {n} splits the chosen trial lost money in the other half. The degradation "
-        "line has a slope of"
-        " {slope} and explains {r2} of the variation.{thinned}",
+        "In {loss} of {n} splits the chosen trial lost money in the other half. The "
+        "degradation line has a slope of {slope} and explains {r2} of the "
+        "variation.{thinned}",
         loss=percent(found.probability_of_loss, 0),
         n=n,
         slope=decimal(found.slope),
@@ -171,8 +170,7 @@ def show_overfitting(report: StudyReport) -> Html:
     )
     words = say(
         "Probability of backtest overfitting: <strong>{pbo}</strong>. History was cut into "
-        "{blocks} blocks, which can"
-        " be halved in {n} ways.",
+        "{blocks} blocks, which can be halved in {n} ways.",
         pbo=percent(found.pbo),
         blocks=found.blocks,
         n=len(found.logits or ()),
@@ -188,11 +186,10 @@ def show_deflated(report: StudyReport) -> Html:
     sharpe, best = decimal(found.sharpe), decimal(found.expected_best)
     years, dsr = decimal(found.years, 1), percent(found.dsr)
     words = say(
-        "{trials} trials were ever run on these bars. Had none of them any skill, the best would "
-        "still be expected to"
-        " show a Sharpe ratio of {best}. The winner shows {sharpe} over {years} years. The "
-        "probability that it is"
-        " better than that luck is <strong>{dsr}</strong>. {track}",
+        "{trials} trials were ever run on these bars. Had none of them any skill, the best "
+        "would still be expected to show a Sharpe ratio of {best}. The winner shows {sharpe} "
+        "over {years} years. The probability that it is better than that luck is "
+        "<strong>{dsr}</strong>. {track}",
         trials=found.trials,
         best=best,
         sharpe=sharpe,

@@ -70,8 +70,7 @@ def show_stress(report: StudyReport) -> Html:
     return add_note(
         say('<div class="columns">{sides}</div>', sides=join(sides)) if any(sides) else Html(""),
         "The median path again with other costs, and with orders that come later than they were "
-        "decided. Bars are"
-        " Sharpe ratios.",
+        "decided. Bars are Sharpe ratios.",
         (
             "a little more cost or one bar of delay undoes it: the edge is then smaller than what "
             "is not known."

@@ -130,8 +130,7 @@ def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineN
     if len(asked) > 1:
         raise SettingsError(
             "studies of one command share their workers, but these ask for the engines jax and "
-            "torch: give --engine, "
-            "or run them one after another"
+            "torch: give --engine, or run them one after another"
         )
     return asked.pop() if asked else "auto"
 
@@ -244,9 +243,8 @@ def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
     if changed:
         raise RunError(
             f"{folder} was begun with other settings: {', '.join(changed)} differ; gates and all "
-            f"else are fixed when "
-            f"a study starts (only {', '.join(MAY_CHANGE)} may grow): set them back, or give "
-            f"another --name"
+            f"else are fixed when a study starts (only {', '.join(MAY_CHANGE)} may grow): set "
+            "them back, or give another --name"
         )
     if asked.search.trials < begun.search.trials:
         raise RunError(

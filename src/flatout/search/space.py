@@ -55,8 +55,8 @@ def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
         if {name, name.rpartition(".")[0]} & (SHAPE | FIXED):
             raise SettingsError(
                 f"search.space names {name}, which is not data in the compiled program: all "
-                f"trials of a study share "
-                "its value; start one study for each value (`flatout search a.toml b.toml`)"
+                "trials of a study share its value; start one study for each value (`flatout "
+                "search a.toml b.toml`)"
             )
         if name not in allowed:
             raise SettingsError(

@@ -246,8 +246,7 @@ def take_lease(study: optuna.Study, folder: Path) -> None:
     ):
         raise RunError(
             f"the study {study.study_name!r} is run by process {lease['pid']} on {lease['host']} "
-            f"({lease['folder']}): "
-            "wait for it or end it"
+            f"({lease['folder']}): wait for it or end it"
         )
     renew_lease(study, folder)
 

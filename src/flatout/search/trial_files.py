@@ -106,9 +106,8 @@ def check_fits(trial: TrialFile, folds: Folds) -> None:
     if splits != len(folds.splits) or found_blocks < blocks or found_bars < bars:
         raise RunError(
             f"the results of trial {trial.facts['number']} are of {splits} splits with "
-            f"{found_blocks} blocks of "
-            f"{found_bars} bars, but this study has {len(folds.splits)} with {blocks} of {bars}; "
-            f"{CURE}"
+            f"{found_blocks} blocks of {found_bars} bars, but this study has {len(folds.splits)} "
+            f"with {blocks} of {bars}; {CURE}"
         )
 
 

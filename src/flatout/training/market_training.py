@@ -56,9 +56,8 @@ def make_agent(name: str, panel: Panel, settings: Settings, held_out: float) -> 
     if cut < recipe.warmup + 2 or panel.n_bars - cut < LEAST_HELD_OUT:
         raise RulesError(
             f"{name}: {panel.n_bars} bars are too few: the features need {recipe.warmup} to warm "
-            f"up, and the last "
-            f"{held_out:.0%} ({panel.n_bars - cut}) are held out; give more bars, another "
-            "--hold-out or shorter indicators"
+            f"up, and the last {held_out:.0%} ({panel.n_bars - cut}) are held out; give more "
+            "bars, another --hold-out or shorter indicators"
         )
     [(fitted, features)] = fit_each(recipe, panel, [np.arange(cut)])
     return Agent(name, build_market(panel, settings, fitted, features), cut)

@@ -142,8 +142,7 @@ class Plan:
         elif self.seconds is not None:
             lines.append(
                 f"time: about {self.seconds:,.0f} s ({self.steps_per_s:,.0f} steps/s measured in "
-                f"a trial, evaluation "
-                f"included, after {self.compile_seconds:.0f} s of compiling)"
+                f"a trial, evaluation included, after {self.compile_seconds:.0f} s of compiling)"
             )
         return lines
 

@@ -85,8 +85,7 @@ class ProcessWorker:
         if self.restarts > MOST_RESTARTS:
             raise RunError(
                 f"the worker on {self.slot.name} died {self.restarts} times in a row without "
-                f"finishing a chunk "
-                f"(last: {cause(code)}); its messages are in {self.log}"
+                f"finishing a chunk (last: {cause(code)}); its messages are in {self.log}"
             )
         self.stop()
         self.start()

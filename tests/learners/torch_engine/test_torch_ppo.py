@@ -203,8 +203,7 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
         torch.set_num_threads(usual)
 
 
-# --- fusing
-# --------------------------------------------------------------------------------------------------
+# --- fusing ---------------------------------------------------------------------------------------
 
 
 def test_short_trainings_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

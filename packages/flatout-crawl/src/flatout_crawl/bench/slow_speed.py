@@ -231,10 +231,8 @@ def summary(
         "latency": {kind: latency.spelled for kind, latency in latencies.items()},
         "mean_latency_s": {kind: round(mean, 5) for kind, mean in means.items()},
         "workload": f"a crawl of {SITE.pages} pages over HTTP on loopback, {BUDGET} requests per "
-        f"episode; PPO on "
-        f"{ROWS} steps x {envs} environments, {EPOCHS} epochs, minibatch {MINIBATCH}; gymnasium: "
-        f"random actions, no "
-        "learner",
+        f"episode; PPO on {ROWS} steps x {envs} environments, {EPOCHS} epochs, "
+        f"minibatch {MINIBATCH}; gymnasium: random actions, no learner",
     }
 
 

@@ -76,8 +76,7 @@ class Planning:
         self.add_front()
         return self.site
 
-    # --- leaves
-    # ----------------------------------------------------------------------------------------------
+    # --- leaves -----------------------------------------------------------------------------------
 
     def fill_shelves(self) -> None:
         """Targets and other leaves of the topic, decoys and leaves of other topics, each on a shelf
@@ -163,8 +162,7 @@ class Planning:
             )
         )
 
-    # --- gateways
-    # ----------------------------------------------------------------------------------------------
+    # --- gateways ---------------------------------------------------------------------------------
 
     def add_gateway(self, k: int, real: bool) -> None:
         """A guide on some shelf, the gateway behind it, and the leaves behind that."""
@@ -232,8 +230,7 @@ class Planning:
         shelf.insert(rng.randrange(len(shelf) + 1), Leaf(entry, topic, rate, title))
         self.guides.add(entry.path)
 
-    # --- lists
-    # ----------------------------------------------------------------------------------------------
+    # --- lists ------------------------------------------------------------------------------------
 
     def add_shelves(self) -> None:
         """Every shelf as a list of several pages, every topic as a page of shelves."""
@@ -318,8 +315,7 @@ class Planning:
         near = [(k - 1, "Previous page"), (k + 1, "Next page")]
         return tuple(PageLink(paths[n], text) for n, text in near if 0 <= n < len(paths))
 
-    # --- hazards
-    # ----------------------------------------------------------------------------------------------
+    # --- hazards ----------------------------------------------------------------------------------
 
     def add_hazards(self) -> None:
         """Redirects, copies, errors, slow and forbidden pages, put on shelves among the leaves."""
@@ -375,8 +371,7 @@ class Planning:
         """Put a link on a shelf whose page, if there is one, is planned elsewhere."""
         shelf.insert(self.rng.randrange(len(shelf) + 1), Leaf(entry, 0, 0.0, ""))
 
-    # --- front
-    # ----------------------------------------------------------------------------------------------
+    # --- front ------------------------------------------------------------------------------------
 
     def add_front(self) -> None:
         """The home page, the pages that every site has, and the links that every page has."""
