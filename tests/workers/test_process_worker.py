@@ -22,7 +22,7 @@ from flatout.errors import RunError
 from flatout.learners.jobs import Failure
 from flatout.training.metrics_file import Row
 from flatout.training.training import make_jobs
-from flatout.workers import worker
+from flatout.workers import process_worker, slots
 from flatout.workers.process_worker import ProcessWorker, cause
 from flatout.workers.slots import ONE_THREAD, Slot, cpu_slots, share_lanes
 from tiny_training import (
@@ -81,17 +81,17 @@ def wait_for(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize("slots", [1, 2, 3, 7])
-def test_shares_are_even_and_hold_every_lane_once(lanes: int, slots: int) -> None:
-    found = share_lanes(lanes, slots)
-    assert len(found) == slots
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_shares_are_even_and_hold_every_lane_once(lanes: int, workers: int) -> None:
+    found = share_lanes(lanes, workers)
+    assert len(found) == workers
     assert [lane for share in found for lane in share] == list(range(lanes))
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
 @pytest.fixture
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "available_cores", lambda: [2, 3, 5, 7])
+    monkeypatch.setattr(slots, "available_cores", lambda: [2, 3, 5, 7])
     monkeypatch.delenv("XLA_FLAGS", raising=False)
 
 
@@ -110,9 +110,9 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("four_cores")
 def test_cores_are_shared_out(lanes: int, asked: int | None, cores: list[tuple[int, ...]]) -> None:
-    slots = cpu_slots(lanes, asked)
-    assert [slot.cores for slot in slots] == cores
-    for slot in slots:
+    found = cpu_slots(lanes, asked)
+    assert [slot.cores for slot in found] == cores
+    for slot in found:
         assert slot.environment["JAX_PLATFORMS"] == "cpu"
         assert (ONE_THREAD in slot.environment.get("XLA_FLAGS", "")) is (len(slot.cores) == 1)
 
@@ -177,7 +177,7 @@ def test_workers_may_be_killed_at_any_moment(
     rng, killed, over, first = random.Random(0), [], threading.Event(), threading.Event()
 
     def kill() -> None:
-        for kills in range(worker.MOST_RESTARTS):
+        for kills in range(process_worker.MOST_RESTARTS):
             wait_for(lambda: over.is_set() or set(children(os.getpid())) - set(killed))
             if over.wait(rng.uniform(0, 4 if kills else 0.2)):
                 return
@@ -202,7 +202,7 @@ def test_workers_may_be_killed_at_any_moment(
 def test_a_worker_that_always_dies_ends_the_run(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "MOST_RESTARTS", 1)
+    monkeypatch.setattr(process_worker, "MOST_RESTARTS", 1)
     with pytest.raises(RunError) as caught:
         run_tiny(tmp_path, cache, environment=DyingEnvironment())
     said = str(caught.value)
