@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from flatout.learners.jax_engine.population import chunk_runner
-from flatout.learners.jax_engine.rollout import rollout
+from flatout.learners.jax_engine.population import make_chunk_runner
+from flatout.learners.jax_engine.rollout import run_rollout
 from flatout.learners.rates import Rates
 from flatout.settings.tables import TrainSettings
 from rounding import assert_close
@@ -121,7 +121,7 @@ def test_trajectories_are_as_many_and_as_long_as_set(base: Population, name: str
     """Nothing is compiled for it."""
     other = lanes(**{name: SHAPE_KNOBS[name]})
     for one, shape in ((base, (16, 8)), (other, (16, 4) if name == "n_envs" else (8, 8))):
-        run = jax.vmap(partial(rollout, one.program, one.data))
+        run = jax.vmap(partial(run_rollout, one.program, one.data))
         assert jax.eval_shape(run, one.rates, one.state)[1].reward.shape == (3, *shape)
 
 
@@ -129,7 +129,7 @@ def test_hidden_layers_are_as_set() -> None:
     """Nothing is compiled for it."""
     program, data, rates, state = lanes(hidden=(8,))
     assert program.hidden == (8,)
-    after, _ = jax.eval_shape(chunk_runner(program, True), data, rates, state)
+    after, _ = jax.eval_shape(make_chunk_runner(program, True), data, rates, state)
     assert [x.shape for x in jax.tree.leaves(after.network.actor)] == [
         (3, 2, 8),
         (3, 8),

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from flatout.errors import RunError
-from flatout.learners.jobs import Failure
+from flatout.learners.jobs import WorkerFailure
 from flatout.training.metrics_file import Row
 from flatout.training.training import make_jobs
 from flatout.workers import process_worker, slots
-from flatout.workers.process_worker import ProcessWorker, cause
+from flatout.workers.process_worker import ProcessWorker, explain_exit
 from flatout.workers.slots import ONE_THREAD, Slot, cpu_slots, share_lanes
 from tiny_training import (
     PATHS,
@@ -124,23 +124,23 @@ def test_a_users_own_flags_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_cause_of_a_death_is_told() -> None:
-    assert "want of memory" in cause(-signal.SIGKILL)
-    assert cause(-signal.SIGSEGV) == "signal 11"
-    assert cause(7) == "exit code 7"
+    assert "want of memory" in explain_exit(-signal.SIGKILL)
+    assert explain_exit(-signal.SIGSEGV) == "signal 11"
+    assert explain_exit(7) == "exit code 7"
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        Failure("XlaRuntimeError", "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"),
-        Failure("MemoryError", ""),
+        WorkerFailure("XlaRuntimeError", "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"),
+        WorkerFailure("MemoryError", ""),
     ],
 )
-def test_want_of_memory_is_explained(tmp_path: Path, failure: Failure) -> None:
+def test_want_of_memory_is_explained(tmp_path: Path, failure: WorkerFailure) -> None:
     worker = SimpleNamespace(slot=Slot("gpu 3"), jobs=make_jobs(tiny_training(), tmp_path, 1))
-    said = ProcessWorker.explain(worker, failure)  # type: ignore[arg-type]
-    assert said.startswith("out of memory on gpu 3: lower train.n_envs (4), train.n_steps (8)")
-    assert "the number of lanes (2)" in said
+    message = ProcessWorker.explain(worker, failure)  # type: ignore[arg-type]
+    assert message.startswith("out of memory on gpu 3: lower train.n_envs (4), train.n_steps (8)")
+    assert "the number of lanes (2)" in message
 
 
 @pytest.mark.long
@@ -153,13 +153,13 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(
     killed: list[int] = []
     killer = threading.Timer(0.05, lambda: killed.extend(kill_workers()))
 
-    def heard(rows: list[Row]) -> None:
+    def on_rows(rows: list[Row]) -> None:
         if rows and rows[0].updates == 400:
             killer.start()
         elif rows and rows[0].updates > 400:
             killer.join(PATIENCE)
 
-    results = run_tiny(tmp_path, cache, heard=heard)
+    results = run_tiny(tmp_path, cache, on_rows=on_rows)
     assert len(killed) == 1
     assert [result.updates for result in results] == [1200, 1200]
     check_same(tmp_path, undisturbed)
@@ -172,7 +172,7 @@ def test_workers_may_be_killed_at_any_moment(
     tmp_path: Path, cache: Path, undisturbed: Path
 ) -> None:
     """Also while they start, compile, write; as often in a row as is forgiven. The first is killed
-    while it starts or trains: until then nothing is heard of it.
+    while it starts or trains: until then it has sent nothing.
     """
     rng, killed, over, first = random.Random(0), [], threading.Event(), threading.Event()
 
@@ -184,13 +184,13 @@ def test_workers_may_be_killed_at_any_moment(
             killed.extend(kill_workers())
             first.set()
 
-    def heard(rows: list[Row]) -> None:
+    def on_rows(rows: list[Row]) -> None:
         assert first.wait(PATIENCE)
 
     thread = threading.Thread(target=kill)
     thread.start()
     try:
-        run_tiny(tmp_path, cache, heard=heard)
+        run_tiny(tmp_path, cache, on_rows=on_rows)
     finally:
         over.set()
         thread.join()
@@ -205,9 +205,9 @@ def test_a_worker_that_always_dies_ends_the_run(
     monkeypatch.setattr(process_worker, "MOST_RESTARTS", 1)
     with pytest.raises(RunError) as caught:
         run_tiny(tmp_path, cache, environment=DyingEnvironment())
-    said = str(caught.value)
-    assert "died 2 times in a row without finishing a chunk (last: exit code 7)" in said
-    assert said.endswith(f"its messages are in {tmp_path / 'logs' / 'worker-0.log'}")
+    message = str(caught.value)
+    assert "died 2 times in a row without finishing a chunk (last: exit code 7)" in message
+    assert message.endswith(f"its messages are in {tmp_path / 'logs' / 'worker-0.log'}")
     assert (tmp_path / "logs" / "worker-0.log").exists()
     assert not children(os.getpid())
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.bench.scalar_ledger import Ledger, plain
+from flatout.bench.scalar_ledger import Ledger, plain_rules
 from flatout.market.episode import OBSERVATION_LIMIT
 from flatout.market.market import Market
 from flatout.market.rewards import LEAST_EQUITY, LEAST_VARIANCE
@@ -44,8 +44,8 @@ def scalar_bars(market: Market, lists: bool) -> ScalarBars:
         rows.tolist() if lists else np.ascontiguousarray(rows),
         benchmark.tolist() if lists else benchmark,
         np.asarray(tape.features, np.float32),
-        plain(rules.costs, rules.limits),
-        plain(rules.reward),
+        plain_rules(rules.costs, rules.limits),
+        plain_rules(rules.reward),
     )
 
 

@@ -101,7 +101,7 @@ def fits_into(
     return forecast(program, lanes, data_bytes, one_by_one).total <= budget
 
 
-def largest_envs(
+def find_largest_n_envs(
     program: Program, lanes: int, workers: int, data_bytes: int, free: int | None = None
 ) -> int:
     """The most accounts that fit, as a power of two."""
@@ -113,7 +113,7 @@ def largest_envs(
     return envs
 
 
-def choose(
+def choose_program(
     program: Program,
     n_envs: int | None,
     lanes: int,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from flatout.arrays import Array, Namespace
 from flatout.learners import ppo_math
+from flatout.learners.metrics import RolloutMetrics
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Rates
 from flatout.policies.network import Network
@@ -60,7 +61,7 @@ class Lanes(NamedTuple):
     updates: Array  # done; with the seed it fixes all noise to come
 
 
-def count(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Episodes:
+def count_episodes(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Episodes:
     """The episodes after one more step."""
     ended = xp.astype(ended, reward.dtype)
     earned, length = episodes.earned + reward, episodes.length + 1
@@ -73,7 +74,7 @@ def count(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Epi
     )
 
 
-def scaled_step(
+def scale_step(
     rates: Rates, carry: Any, reward: Array, ended: Array, xp: Namespace
 ) -> tuple[Any, Array]:
     """One step's rewards in units of the running deviation of discounted returns."""
@@ -81,10 +82,10 @@ def scaled_step(
     discounted = discounted * rates.gamma + reward
     moments = ppo_math.merge_moments(moments, discounted, xp)
     going = xp.where(ended, xp.zeros_like(discounted), discounted)
-    return (going, moments), ppo_math.scaled_reward(reward, moments, xp)
+    return (going, moments), ppo_math.scale_reward(reward, moments, xp)
 
 
-def advantages(
+def compute_advantages(
     rates: Rates, steps: Transition, value: Array, last: Array, reward: Array, xp: Namespace
 ) -> Any:
     """Advantages and returns of a rollout: (step, env) each; `last` is the value of what comes
@@ -115,20 +116,21 @@ def update_metrics(
     terms: Array,
     xp: Namespace,
 ) -> Array:
-    """The columns of `rates.METRICS` and the reward's terms, from what an update learned and what
-    it rolled out.
+    """The row of an update's metrics, in the columns of `metrics.metric_names`.
+
+    `learned` are the means over its minibatches, `terms` those of the reward's terms.
     """
     deviation = (
         xp.mean(xp.exp(network.log_std)) if network.log_std.shape[0] else xp.zeros_like(rate)
     )
-    rest = [
-        ppo_math.explained_variance(batch.value, batch.returns, xp),
-        rate,
-        deviation,
-        xp.astype(epochs, learned.dtype),
-        xp.mean(reward),
-        xp.sum(episodes.ended),
-        xp.sum(episodes.ended_earned),
-        xp.sum(episodes.ended_length),
-    ]
-    return xp.concat([learned, xp.stack(rest), terms])
+    rest = RolloutMetrics(
+        explained_variance=ppo_math.explained_variance(batch.value, batch.returns, xp),
+        learning_rate=rate,
+        std=deviation,
+        epochs=xp.astype(epochs, learned.dtype),
+        reward=xp.mean(reward),
+        episodes=xp.sum(episodes.ended),
+        episode_return=xp.sum(episodes.ended_earned),
+        episode_length=xp.sum(episodes.ended_length),
+    )
+    return xp.concat([learned, xp.stack(list(rest)), terms])
