@@ -40,12 +40,12 @@ def scalar_bars(market: Market, lists: bool) -> ScalarBars:
     rows = tape.columns[:-1].T.reshape(len(tape.features), -1, n)
     benchmark = tape.columns[-1]
     return ScalarBars(
-        n,
-        rows.tolist() if lists else np.ascontiguousarray(rows),
-        benchmark.tolist() if lists else benchmark,
-        np.asarray(tape.features, np.float32),
-        plain_rules(rules.costs, rules.limits),
-        plain_rules(rules.reward),
+        n_assets=n,
+        rows=rows.tolist() if lists else np.ascontiguousarray(rows),
+        benchmark=benchmark.tolist() if lists else benchmark,
+        features=np.asarray(tape.features, np.float32),
+        rules=plain_rules(rules.costs, rules.limits),
+        reward=plain_rules(rules.reward),
     )
 
 

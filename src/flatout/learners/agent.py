@@ -66,15 +66,15 @@ def loss_of(
     observation = (
         program.environment.observe(batch.seen, data) if program.index_only else batch.seen
     )
-    policy = actor_of(program, rates, network, observation, xp)
-    value = critic_of(program, rates, network, observation, xp)
+    policy = actor_of(program, rates, network, observation, xp=xp)
+    value = critic_of(program, rates, network, observation, xp=xp)
     advantage = xp.where(
         rates.normalise_advantage, ppo_math.normalise(batch.advantage, xp), batch.advantage
     )
     surrogate = ppo_math.policy_loss(
-        policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp
+        policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp=xp
     )
-    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, xp)
+    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, xp=xp)
     entropy = xp.mean(policy.entropy(batch.raw, xp))
     loss = surrogate.loss + rates.value * error - rates.entropy * entropy
     return loss, LossMetrics(

@@ -38,7 +38,7 @@ class BatchState(NamedTuple):
     last: Chunk
 
 
-class Judgement(NamedTuple):
+class EvaluationResult(NamedTuple):
     """What an evaluation found; what was not asked for is as it was before."""
 
     scores: Array  # (lane, figure)

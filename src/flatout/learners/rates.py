@@ -97,10 +97,15 @@ def program_of(
             "train.minibatches divide it"
         )
     return Program(
-        environment, n_envs, settings.n_steps, settings.minibatches, settings.hidden,
-        settings.activation,
-        settings.distribution, **others,
-    )  # fmt: skip
+        environment=environment,
+        n_envs=n_envs,
+        n_steps=settings.n_steps,
+        minibatches=settings.minibatches,
+        hidden=settings.hidden,
+        activation=settings.activation,
+        distribution=settings.distribution,
+        **others,
+    )
 
 
 def rates_of(

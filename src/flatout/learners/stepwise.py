@@ -97,5 +97,5 @@ def decide(
     """The mode of the policy in these states, in the environment's bounds."""
     env = program.environment
     seen = env.observe(env.view(state, data, rates.environment), data)
-    policy = actor_of(program, rates, network, seen, xp)
+    policy = actor_of(program, rates, network, seen, xp=xp)
     return bound_action(program, policy, policy.mode(xp), xp)

@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """All that changes during training."""
+    """All that changes during training; outside the learner every leaf has the lane axis first."""
 
     network: Network
     optimiser: Any
@@ -66,18 +66,21 @@ def count_episodes(episodes: Episodes, reward: Array, ended: Array, xp: Namespac
     ended = xp.astype(ended, reward.dtype)
     earned, length = episodes.earned + reward, episodes.length + 1
     return Episodes(
-        earned * (1 - ended),
-        length * (1 - ended),
-        episodes.ended + ended,
-        episodes.ended_earned + ended * earned,
-        episodes.ended_length + ended * length,
+        earned=earned * (1 - ended),
+        length=length * (1 - ended),
+        ended=episodes.ended + ended,
+        ended_earned=episodes.ended_earned + ended * earned,
+        ended_length=episodes.ended_length + ended * length,
     )
 
 
 def scale_step(
-    rates: Rates, carry: Any, reward: Array, ended: Array, xp: Namespace
-) -> tuple[Any, Array]:
-    """One step's rewards in units of the running deviation of discounted returns."""
+    rates: Rates, carry: tuple[Array, Moments], reward: Array, ended: Array, xp: Namespace
+) -> tuple[tuple[Array, Moments], Array]:
+    """One step's rewards in units of the running deviation of discounted returns.
+
+    `carry` are those returns (env,) and their moments; it comes back as it is after the step.
+    """
     discounted, moments = carry
     discounted = discounted * rates.gamma + reward
     moments = ppo_math.merge_moments(moments, discounted, xp)
@@ -87,19 +90,21 @@ def scale_step(
 
 def compute_advantages(
     rates: Rates, steps: Transition, value: Array, last: Array, reward: Array, xp: Namespace
-) -> Any:
+) -> tuple[Array, Array]:
     """Advantages and returns of a rollout: (step, env) each; `last` is the value of what comes
     after it.
     """
     after = ppo_math.following_values(
-        value, last, steps.final, steps.terminated, steps.truncated, xp
+        value, last, steps.final, terminated=steps.terminated, truncated=steps.truncated, xp=xp
     )
     ended = steps.terminated | steps.truncated
-    return ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, xp)
+    return ppo_math.gae(
+        reward, value, after, ended=ended, gamma=rates.gamma, lam=rates.gae_lambda, xp=xp
+    )
 
 
 def scheduled_rate(rates: Rates, updates: Array, xp: Namespace) -> Array:
-    """The learning rate of an update."""
+    """The learning rate of the update that follows so many others: on a straight line."""
     length = xp.astype(xp.clip(rates.updates - 1, 1, None), rates.learning_rate.dtype)
     progress = xp.clip(xp.astype(updates, length.dtype) / length, None, 1.0)
     return rates.learning_rate * (1 + progress * (rates.final_rate_share - 1))

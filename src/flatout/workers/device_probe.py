@@ -33,7 +33,7 @@ def find_jax_gpus() -> list[dict[str, Any]]:
         total = stats.get("bytes_limit")
         free = None if total is None else total - stats.get("bytes_in_use", 0)
         build = jax.devices()[0].client.platform_version.splitlines()[0]
-        found.append(describe_gpu(device.device_kind, "cuda", build, total, free))
+        found.append(describe_gpu(device.device_kind, "cuda", build=build, total=total, free=free))
     return found
 
 
@@ -46,13 +46,21 @@ def find_torch_gpus() -> list[dict[str, Any]]:
     for index in range(torch.cuda.device_count()):
         (torch.ones(1, device=f"cuda:{index}") + 1).cpu()
         free, total = torch.cuda.mem_get_info(index)
-        found.append(describe_gpu(torch.cuda.get_device_name(index), "cuda", build, total, free))
+        found.append(
+            describe_gpu(
+                torch.cuda.get_device_name(index), "cuda", build=build, total=total, free=free
+            )
+        )
     if torch.backends.mps.is_available():
         (torch.ones(1, device="mps") + 1).cpu()
         total = torch.mps.recommended_max_memory()
         found.append(
             describe_gpu(
-                "Apple GPU", "mps", "Metal", total, total - torch.mps.driver_allocated_memory()
+                "Apple GPU",
+                "mps",
+                build="Metal",
+                total=total,
+                free=total - torch.mps.driver_allocated_memory(),
             )
         )
     return found

@@ -51,8 +51,8 @@ def rolled() -> list[Rolled]:
     def look(rates: Any, state: Any) -> Any:
         given = []
 
-        def learn(*inputs: Any) -> Any:
-            given.extend((inputs[-1], jax.random.key_data(inputs[4])))
+        def learn(*_: Any, key: Any, batch: Any, **others: Any) -> Any:
+            given.extend((batch, jax.random.key_data(key)))
             return state.network, state.optimiser, jnp.zeros(len(MINIBATCH_METRICS)), 0
 
         with pytest.MonkeyPatch.context() as patch:

@@ -59,7 +59,7 @@ def _evaluate_lane(
 
     def body(carry: Any, luck: Any) -> Any:
         state, view, alive, sums = carry
-        policy = actor_of(program, rates, network, env.observe(view, data), jnp)
+        policy = actor_of(program, rates, network, env.observe(view, data), xp=jnp)
         action = bound_action(program, policy, policy.mode(jnp), jnp)
         state, step = env.step(state, action, luck, data, rates.environment)
         counted = jnp.stack([step.reward, jnp.ones(n_envs), *step.terms])
@@ -94,7 +94,7 @@ def make_tracer(
         view = env.view(start, data, rates.environment)
 
         def decide(view: Any) -> Array:
-            policy = actor_of(program, rates, network, env.observe(view, data), jnp)
+            policy = actor_of(program, rates, network, env.observe(view, data), xp=jnp)
             return bound_action(program, policy, policy.mode(jnp), jnp)
 
         def body(carry: Any, noise: Array) -> Any:

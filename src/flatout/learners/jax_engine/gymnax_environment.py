@@ -89,7 +89,11 @@ class GymnaxEnvironment(NamedTuple):
 
         after, arrived, reward, terminated, truncated = jax.vmap(one)(noise, state.state, action)
         step = Step(
-            reward, terminated, truncated, (), Running(arrived[1], flatten_observations(arrived[0]))
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            terms=(),
+            arrived=Running(arrived[1], flatten_observations(arrived[0])),
         )
         return Running(after[1], flatten_observations(after[0])), step
 

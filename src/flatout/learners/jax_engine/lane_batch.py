@@ -14,7 +14,7 @@ from flatout.arrays import Array, map_leaves
 from flatout.learners.batch_state import (
     BatchState,
     Best,
-    Judgement,
+    EvaluationResult,
     drop_timings,
     empty_chunk,
     no_best,
@@ -97,23 +97,23 @@ class JaxLaneBatch:
             else chunk
         )
 
-    def judge(self, networks: Network, updates: Array, delay: int) -> Judgement:
+    def judge(self, networks: Network, updates: Array, delay: int) -> EvaluationResult:
         """What the evaluation finds of these networks, after so many updates of each lane."""
         plan, last = self.job.evaluation, self.state.last
         if plan is None:
-            return Judgement(last.scores, last.traces, self.state.best)
+            return EvaluationResult(last.scores, last.traces, self.state.best)
         if plan.traced:
             late = self.late_tracer(max(delay, USUAL_DELAY)) if delay else None
             trace = late or self.programs.evaluate
             traces = trace(self.data, self.judged, networks, self.no_delay() + delay)
-            return Judgement(last.scores, np.asarray(traces), self.state.best)
+            return EvaluationResult(last.scores, np.asarray(traces), self.state.best)
         result = self.programs.evaluate(self.data, self.judged, networks, plan.seed)
         figures = [np.mean(np.asarray(x), axis=1) for x in (result.reward, result.length)]
         scores = np.concatenate(
             [np.stack(figures, axis=1), np.mean(np.asarray(result.terms), axis=1)], axis=1
         )
         best = keep_better(self.state.best, scores[:, SCORE], updates, networks)
-        return Judgement(scores, last.traces, best)
+        return EvaluationResult(scores, last.traces, best)
 
     @cache  # noqa: B019 a batch lives as long as its process
     def late_tracer(self, most_delay: int) -> Any:
@@ -139,7 +139,7 @@ class JaxLaneBatch:
         for lane, agent in new.agents():
             networks[lane] = new_network(job.program.sizes, agent.seed, agent.log_std, agent.hidden)
             seeds[lane], taken[lane] = agent.seed, True
-        fresh = population.init_lanes(job.program, self.data, self.rates, networks, seeds)
+        fresh = population.init_lanes(job.program, self.data, self.rates, networks, seeds=seeds)
         self.state = self.state._replace(lanes=select_lanes(taken, fresh, self.state.lanes))
 
     def rates_in(self, environment: Any) -> Rates:
@@ -164,7 +164,7 @@ def load_or_start(job: Job, data: Any, rates: Rates) -> BatchState:
     networks = [
         new_network(sizes, agent.seed, agent.log_std, agent.hidden) for agent in job.agents()
     ]
-    lanes = population.init_lanes(program, data, rates, networks, job.seeds)
+    lanes = population.init_lanes(program, data, rates, networks, seeds=job.seeds)
     best = no_best(len(job.seeds), jax.tree.map(jnp.copy, lanes.network))
     fresh = BatchState(lanes, best, empty_chunk(job))
     arrays = read_state(job, array_names(fresh))

@@ -63,7 +63,9 @@ def _init_lanes(program: Program, data: Any, rates: Rates, network: Network, see
             optimiser=new_optimiser(network),
             environment=state,
             view=env.view(state, data, rates.environment),
-            episodes=Episodes(zeros, zeros, zeros, zeros, zeros),
+            episodes=Episodes(
+                earned=zeros, length=zeros, ended=zeros, ended_earned=zeros, ended_length=zeros
+            ),
             discounted=zeros,
             moments=Moments(jnp.zeros(()), jnp.ones(()), jnp.asarray(1e-4)),
             seed=seed,
@@ -122,22 +124,44 @@ def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[L
 def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
     """One rollout and what is learned from it."""
     state, steps, terms = run_rollout(program, data, rates, state)
-    value = values_of(program, data, rates, state.network, steps.seen)
+    value = values_of(program, data, rates, state.network, seen=steps.seen)
     log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
     last = critic_of(
-        program, rates, state.network, program.environment.observe(state.view, data), jnp
+        program, rates, state.network, program.environment.observe(state.view, data), xp=jnp
     )
     discounted, moments, reward = scale_rewards(rates, state, steps)
-    advantage, returns = compute_advantages(rates, steps, value, last, reward, jnp)
-    batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
+    advantage, returns = compute_advantages(rates, steps, value, last, reward=reward, xp=jnp)
+    batch = Batch(
+        seen=steps.seen,
+        raw=steps.raw,
+        log_prob=log_prob,
+        value=value,
+        advantage=advantage,
+        returns=returns,
+    )
     batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
     rate = scheduled_rate(rates, state.updates, jnp)
     key = noise_key(state.seed, state.updates, 2)
     network, optimiser, learned, epochs = _learn(
-        program, data, rates, rate, key, state.network, state.optimiser, batch
+        program,
+        data,
+        rates,
+        rate=rate,
+        key=key,
+        network=state.network,
+        optimiser=state.optimiser,
+        batch=batch,
     )
     metrics = update_metrics(
-        learned, rate, epochs, network, state.episodes, batch, steps.reward, terms, jnp
+        learned,
+        rate,
+        epochs,
+        network=network,
+        episodes=state.episodes,
+        batch=batch,
+        reward=steps.reward,
+        terms=terms,
+        xp=jnp,
     )
     state = state._replace(
         network=network,

@@ -36,7 +36,7 @@ def run_rollout(
         environment, view, episodes, sums = carry
         noise, luck = inputs
         observation = env.observe(view, data)
-        policy = actor_of(program, rates, network, observation, jnp)
+        policy = actor_of(program, rates, network, observation, xp=jnp)
         raw = policy.sample(noise, jnp)
         environment, step = env.step(
             environment, bound_action(program, policy, raw, jnp), luck, data, rates.environment
@@ -48,7 +48,7 @@ def run_rollout(
             reward=step.reward,
             terminated=step.terminated,
             truncated=step.truncated,
-            final=_final_values(program, data, rates, network, step),
+            final=_final_values(program, data, rates, network, step=step),
         )
         sums = tuple(total + term for total, term in zip(sums, step.terms, strict=True))
         view = env.view(environment, data, rates.environment)
@@ -72,7 +72,7 @@ def values_of(program: Program, data: Any, rates: Rates, network: Network, seen:
 
     def one(seen: Any) -> Array:
         observation = program.environment.observe(seen, data) if program.index_only else seen
-        return critic_of(program, rates, network, observation, jnp)
+        return critic_of(program, rates, network, observation, xp=jnp)
 
     return jnp.reshape(jax.lax.map(one, blocks), (program.n_steps, program.n_envs))
 
@@ -87,7 +87,7 @@ def _final_values(program: Program, data: Any, rates: Rates, network: Network, s
             rates,
             network,
             env.observe(env.view(arrived, data, rates.environment), data),
-            jnp,
+            xp=jnp,
         )
 
     return jax.lax.cond(
@@ -100,16 +100,16 @@ def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array,
 
     def body(carry: Any, step: Any) -> Any:
         reward, ended = step
-        return scale_step(rates, carry, reward, ended, jnp)
+        return scale_step(rates, carry, reward, ended, xp=jnp)
 
-    def scaled(_: None) -> Any:
+    def scale(_: None) -> Any:
         ends = steps.terminated | steps.truncated
         (discounted, moments), reward = jax.lax.scan(
             body, (state.discounted, state.moments), (steps.reward, ends)
         )
         return discounted, moments, reward
 
-    def plain(_: None) -> Any:
+    def keep(_: None) -> Any:
         return state.discounted, state.moments, steps.reward
 
-    return jax.lax.cond(rates.normalise_reward, scaled, plain, None)
+    return jax.lax.cond(rates.normalise_reward, scale, keep, None)

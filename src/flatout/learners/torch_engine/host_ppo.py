@@ -109,7 +109,7 @@ class HostLearner:
         whole = program._replace(
             minibatches=1
         )  # minibatches are made here: the last one may be smaller
-        self.core = TorchLearner(whole, None, rates, network, seed, device)
+        self.core = TorchLearner(whole, None, rates, network, seed=seed, device=device)
         self.program, self.batch_size = whole, batch_size
         self.seen = np.zeros((program.n_envs, program.environment.observation_size), np.float32)
         self.steps = new_steps(program)
@@ -144,7 +144,7 @@ class HostLearner:
         )
 
     def gather(self, step: Callable[[NDArray[Any]], Arrival], noise: NDArray[Any]) -> bool:
-        """`n_steps` steps with drawn actions; False if it was told to stop before."""
+        """`n_steps` steps with drawn actions; False if it was stopped before."""
         program, network, steps = self.program, self.network, self.steps
         steps.final[:], self.void[:] = 0, False
         for k in range(program.n_steps):
@@ -228,7 +228,11 @@ def new_steps(program: Program) -> Transition:
     one = (*size, env.actions.size)
     raw = np.zeros(one, np.float32) if isinstance(env.actions, Box) else np.zeros(size, np.int64)
     return Transition(
-        np.zeros((*size, env.observation_size), np.float32), raw, np.zeros(one, np.float32),
-        np.zeros(size, np.float32),
-        np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.zeros(size, np.float32),
-    )  # fmt: skip
+        seen=np.zeros((*size, env.observation_size), np.float32),
+        raw=raw,
+        head=np.zeros(one, np.float32),
+        reward=np.zeros(size, np.float32),
+        terminated=np.zeros(size, np.bool_),
+        truncated=np.zeros(size, np.bool_),
+        final=np.zeros(size, np.float32),
+    )

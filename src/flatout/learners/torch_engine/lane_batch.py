@@ -16,7 +16,7 @@ from flatout.children import available_cores
 from flatout.learners.batch_state import (
     BatchState,
     Best,
-    Judgement,
+    EvaluationResult,
     drop_timings,
     empty_chunk,
     no_best,
@@ -135,17 +135,17 @@ class TorchLaneBatch:
         save_state(self.job, array_names(self.state))
         return chunk._replace(networks=lanes.network) if order.networks else chunk
 
-    def judge(self, lanes: Lanes, delay: int) -> Judgement:
+    def judge(self, lanes: Lanes, delay: int) -> EvaluationResult:
         """What the evaluation finds of the lanes' networks."""
         plan, last = self.job.evaluation, self.state.last
         if plan is None:
-            return Judgement(last.scores, last.traces, self.state.best)
+            return EvaluationResult(last.scores, last.traces, self.state.best)
         found = np.stack([self.judge_lane(plan, k, delay) for k in range(len(self.lanes))])
         if plan.traced:
-            return Judgement(last.scores, found, self.state.best)
+            return EvaluationResult(last.scores, found, self.state.best)
         now = Best(found[:, SCORE], lanes.updates, lanes.network)
         won = found[:, SCORE] > self.state.best.score
-        return Judgement(found, last.traces, select_lanes(won, now, self.state.best))
+        return EvaluationResult(found, last.traces, select_lanes(won, now, self.state.best))
 
     def judge_lane(self, plan: EvaluationPlan, k: int, delay: int) -> Array:
         """One lane's scores or traces."""

@@ -192,11 +192,15 @@ class TorchLearner:
         value = torch.cat([self.values_of(flat.seen, k) for k in range(program.minibatches)])
         value = value.reshape(program.n_steps, program.n_envs)
         last = critic_of(
-            program, self.rates, self.network, program.environment.observe(self.view, self.data), xp
+            program,
+            self.rates,
+            self.network,
+            program.environment.observe(self.view, self.data),
+            xp=xp,
         )
         log_prob = distribution_of(program, self.network, flat.head).log_prob(flat.raw, xp)
         advantage, returns = compute_advantages(
-            self.rates, steps, value, last, self.scale_rewards(steps), xp
+            self.rates, steps, value, last, reward=self.scale_rewards(steps), xp=xp
         )
         return Batch(
             flat.seen, flat.raw, log_prob, *(x.reshape(-1) for x in (value, advantage, returns))
@@ -209,7 +213,7 @@ class TorchLearner:
         observation = (
             self.program.environment.observe(some, self.data) if self.program.index_only else some
         )
-        return critic_of(self.program, self.rates, self.network, observation, xp)
+        return critic_of(self.program, self.rates, self.network, observation, xp=xp)
 
     def scale_rewards(self, steps: Transition) -> Tensor:
         """Rewards in units of the running deviation of discounted returns, if asked for."""
@@ -217,7 +221,7 @@ class TorchLearner:
             return steps.reward
         carry, rewards = (self.discounted, self.moments), []
         for reward, ended in zip(steps.reward, steps.terminated | steps.truncated, strict=True):
-            carry, reward = scale_step(self.rates, carry, reward, ended, xp)
+            carry, reward = scale_step(self.rates, carry, reward, ended, xp=xp)
             rewards.append(reward)
         self.discounted, self.moments = carry
         return torch.stack(rewards)
