@@ -81,9 +81,11 @@ def assert_other(trained: Trained, other: Trained) -> None:
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
     """Except the engine, which changes nothing but rounding and noise: see
-    test_torch_equals_jax.py. For gates see test_jax_population.py.
+    test_torch_equals_jax.py; and how long and how often to train, which the learner does not know.
+    For gates see test_jax_population.py.
     """
-    assert {*DATA_KNOBS, *SHAPE_KNOBS, "engine"} == set(TrainSettings.model_fields)
+    others = {"engine", "timesteps", "seeds"}
+    assert {*DATA_KNOBS, *SHAPE_KNOBS} | others == set(TrainSettings.model_fields)
     assert {*DATA_KNOBS} - {"log_std"} | {"gates", "updates", "until", "environment"} == set(
         Rates._fields
     )

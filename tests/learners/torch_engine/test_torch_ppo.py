@@ -159,7 +159,7 @@ KNOBS: dict[str, Any] = {
 
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
-    assert {*KNOBS, "engine"} == set(TrainSettings.model_fields)
+    assert {*KNOBS, "engine", "timesteps", "seeds"} == set(TrainSettings.model_fields)
 
 
 @pytest.fixture(scope="module")
