@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from flatout.learners.environment import Box, Step
+from flatout.learners.hyperparameters import ADAM_EPSILON
 from flatout.learners.jax_engine import population as jax_population
-from flatout.learners.rates import ADAM_EPSILON, Program, Rates, metric_names, program_of, rates_of
+from flatout.learners.metrics import metric_names
+from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.learners.trajectory import Lanes
 from flatout.policies.network import gates_of, new_network
 from flatout.settings.tables import TrainSettings
@@ -157,12 +159,14 @@ def population(
         for one, seed in zip(lanes, seeds, strict=True)
     ]
     networks, data = jax.tree.map(exact, (networks, data))
-    return Population(shape, data, rates, jax_population.init(shape, data, rates, networks, seeds))
+    return Population(
+        shape, data, rates, jax_population.init_lanes(shape, data, rates, networks, seeds)
+    )
 
 
 @cache
 def _runner(program: Program, one_by_one: bool, quick: bool) -> Callable[..., Any]:
-    run = jax_population.chunk_runner(program, one_by_one)
+    run = jax_population.make_chunk_runner(program, one_by_one)
     return jax.jit(run, compiler_options=QUICK) if quick else run
 
 

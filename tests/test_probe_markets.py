@@ -35,7 +35,8 @@ from flatout.learners.jax_engine import evaluate, population
 from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
 from flatout.learners.jax_engine.noise import noise_key
 from flatout.learners.lane_trees import stack_trees
-from flatout.learners.rates import Program, metric_names, program_of, rates_of
+from flatout.learners.metrics import metric_names
+from flatout.learners.rates import Program, program_of, rates_of
 from flatout.market import episode
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.tape import meet
@@ -146,13 +147,13 @@ def standard_error(growth: Floats, starts: Starts) -> Floats:
 @cache
 def runner(program: Program) -> Callable[..., Any]:
     """Compiled once for all probes of a shape."""
-    return population.chunk_runner(program)
+    return population.make_chunk_runner(program)
 
 
 @cache
 def judge(program: Program) -> Callable[..., Any]:
     """Compiled once, too."""
-    return evaluate.evaluator(program, JUDGES, BARS)
+    return evaluate.make_evaluator(program, JUDGES, BARS)
 
 
 def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
@@ -170,7 +171,7 @@ def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
         **{name: jnp.full_like(getattr(rates, name), value) for name, value in changes.items()}
     )
     networks = [new_network(program.sizes, seed, train.log_std) for seed in SEEDS]
-    state = population.init(program, data, rates, networks, SEEDS)
+    state = population.init_lanes(program, data, rates, networks, SEEDS)
     turnovers = []
     for until in (1, probe.updates - 1, probe.updates):
         state, metrics = runner(program)(
@@ -181,7 +182,7 @@ def learn(probe: Probe, market: Market, **changes: float) -> Outcome:
     return Outcome(per_bar(program, evaluation), turnovers[0], turnovers[-1])
 
 
-def per_bar(program: Program, evaluation: evaluate.Evaluation) -> Judged:
+def per_bar(program: Program, evaluation: evaluate.EpisodeSums) -> Judged:
     """The figures of whole stretches."""
     assert np.all(np.asarray(evaluation.length) == BARS)
     sums = np.moveaxis(np.asarray(evaluation.terms, np.float64), -1, 0)

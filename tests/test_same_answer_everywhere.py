@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatout.arrays import map_leaves, to_numpy
-from flatout.bench.scalar_ledger import Ledger, plain
+from flatout.bench.scalar_ledger import Ledger, plain_rules
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Bar, execute
 from flatout.market.rules import OFF, Costs, Limits
@@ -48,7 +48,7 @@ def ledger_path(
 ) -> tuple[list[Account], Counter[str]]:
     """The accounts after every step by the ledger, and how often each rule took effect."""
     steps, assets, accounts = path.orders.shape
-    rules = plain(costs, limits)
+    rules = plain_rules(costs, limits)
     ledgers = [Ledger(assets, rules, fill) for _ in range(accounts)]
     events: Counter[str] = Counter()
     history = []

@@ -1,4 +1,4 @@
-"""Settings: which source wins, where a value came from, and what is said about a bad one."""
+"""Settings: which source wins, where a value came from, and what is written about a bad one."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def toml(tmp_path: Path, text: str) -> Path:
 
 
 def refused(path: Path | None = None, *overrides: str, **environment: str) -> str:
-    """What is said about these settings."""
+    """What is written about these settings."""
     with pytest.raises(SettingsError) as caught:
         load_settings(path, overrides, environment)
     return str(caught.value)
@@ -110,7 +110,7 @@ def test_known_keys_are_dotted_and_reach_every_level() -> None:
     assert len(set(keys)) == len(keys)
 
 
-# --- what is said about bad settings --------------------------------------------------------------
+# --- what is written about bad settings -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_known_keys_are_dotted_and_reach_every_level() -> None:
     ],
 )
 def test_an_unknown_key_names_the_nearest(override: str, unknown: str, nearest: str) -> None:
-    said = refused(None, override)
+    message = refused(None, override)
     assert (
-        said
+        message
         == f"{unknown} (from --set {override}): there is no such setting; did you mean {nearest}?"
     )
 
@@ -149,9 +149,9 @@ def test_an_empty_unknown_table_names_its_file(tmp_path: Path) -> None:
 
 
 def test_an_unknown_key_of_a_fee_tier_names_the_tiers_keys() -> None:
-    said = refused(None, "market.costs.tiers=[{volume = 0, taker = 1}]")
-    assert "market.costs.tiers.0.taker " in said
-    assert "taker_bps" in said
+    message = refused(None, "market.costs.tiers=[{volume = 0, taker = 1}]")
+    assert "market.costs.tiers.0.taker " in message
+    assert "taker_bps" in message
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_an_unknown_key_of_a_fee_tier_names_the_tiers_keys() -> None:
 def test_a_bad_value_names_key_source_value_and_what_is_allowed(
     override: str, allowed: str
 ) -> None:
-    said = refused(None, override)
+    message = refused(None, override)
     key, _, given = override.partition("=")
-    assert said.startswith(f"{key} (from --set {override}): ")
-    assert allowed in said
-    assert said.endswith((f"given {given}", f"given {given!r}"))
+    assert message.startswith(f"{key} (from --set {override}): ")
+    assert allowed in message
+    assert message.endswith((f"given {given}", f"given {given!r}"))
 
 
 def test_a_bad_value_names_the_source_that_gave_it(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_a_bad_value_names_the_source_that_gave_it(tmp_path: Path) -> None:
 
 def test_a_value_in_place_of_a_table_names_the_source_that_gave_it(tmp_path: Path) -> None:
     path = toml(tmp_path, "[market]\ncapital = 2.0\n")
-    said = refused(path, "market=5")
-    assert said.startswith("market (from --set market=5): ")
+    message = refused(path, "market=5")
+    assert message.startswith("market (from --set market=5): ")
 
 
 def test_a_value_in_place_of_a_table_is_explained_without_class_names() -> None:
@@ -201,11 +201,11 @@ def test_a_bad_lot_step_is_named_by_its_key(value: str) -> None:
     """The step is a number or a table; the message must not speak of the type checker's
     branches.
     """
-    said = refused(None, f"market.limits.lot_step={value}")
-    assert all(line.startswith("market.limits.lot_step") for line in said.splitlines())
-    assert f"(from --set market.limits.lot_step={value})" in said
-    assert "constrained-float" not in said
-    assert ".dict" not in said
+    message = refused(None, f"market.limits.lot_step={value}")
+    assert all(line.startswith("market.limits.lot_step") for line in message.splitlines())
+    assert f"(from --set market.limits.lot_step={value})" in message
+    assert "constrained-float" not in message
+    assert ".dict" not in message
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
@@ -226,9 +226,9 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("volumes", [(), (5.0,), (0.0, 10.0, 10.0), (0.0, 10.0, 5.0)])
 def test_fee_tiers_start_at_zero_and_ascend(volumes: tuple[float, ...]) -> None:
     tiers = ", ".join(f"{{volume = {volume}}}" for volume in volumes)
-    said = refused(None, f"market.costs.tiers=[{tiers}]")
-    assert "must start at 0 and ascend" in said
-    assert str(list(volumes)) in said
+    message = refused(None, f"market.costs.tiers=[{tiers}]")
+    assert "must start at 0 and ascend" in message
+    assert str(list(volumes)) in message
 
 
 def test_ascending_tiers_are_taken() -> None:
@@ -239,9 +239,9 @@ def test_ascending_tiers_are_taken() -> None:
 
 def test_broken_toml_says_where(tmp_path: Path) -> None:
     path = toml(tmp_path, "[market]\ncapital = \n")
-    said = refused(path)
-    assert said.startswith(f"{path}: not valid TOML: ")
-    assert "line 2" in said
+    message = refused(path)
+    assert message.startswith(f"{path}: not valid TOML: ")
+    assert "line 2" in message
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
@@ -260,18 +260,18 @@ def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
 
 
 def test_an_override_without_a_value_says_how_to_write_one() -> None:
-    said = refused(None, "market.capital")
-    assert "'market.capital' has no '='" in said
-    assert "--set market.capital=5000" in said
+    message = refused(None, "market.capital")
+    assert "'market.capital' has no '='" in message
+    assert "--set market.capital=5000" in message
 
 
 def test_of_many_unknown_keys_ten_are_named_and_the_others_counted(tmp_path: Path) -> None:
     """Looking for the nearest key of each would take minutes."""
     path = toml(tmp_path, "".join(f"k{number} = 1\n" for number in range(60_000)))
-    told = refused(path).splitlines()
-    assert len(told) == 11
-    assert told[0] == f"k0 (from {path}): there is no such setting"
-    assert told[-1] == "and 59,990 more"
+    message = refused(path).splitlines()
+    assert len(message) == 11
+    assert message[0] == f"k0 (from {path}): there is no such setting"
+    assert message[-1] == "and 59,990 more"
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_deep_nesting_and_endless_numbers_are_refused_with_the_file(
     tmp_path: Path, text: str
 ) -> None:
     path = toml(tmp_path, text)
-    told = refused(path)
-    assert told.startswith(f"{path}: not valid TOML: ")
-    assert len(told) < 500
+    message = refused(path)
+    assert message.startswith(f"{path}: not valid TOML: ")
+    assert len(message) < 500
 
 
 @pytest.mark.parametrize(
@@ -302,20 +302,20 @@ def test_deep_nesting_and_endless_numbers_are_refused_with_the_file(
 def test_values_of_any_length_and_depth_are_refused_in_a_few_words(
     value: str, by_environment: bool
 ) -> None:
-    told = (
+    message = (
         refused(**{CAPITAL: value}) if by_environment else refused(None, f"market.capital={value}")
     )
-    assert told.startswith("market.capital (from ")
-    assert len(told) < 1000
+    assert message.startswith("market.capital (from ")
+    assert len(message) < 1000
 
 
 def test_a_name_of_ten_thousand_parts_is_refused() -> None:
-    for told in (
+    for message in (
         refused(None, "a." * 10_000 + "a=1"),
         refused(**{"FLATOUT__" + "A__" * 10_000 + "A": "1"}),
     ):
-        assert "a name of 10,001 parts; no setting has more than four" in told
-        assert len(told) < 500
+        assert "a name of 10,001 parts; no setting has more than four" in message
+        assert len(message) < 500
 
 
 def test_a_text_of_several_lines_does_not_smuggle_keys_in() -> None:

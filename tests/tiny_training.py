@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import flatout
 from flatout.learners.rates import program_of, rates_of
 from flatout.training.metrics_file import Row
 from flatout.training.training import Lane, Result, Training, train
 from flatout.workers.slots import ONE_THREAD, Slot
 from small_learners import ClockEnvironment, biting_settings, clock
 
-PATHS = os.pathsep.join(
-    str(folder) for folder in Path(__file__).parents[:2]
-)  # where processes find these modules
+# where processes find these modules, and the flatout that is tested
+FOLDERS = (*Path(__file__).parents[:2], Path(flatout.__file__).parents[1])
+PATHS = os.pathsep.join(map(str, FOLDERS))
 SETTINGS = biting_settings(hidden=(8, 8), n_steps=8, minibatches=2)
 N_ENVS = 4
 
@@ -97,12 +98,12 @@ def run_tiny(
     folder: Path,
     cache: Path,
     workers: int = 1,
-    heard: Callable[[list[Row]], None] = lambda rows: None,
+    on_rows: Callable[[list[Row]], None] = lambda rows: None,
     **changes: Any,
 ) -> list[Result]:
     """Train, or go on, in this folder."""
     folder.mkdir(exist_ok=True)
-    return train(tiny_training(**changes), folder, tiny_slots(cache, workers), heard)
+    return train(tiny_training(**changes), folder, tiny_slots(cache, workers), on_rows)
 
 
 def checkpoints(folder: Path) -> dict[str, bytes]:

@@ -25,9 +25,9 @@ def market() -> Market:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks of a millisecond, short scans, small copies."""
-    rate, bandwidth = market_speed.rate, market_speed.memory_bandwidth
-    monkeypatch.setattr(market_speed, "rate", lambda run, *_: rate(run, 0.001))
-    monkeypatch.setattr(market_speed, "memory_bandwidth", lambda: bandwidth(1))
+    rate, bandwidth = market_speed.measure_rate, market_speed.measure_bandwidth
+    monkeypatch.setattr(market_speed, "measure_rate", lambda run, *_: rate(run, 0.001))
+    monkeypatch.setattr(market_speed, "measure_bandwidth", lambda: bandwidth(1))
     monkeypatch.setattr(market_speed, "JAX_STEPS", 2)
     monkeypatch.setattr(market_speed, "bench_market", market)
 
@@ -37,8 +37,8 @@ def test_every_engine_is_measured_at_every_size(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         market_speed, "jax_steps", lambda _, n_envs: lambda: n_envs
     )  # nothing is compiled here
-    said: list[str] = []
-    result = market_speed.measure(rounds=1, sizes=(1, 2), progress=said.append)
+    shown: list[str] = []
+    result = market_speed.measure_market(rounds=1, sizes=(1, 2), progress=shown.append)
     assert set(result) == {
         "scalar", *ENGINES, "bound_steps_per_s", "times_scalar", "memory_bytes_per_s",
         "bytes_per_step", "workload",
@@ -49,7 +49,7 @@ def test_every_engine_is_measured_at_every_size(monkeypatch: pytest.MonkeyPatch)
         assert all(value > 0 for value in result[engine].values())
         for size, value in result[
             engine
-        ].items():  # a rate is told to the step, so half a step of it is not known
+        ].items():  # a rate is rounded to the step, so half a step of it is not known
             ratio = value / result["scalar"]
             unknown = 0.06 + ratio * 0.5 / (result["scalar"] - 0.5)
             assert result["times_scalar"][engine][size] == pytest.approx(ratio, rel=0, abs=unknown)
@@ -57,7 +57,7 @@ def test_every_engine_is_measured_at_every_size(monkeypatch: pytest.MonkeyPatch)
     assert result["bound_steps_per_s"] == pytest.approx(
         result["memory_bytes_per_s"] / result["bytes_per_step"], abs=1
     )
-    assert {f"preparing {engine} {size}" for engine in ENGINES for size in (1, 2)} <= set(said)
+    assert {f"preparing {engine} {size}" for engine in ENGINES for size in (1, 2)} <= set(shown)
 
 
 @pytest.mark.usefixtures("quick")
@@ -65,9 +65,9 @@ def test_the_best_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("numpy_steps", "torch_steps", "jax_steps", "scalar_steps"):
         monkeypatch.setattr(market_speed, name, lambda *_: lambda: 1)
     rates = iter([5.0, 10.0, 20.0, 30.0, 50.0, 7.0, 10.0, 40.0])
-    monkeypatch.setattr(market_speed, "rate", lambda *_: next(rates))
-    monkeypatch.setattr(market_speed, "memory_bandwidth", lambda: 1e9)
-    result = market_speed.measure(rounds=2, sizes=(1,))
+    monkeypatch.setattr(market_speed, "measure_rate", lambda *_: next(rates))
+    monkeypatch.setattr(market_speed, "measure_bandwidth", lambda: 1e9)
+    result = market_speed.measure_market(rounds=2, sizes=(1,))
     assert (result["scalar"], *(result[engine]["1"] for engine in ENGINES)) == (50, 10, 20, 40)
     assert result["times_scalar"]["jax"]["1"] == 0.8
 
@@ -78,7 +78,7 @@ def test_without_pytorch_the_other_engines_are_measured(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "flatout.market.torch_market", raising=False)
     monkeypatch.setattr(market_speed, "jax_steps", lambda *_: lambda: 1)
-    result = market_speed.measure(rounds=1, sizes=(1,))
+    result = market_speed.measure_market(rounds=1, sizes=(1,))
     assert not result.get("torch")
     assert result["numpy"]["1"] > 0
 
@@ -128,16 +128,16 @@ def test_engines_count_a_step_per_account(make: str, steps: int) -> None:
 def test_a_rate_is_steps_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([10.0, 10.0, 11.0, 12.5])
     monkeypatch.setattr(market_speed.time, "perf_counter", lambda: next(now))
-    assert market_speed.rate(lambda: 50, 2.0) == 100 / 2.5
+    assert market_speed.measure_rate(lambda: 50, 2.0) == 100 / 2.5
 
 
 def test_a_rate_needs_one_run_however_long_it_takes() -> None:
-    assert market_speed.rate(lambda: 7, 0.0) > 0
+    assert market_speed.measure_rate(lambda: 7, 0.0) > 0
 
 
 def test_drawn_actions_are_within_bounds_and_repeat() -> None:
-    actions = market_speed.drawn_actions(market(), 5, 3)
+    actions = market_speed.draw_actions(market(), 5, 3)
     assert actions.shape == (3, 5, market().action_size)
     assert actions.dtype == np.float32
     assert (np.abs(actions) <= 1).all()
-    np.testing.assert_array_equal(actions, market_speed.drawn_actions(market(), 5, 3))
+    np.testing.assert_array_equal(actions, market_speed.draw_actions(market(), 5, 3))

@@ -10,6 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from flatout.bench.market_speed import bench_market
 from flatout.bench.scalar_account import scalar_bars
+from flatout.bench.workload import LearnerShape
 from flatout.market.episode import OBSERVATION_LIMIT
 from flatout.market.gymnasium_env import MarketEnv
 from flatout.market.market import Market
@@ -17,6 +18,7 @@ from rounding import assert_close, close_to
 from scenarios import cast
 
 peers = pytest.importorskip("flatout.bench.peers", reason="needs stable-baselines3")
+SMALL = LearnerShape(width=8, rollout=120, minibatch=60, epochs=1)
 
 
 @cache
@@ -41,7 +43,7 @@ def test_the_scalar_environment_is_the_market(lists: bool) -> None:
         "roundings": 8,
         "size": OBSERVATION_LIMIT,
         "dtype": np.float32,
-    }  # theirs are told in float32
+    }  # theirs are float32
     assert_close(theirs.start(first, first + theirs.length), ours._observe(ours.state), **bound)
     ends = 0
     for action in (
@@ -76,8 +78,8 @@ def test_episodes_begin_anywhere_and_end_on_the_tape() -> None:
 
 @pytest.mark.long
 def test_an_update_is_a_whole_rollout() -> None:
-    run = peers.updates(
-        peers.loop_model(market(), scalar_bars(market(), lists=False), 8, 120, 60, 1)
+    run = peers.repeat_updates(
+        peers.loop_model(market(), scalar_bars(market(), lists=False), SMALL)
     )
     assert run() == 120
 
@@ -100,6 +102,6 @@ def test_a_trial_learns_and_then_judges_every_bar_of_its_blocks(
         lambda self, action: (judged.append(self.account.t), step(self, action))[1],
     )
     blocks = [(100, 130), (200, 260)]
-    assert peers.sb3_trial(market(), 8, 120, 60, 1, 240, blocks) == 240
+    assert peers.sb3_trial(market(), SMALL, 240, blocks) == 240
     assert started[-2:] == blocks
     assert sorted(judged[240:]) == [*range(100, 130), *range(200, 260)]

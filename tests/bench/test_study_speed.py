@@ -19,7 +19,7 @@ def test_stable_baselines_takes_one_split_after_the_other(monkeypatch: pytest.Mo
     monkeypatch.setattr(peers, "sb3_trial", lambda *given: (judged.append(given[-2:]), 1000)[1])
     monkeypatch.setattr(study_speed, "bench_market", lambda: None)
     monkeypatch.setattr(
-        study_speed, "rate", lambda trial, seconds: sum(trial() for _ in range(3)) / seconds
+        study_speed, "measure_rate", lambda trial, seconds: sum(trial() for _ in range(3)) / seconds
     )
     tests = [(Block(10, 20), Block(30, 40)), (Block(10, 20), Block(50, 60))]
     study: Any = SimpleNamespace(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flatout.bench import training_speed
-from flatout.bench.training_speed import MATRICES, flop_per_step, peak_gflops, summary
+from flatout.bench.training_speed import MATRICES, flop_per_step, measure_peak_gflops, summarise
 from flatout.policies.network import Sizes
 
 
@@ -27,7 +27,7 @@ def test_ratios_and_shares_follow_from_the_speeds() -> None:
         "sb3_loop12": {"64": 4.0},
     }
     flop = flop_per_step(Sizes(5, (3, 3), 2, 2))
-    found = summary(speeds, {}, {"64": flop}, peak=1e-3)
+    found = summarise(speeds, {}, {"64": flop}, peak=1e-3)
     assert found["flatout_single_over_sb3_loop12"] == {"64": 25.0}
     assert found["workers_speedup"] == {"64": 1.5}
     assert found["mfu"] == {"64": round(300 * flop.usual / 1e6, 3)}
@@ -48,7 +48,7 @@ def test_the_peak_is_asked_of_every_library_that_multiplies_here(
         assert found.flat[0] * 2 * found.size == flop  # ones times ones: each sum is its length
         return float(len(asked))
 
-    monkeypatch.setattr(training_speed, "product_rate", rate)
-    assert peak_gflops() == len(asked) == 3 * len(MATRICES)
+    monkeypatch.setattr(training_speed, "measure_product", rate)
+    assert measure_peak_gflops() == len(asked) == 3 * len(MATRICES)
     assert {"numpy", "torch"} < set(asked)
     assert any(name.startswith("jax") for name in asked)

@@ -38,7 +38,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         progress("round 1")
         return RESULT
 
-    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(bench, "measure_market", measure)
     return asked
 
 

@@ -34,9 +34,9 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return None if name == "torch" else find(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_all_but_torch)
-    devices.ask.cache_clear()
+    devices.ask_library.cache_clear()
     yield
-    devices.ask.cache_clear()
+    devices.ask_library.cache_clear()
 
 
 def test_json_has_every_fact() -> None:

@@ -374,7 +374,7 @@ def test_pytorch_trains_and_its_policies_trade(bars: Path, tmp_path: Path) -> No
     assert json.loads(again.stdout)["agents"] == report["agents"]
 
 
-@pytest.mark.skipif(bool(devices.hardware()), reason="this machine has a GPU")
+@pytest.mark.skipif(bool(devices.list_hardware()), reason="this machine has a GPU")
 def test_a_device_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:
     said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda", *TINY)
     assert said.startswith(

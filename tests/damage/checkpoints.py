@@ -11,7 +11,12 @@ import numpy as np
 
 from damage.mutations import damage_folder
 from damage.one_case import SilentlyWrong
-from flatout.learners.checkpoint import check_arrays, read_checkpoint, rebuilt, write_checkpoint
+from flatout.learners.checkpoint import (
+    check_arrays,
+    read_checkpoint,
+    rebuild_tree,
+    write_checkpoint,
+)
 from flatout.policies.network import Network, Sizes, new_network
 from flatout.training.metrics_file import progress_in, read_rows
 
@@ -63,7 +68,7 @@ def attempt(folder: Path) -> str:
     found, _ = read_checkpoint(path)
     check_arrays(path, found, {name: array.shape for name, array in arrays().items()})
     for prefix in ("lanes/network", "best/network"):
-        rebuilt(network(), found, prefix)
+        rebuild_tree(network(), found, prefix)
     if any(found[name].tobytes() != array.tobytes() for name, array in arrays().items()):
         raise SilentlyWrong("other numbers than those that were written")
     if sorted(progress_in(path)) == LANES and any(

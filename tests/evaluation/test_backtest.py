@@ -9,7 +9,7 @@ import pytest
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
-from flatout.bench.scalar_ledger import Ledger, plain
+from flatout.bench.scalar_ledger import Ledger, plain_rules
 from flatout.errors import RulesError
 from flatout.evaluation.backtest import (
     Comparison,
@@ -152,7 +152,7 @@ def test_a_backtest_is_what_the_scalar_ledger_says(policy: Policy, fill: str) ->
     history = backtest(market, recording)
     tape, rules = market.arrays(np.float64)
     rows = tape.columns[:-1].T.reshape(market.panel.n_bars, -1, 3).tolist()
-    stated = plain(rules.costs, rules.limits)
+    stated = plain_rules(rules.costs, rules.limits)
     ledger, equity = Ledger(3, stated, fill), [1.0]
     for t, order in enumerate(given, start=1):
         money = (np.clip(order, -1, 1) * equity[-1]).tolist()

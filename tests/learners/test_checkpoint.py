@@ -10,7 +10,12 @@ import safetensors.numpy
 
 from flatout.errors import RunError
 from flatout.learners import checkpoint
-from flatout.learners.checkpoint import check_arrays, read_checkpoint, rebuilt, write_checkpoint
+from flatout.learners.checkpoint import (
+    check_arrays,
+    read_checkpoint,
+    rebuild_tree,
+    write_checkpoint,
+)
 from flatout.learners.jax_engine.lane_batch import array_names
 from flatout.policies.network import Network, Sizes, new_network
 
@@ -59,7 +64,7 @@ def test_leaves_are_named_by_their_place() -> None:
 
 @pytest.mark.parametrize("tree", [TREE, (), (1,), 3, ((), Inner((), 1))])
 def test_a_tree_is_rebuilt_from_its_names(tree: Any) -> None:
-    again = rebuilt(tree, dict(named(tree, "x")), "x")
+    again = rebuild_tree(tree, dict(named(tree, "x")), "x")
     assert again == tree
     assert type(again) is type(tree)
 
@@ -69,7 +74,7 @@ def test_a_network_comes_back_as_a_network(tmp_path: Path) -> None:
     write_checkpoint(path, dict(named(NETWORK, "lanes/network")), {})
     arrays, _ = read_checkpoint(path)
     assert "lanes/network/actor/hidden/0/weight" in arrays
-    again = rebuilt(NETWORK, arrays, "lanes/network")
+    again = rebuild_tree(NETWORK, arrays, "lanes/network")
     assert isinstance(again, Network)
     for (name, one), (other, two) in zip(named(NETWORK, ""), named(again, ""), strict=True):
         assert name == other
@@ -82,8 +87,8 @@ def test_every_bit_comes_back(tmp_path: Path) -> None:
         {"lanes": ["a", "ä b"], "nested": {"x": [1, None]}},
     )
     write_checkpoint(path, ODD, facts)
-    arrays, told = read_checkpoint(path)
-    assert told == facts
+    arrays, read = read_checkpoint(path)
+    assert read == facts
     assert set(arrays) == set(ODD)
     for name, array in ODD.items():
         found = arrays[name]
@@ -206,4 +211,4 @@ def test_notes_of_another_shape_are_refused(tmp_path: Path, about: str) -> None:
 
 def test_an_array_that_is_missing_is_named() -> None:
     with pytest.raises(RunError, match="the checkpoint lacks x/first/b; restore the run"):
-        rebuilt(TREE, {"x/first/a": np.zeros(1)}, "x")
+        rebuild_tree(TREE, {"x/first/a": np.zeros(1)}, "x")

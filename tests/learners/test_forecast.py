@@ -12,7 +12,7 @@ import pytest
 
 from flatout.bars.synthetic import RandomWalk
 from flatout.learners import forecast as module
-from flatout.learners.forecast import LEAST_ENVS, USUAL_ENVS, choose, forecast, free_bytes
+from flatout.learners.forecast import LEAST_ENVS, USUAL_ENVS, choose_program, forecast, free_bytes
 from flatout.learners.jax_engine import population
 from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
 from flatout.learners.rates import Program, program_of, rates_of
@@ -48,13 +48,13 @@ def working_memory(market: Market, program: Program, lanes: int = 2) -> int:
     rates = jax.tree.map(lambda x: np.stack([x] * lanes), rates)
     network = jax.tree.map(lambda x: np.stack([x] * lanes), new_network(program.sizes, 0))
     state = jax.eval_shape(
-        lambda *inputs: population._init(program, *inputs),
+        lambda *inputs: population._init_lanes(program, *inputs),
         tape,
         rates,
         network,
         jnp.zeros(lanes, jnp.uint32),
     )
-    lowered = population.chunk_runner(program, True).lower(tape, rates, state)
+    lowered = population.make_chunk_runner(program, True).lower(tape, rates, state)
     return lowered.compile(compiler_options=FAST).memory_analysis().temp_size_in_bytes
 
 
@@ -77,8 +77,8 @@ def test_the_forecast_is_what_the_compiler_sets_aside(
     program = program_for(
         market, n_envs, index_only, hidden=(width, width), minibatches=minibatches
     )
-    found, told = working_memory(market, program), forecast(program, 2, 0)
-    assert told.rollout + told.minibatch == pytest.approx(found, rel=0.1)
+    found, needed = working_memory(market, program), forecast(program, 2, 0)
+    assert needed.rollout + needed.minibatch == pytest.approx(found, rel=0.1)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def chosen(
     market: Market, monkeypatch: pytest.MonkeyPatch, free: int, n_envs: int | None, **settings: Any
 ) -> Program:
     monkeypatch.setattr(module, "free_bytes", lambda: free)
-    return choose(program_for(market, n_envs or USUAL_ENVS, **settings), n_envs, 1, 1, 0)
+    return choose_program(program_for(market, n_envs or USUAL_ENVS, **settings), n_envs, 1, 1, 0)
 
 
 def test_with_memory_enough_trajectories_are_whole(
@@ -165,5 +165,5 @@ def test_halving_stops_where_minibatches_would_no_longer_divide(
 def test_workers_share_the_memory(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_for(market, USUAL_ENVS, n_steps=8192)
     monkeypatch.setattr(module, "free_bytes", lambda: 2 * needed(program))
-    assert choose(program, None, 2, 2, 0) == program
-    assert choose(program, None, 3, 3, 0).n_envs < USUAL_ENVS
+    assert choose_program(program, None, 2, 2, 0) == program
+    assert choose_program(program, None, 3, 3, 0).n_envs < USUAL_ENVS

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from flatout.learners.jax_engine.population import chunk_runner
-from flatout.learners.jax_engine.rollout import rollout
+from flatout.learners.jax_engine.population import make_chunk_runner
+from flatout.learners.jax_engine.rollout import run_rollout
 from flatout.learners.rates import Rates
 from flatout.settings.tables import TrainSettings
 from rounding import assert_close
@@ -81,9 +81,11 @@ def assert_other(trained: Trained, other: Trained) -> None:
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
     """Except the engine, which changes nothing but rounding and noise: see
-    test_torch_equals_jax.py. For gates see test_jax_population.py.
+    test_torch_equals_jax.py; and how long and how often to train, which the learner does not know.
+    For gates see test_jax_population.py.
     """
-    assert {*DATA_KNOBS, *SHAPE_KNOBS, "engine"} == set(TrainSettings.model_fields)
+    others = {"engine", "timesteps", "seeds"}
+    assert {*DATA_KNOBS, *SHAPE_KNOBS} | others == set(TrainSettings.model_fields)
     assert {*DATA_KNOBS} - {"log_std"} | {"gates", "updates", "until", "environment"} == set(
         Rates._fields
     )
@@ -121,7 +123,7 @@ def test_trajectories_are_as_many_and_as_long_as_set(base: Population, name: str
     """Nothing is compiled for it."""
     other = lanes(**{name: SHAPE_KNOBS[name]})
     for one, shape in ((base, (16, 8)), (other, (16, 4) if name == "n_envs" else (8, 8))):
-        run = jax.vmap(partial(rollout, one.program, one.data))
+        run = jax.vmap(partial(run_rollout, one.program, one.data))
         assert jax.eval_shape(run, one.rates, one.state)[1].reward.shape == (3, *shape)
 
 
@@ -129,7 +131,7 @@ def test_hidden_layers_are_as_set() -> None:
     """Nothing is compiled for it."""
     program, data, rates, state = lanes(hidden=(8,))
     assert program.hidden == (8,)
-    after, _ = jax.eval_shape(chunk_runner(program, True), data, rates, state)
+    after, _ = jax.eval_shape(make_chunk_runner(program, True), data, rates, state)
     assert [x.shape for x in jax.tree.leaves(after.network.actor)] == [
         (3, 2, 8),
         (3, 8),

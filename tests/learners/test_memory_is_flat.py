@@ -21,12 +21,12 @@ def resident_bytes(pid: int) -> int:
 def test_resident_memory_is_flat(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     sizes: list[int] = []
 
-    def heard(rows: list[Row]) -> None:
+    def on_rows(rows: list[Row]) -> None:
         if rows:
             (pid,) = children(os.getpid())
             sizes.append(resident_bytes(pid))
 
     cache = tmp_path_factory.getbasetemp() / "xla"
-    run_tiny(tmp_path, cache, heard=heard, updates=CHUNKS, chunk=1)
+    run_tiny(tmp_path, cache, on_rows=on_rows, updates=CHUNKS, chunk=1)
     assert len(sizes) == CHUNKS
     assert sizes[-1] < 1.02 * sizes[EARLY - 1], [size // 1024 for size in sizes[::20]]

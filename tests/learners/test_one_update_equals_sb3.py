@@ -21,7 +21,8 @@ from stable_baselines3.common.logger import configure
 from flatout.learners import shuffle
 from flatout.learners.environment import Box, Discrete
 from flatout.learners.jax_engine.population import _learn, new_optimiser
-from flatout.learners.rates import METRICS, UPDATE_METRICS, Program, program_of, rates_of
+from flatout.learners.metrics import MINIBATCH_METRICS
+from flatout.learners.rates import Program, program_of, rates_of
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import Layer, Network, Perceptron
 from flatout.settings.tables import TrainSettings
@@ -241,13 +242,13 @@ def update(
     made = [int(x["step"]) for x in model.policy.optimizer.state.values()]
     return Both(
         before, network, network_of(model), int(optimiser.count), max(made, default=0), int(epochs),
-        dict(zip(METRICS[:UPDATE_METRICS], np.asarray(metrics).tolist(), strict=True)),
+        dict(zip(MINIBATCH_METRICS, np.asarray(metrics).tolist(), strict=True)),
         {name.removeprefix("train/"): value for name, value in model.logger.name_to_value.items()}
         | {"grad_norm": np.mean(norms) if norms else 0.0},
     )  # fmt: skip
 
 
-def as_told(figure: float) -> Any:
+def as_logged(figure: float) -> Any:
     """A mean over minibatches, by weights that differ by as much as is granted to them."""
     return close_to(figure, roundings=1e7, size=1 + abs(figure))
 
@@ -276,14 +277,14 @@ def test_parameters_and_metrics_are_theirs(updated: Callable[[str], Both], knob:
         "entropy": -both.log["entropy_loss"],
     }
     for name in ("policy_loss", "value_loss", "entropy", "clip_fraction", "grad_norm"):
-        assert both.metrics[name] == as_told(expected[name]), name
+        assert both.metrics[name] == as_logged(expected[name]), name
     weights = TrainSettings(**changes)
     loss = (
         expected["policy_loss"]
         + weights.value * expected["value_loss"]
         - weights.entropy * expected["entropy"]
     )
-    assert both.metrics["loss"] == as_told(loss)
+    assert both.metrics["loss"] == as_logged(loss)
     assert 0.1 < both.metrics["clip_fraction"] < 0.9
 
 

@@ -278,7 +278,7 @@ def test_merged_moments_equal_those_of_sb3(library: str) -> None:
 
 
 class Playback(gymnasium.Env):
-    """Gives the rewards and ends it was told to."""
+    """Gives the rewards and ends it was given."""
 
     observation_space = action_space = SPACE
 
@@ -306,7 +306,7 @@ def test_scaled_rewards_equal_those_of_vecnormalize(library: str) -> None:
         expected = env.step(np.zeros((4, 1), np.float32))[1]
         discounted = discounted * 0.9 + reward[k]
         moments = run(library, ppo_math.merge_moments, moments, discounted)
-        found = run(library, ppo_math.scaled_reward, reward[k].astype(np.float64), moments)
+        found = run(library, ppo_math.scale_reward, reward[k].astype(np.float64), moments)
         assert_close(
             found, expected, roundings=16, size=expected, dtype=np.float32
         )  # theirs are rounded

@@ -10,53 +10,53 @@ from typing import Any
 
 import pytest
 
-from flatout.learners.jobs import Chunk, Order, Ready
+from flatout.learners.jobs import Chunk, Ready, WorkOrder
 from flatout.workers.driving import run_scripts
 
 CHUNK = Chunk(*[0] * 7)
 
 
 class FakeWorker:
-    """Answers orders with their turns; a script's first order must come first after every start."""
+    """Answers orders with their rounds; a script's first order must come first after a start."""
 
     def __init__(self, name: int, dies: Callable[[], bool]) -> None:
         self.name, self.dies, self.deaths = name, dies, 0
         reader, self.writer = os.pipe()
         self.connection = os.fdopen(reader, "rb", buffering=0)
-        self.said: list[tuple[Chunk, ...]] = []
+        self.sent: list[tuple[Chunk, ...]] = []
         self.start()
 
     def start(self) -> None:
         self.ready: Ready | None = None
         self.script: int | None = None
-        self.say((CHUNK, CHUNK))
+        self.send((CHUNK, CHUNK))
 
-    def say(self, what: tuple[Chunk, ...]) -> None:
-        self.said.append(what)
+    def send(self, what: tuple[Chunk, ...]) -> None:
+        self.sent.append(what)
         os.write(self.writer, b".")
 
-    def ask(self, order: Order) -> None:
+    def ask(self, order: WorkOrder) -> None:
         assert self.ready
-        script, part = divmod(order.turn, 100)
+        script, part = divmod(order.round, 100)
         if part == 0:
             self.script = script
         assert self.script == script, (
             "an order of a script whose beginning this process has not seen"
         )
-        self.say((CHUNK._replace(turn=order.turn, job=self.name),))
+        self.send((CHUNK._replace(round=order.round, job=self.name),))
 
     def answer(self) -> tuple[Chunk, ...]:
         self.connection.read(1)
-        told = self.said.pop(0)
+        answer = self.sent.pop(0)
         if self.dies():
             self.deaths += 1
-            for _ in self.said:
+            for _ in self.sent:
                 self.connection.read(1)
-            self.said = []
+            self.sent = []
             self.start()
             return ()
         self.ready = Ready((), 0.0, 0)
-        return told
+        return answer
 
 
 @contextmanager
@@ -68,15 +68,15 @@ def workers_that(dies: Callable[[], bool], count: int) -> Iterator[list[FakeWork
         os.close(worker.writer)
 
 
-def scripts_of(lengths: list[int]) -> list[list[Order]]:
+def scripts_of(lengths: list[int]) -> list[list[WorkOrder]]:
     return [
-        [Order((1,), turn=100 * k + part) for part in range(length)]
+        [WorkOrder((1,), round=100 * k + part) for part in range(length)]
         for k, length in enumerate(lengths)
     ]
 
 
-def turns(answers: list[list[Chunk]]) -> list[list[int]]:
-    return [[chunk.turn for chunk in script] for script in answers]
+def rounds_of(answers: list[list[Chunk]]) -> list[list[int]]:
+    return [[chunk.round for chunk in script] for script in answers]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -85,11 +85,11 @@ def test_scripts_are_answered_whole_and_in_order(count: int, lengths: list[int])
     with workers_that(lambda: False, count) as workers:
         scripts = scripts_of(lengths)
         answers = run_scripts(workers, scripts)  # type: ignore[arg-type]
-        assert turns(answers) == [[order.turn for order in script] for script in scripts]
+        assert rounds_of(answers) == [[order.round for order in script] for script in scripts]
         for k, script in enumerate(answers):
             assert {chunk.job for chunk in script} == {
                 k % count
-            }  # each on one worker, dealt in turn
+            }  # each on one worker, dealt one by one
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -98,7 +98,7 @@ def test_scripts_that_a_death_interrupts_are_begun_again(seed: int) -> None:
     rng, scripts = random.Random(seed), scripts_of([4, 2, 5, 1, 3])
     with workers_that(lambda: rng.random() < 0.3, 2) as workers:
         answers = run_scripts(workers, scripts)  # type: ignore[arg-type]
-        assert turns(answers) == [[order.turn for order in script] for script in scripts]
+        assert rounds_of(answers) == [[order.round for order in script] for script in scripts]
         assert sum(worker.deaths for worker in workers) > 0
 
 
@@ -107,5 +107,5 @@ def test_workers_carry_out_one_batch_after_another() -> None:
     seen: list[Any] = []
     with workers_that(lambda: False, 2) as workers:
         for _ in range(3):
-            seen.append(turns(run_scripts(workers, scripts_of([2, 2, 1]))))  # type: ignore[arg-type]
+            seen.append(rounds_of(run_scripts(workers, scripts_of([2, 2, 1]))))  # type: ignore[arg-type]
     assert seen == [[[0, 1], [100, 101], [200]]] * 3

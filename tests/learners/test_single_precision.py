@@ -14,16 +14,11 @@ from jax.flatten_util import ravel_pytree
 
 from flatout.learners.agent import actor_of, critic_of, loss_of
 from flatout.learners.environment import Box, Discrete
+from flatout.learners.hyperparameters import ADAM_EPSILON
 from flatout.learners.jax_engine.population import _learn, new_optimiser
+from flatout.learners.metrics import MINIBATCH_METRICS
 from flatout.learners.ppo_math import normalise
-from flatout.learners.rates import (
-    ADAM_EPSILON,
-    METRICS,
-    UPDATE_METRICS,
-    Program,
-    program_of,
-    rates_of,
-)
+from flatout.learners.rates import Program, program_of, rates_of
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import new_network
 from flatout.settings.tables import TrainSettings
@@ -136,11 +131,11 @@ def test_an_update_in_float32_is_that_of_float64(actions: Box | Discrete) -> Non
         size, before = summed_sizes(program, start), np.asarray(ravel_pytree(start.network)[0])
         old = np.asarray(start.optimiser.mu)
     assert expected.dtype == exactly.mu.dtype == size.dtype == np.float64
-    told, expected_told = (
-        dict(zip(METRICS[:UPDATE_METRICS], x, strict=True)) for x in (figures, expected_figures)
+    named, expected_named = (
+        dict(zip(MINIBATCH_METRICS, x, strict=True)) for x in (figures, expected_figures)
     )
-    assert told["clip_fraction"] == expected_told["clip_fraction"] > 0.2  # no row lies on a bound
-    assert expected_told["grad_norm"] > 2 * LENGTH
+    assert named["clip_fraction"] == expected_named["clip_fraction"] > 0.2  # no row lies on a bound
+    assert expected_named["grad_norm"] > 2 * LENGTH
     assert_close(
         figures,
         expected_figures,
@@ -150,7 +145,7 @@ def test_an_update_in_float32_is_that_of_float64(actions: Box | Discrete) -> Non
     )
 
     gradient = (exactly.mu - FIRST * old) / (1 - FIRST)
-    lost = tolerance(SUMMED, size, np.float32) * LENGTH / expected_told["grad_norm"]
+    lost = tolerance(SUMMED, size, np.float32) * LENGTH / expected_named["grad_norm"]
     lost += np.abs(gradient) * np.linalg.norm(lost) / LENGTH + tolerance(
         gradient.size, gradient, np.float32
     )

@@ -16,7 +16,7 @@ from flatout.evaluation.backtest import History, backtest
 from flatout.evaluation.baselines import Moment
 from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.folds.blocks import Block
-from flatout.learners.jax_engine.evaluate import tracer
+from flatout.learners.jax_engine.evaluate import make_tracer
 from flatout.learners.lane_trees import stack_trees
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network
@@ -77,7 +77,7 @@ def policy_of(study: MarketStudy, seed: int = 0) -> Network:
 @cache
 def program_of(study: Any, segments: int, steps: int, most_delay: int) -> Any:
     """Compiled once for all tests."""
-    return jax.jit(tracer(study, segments, steps, most_delay), compiler_options=QUICK)
+    return jax.jit(make_tracer(study, segments, steps, most_delay), compiler_options=QUICK)
 
 
 def trace(

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flatout.learners.jax_engine.evaluate import evaluator
-from flatout.learners.rates import ADAM_EPSILON, metric_names
+from flatout.learners.hyperparameters import ADAM_EPSILON
+from flatout.learners.jax_engine.evaluate import make_evaluator
+from flatout.learners.metrics import metric_names
 from flatout.policies.network import critic
 from rounding import assert_close, tolerance
 from small_learners import DATA, Population, biting_settings, clock, difference, population, train
@@ -126,7 +127,7 @@ def test_an_evaluation_is_the_first_episode_without_noise() -> None:
         [biting_settings(log_std=3.0)] * 3, [clock(5), clock(5, True), clock(30)]
     )
     still = jax.tree.map(jnp.zeros_like, state.network)._replace(log_std=state.network.log_std)
-    found = evaluator(program, 64, 12)(data, rates, still, 7)
+    found = make_evaluator(program, 64, 12)(data, rates, still, 7)
     assert np.unique(found.length, axis=1).tolist() == [[5], [5], [12]]
     np.testing.assert_array_equal(found.terms[..., 0], found.length)  # ones, counted
     assert_close(

@@ -140,7 +140,7 @@ def test_numbers_may_change_while_learning() -> None:
     model.learn(8)
     model.ent_coef, model.n_epochs = 0.5, 3
     model.learn(8)
-    assert float(model.engine.learner.core.host.entropy) == 0.5
+    assert float(model.engine.learner.core.host_rates.entropy) == 0.5
     assert model._n_updates == 4
     with pytest.raises(AttributeError):
         model.n_steps = 9

@@ -13,7 +13,7 @@ from scripted_envs import Scripted
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from flatout import PPO
-from flatout.learners.torch_engine.host_ppo import Draw
+from flatout.learners.torch_engine.host_ppo import HostNoise
 from flatout.policies.network import actor
 from flatout.sb3.policy import name_weights
 from rounding import tolerance
@@ -93,7 +93,7 @@ def updates(knob: str, choices: int) -> tuple[Any, Any, Any]:
         patch.setattr(np.random, "permutation", lambda rows: next(waiting))
         theirs.learn(2 * ROLLOUT, callback=rollout)
     own_orders = np.stack([order % N_STEPS * N_ENVS + order // N_STEPS for order in orders])
-    draw = Draw(noise_of(rollout, network, ours.architecture.activation, choices), own_orders)
+    draw = HostNoise(noise_of(rollout, network, ours.architecture.activation, choices), own_orders)
     ours.engine.learner.draw = lambda: draw
     ours.learn(2 * ROLLOUT, callback=OneRollout())
     return (

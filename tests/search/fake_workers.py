@@ -15,8 +15,8 @@ import numpy as np
 from small_studies import prepared, table
 
 from flatout.learners.checkpoint import read_checkpoint, write_checkpoint
-from flatout.learners.jobs import Chunk, Job, Order, Ready
-from flatout.learners.rates import metric_names
+from flatout.learners.jobs import Chunk, Job, Ready, WorkOrder
+from flatout.learners.metrics import metric_names
 from flatout.market.rewards import RewardTerms
 from flatout.search.lane_layout import Layout
 from flatout.search.run import Prepared, open_study_folder
@@ -78,13 +78,13 @@ class FakeBatch:
             seconds=0.0,
             peak_bytes=0,
             job=0,
-            turn=arrays["last/turn"],
+            round=arrays["last/turn"],
             traces=arrays["last/traces"],
         )
 
-    def advance(self, order: Order) -> Chunk:
+    def advance(self, order: WorkOrder) -> Chunk:
         """Carry out an order, and save."""
-        new, plan = order.newcomers, self.job.evaluation
+        new, plan = order.new_lanes, self.job.evaluation
         assert new is not None
         assert plan is not None
         rates = np.asarray(new.rates.learning_rate)
@@ -105,7 +105,7 @@ class FakeBatch:
             np.float32
         )
         updates = np.maximum(updates, until)
-        number = np.asarray(order.turn, np.int32)
+        number = np.asarray(order.round, np.int32)
         self.arrays = {
             "seed": seed,
             "rate": rate,
@@ -137,7 +137,7 @@ class FakeWorker:
         self.answers.append(what)
         os.write(self.writer, b".")
 
-    def ask(self, order: Order) -> None:
+    def ask(self, order: WorkOrder) -> None:
         self.say((self.batches[order.job].advance(order),))
 
     def answer(self) -> tuple[Chunk, ...]:

@@ -136,12 +136,12 @@ def test_agents_are_trained_once_and_judged_under_each_condition(study: Study) -
     later = order_agents(lanes, agents, Condition(2.0, 1), begin=False, networks=False)
     assert (first.job, first.networks, first.delay) == (2, True, 0)
     assert first.until == later.until == (study.market.updates, 0)  # one agent for two lanes
-    assert first.newcomers is not None
-    assert later.newcomers is not None
-    assert first.newcomers.lanes == (0,)
-    assert later.newcomers.lanes == ()
+    assert first.new_lanes is not None
+    assert later.new_lanes is not None
+    assert first.new_lanes.lanes == (0,)
+    assert later.new_lanes.lanes == ()
     assert later.delay == 1
-    fees = [order.newcomers.judged.costs.taker_fee[0] for order in (first, later)]  # type: ignore[union-attr]
+    fees = [order.new_lanes.judged.costs.taker_fee[0] for order in (first, later)]  # type: ignore[union-attr]
     assert_close(fees[1], 2 * fees[0], roundings=4, size=fees[0])
 
 

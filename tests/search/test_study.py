@@ -18,7 +18,7 @@ from interruptions import Killed, writes_to
 from small_studies import table
 
 from flatout.errors import RunError
-from flatout.learners.rates import metric_names
+from flatout.learners.metrics import metric_names
 from flatout.search.run import Prepared, open_study_folder
 from flatout.search.scheduler import STOP, Scheduler
 from flatout.search.storage import LEASE, open_storage, open_study
@@ -468,7 +468,7 @@ def test_orders_begin_new_lanes_and_leave_the_others(tmp_path: Path) -> None:
         machine.begin()
         first, second = make_orders(machine, 0), make_orders(machine, 1)
         assert [order.until for order in first] == [(1, 1)] * 2
-        assert [order.newcomers.lanes for order in first if order.newcomers] == [(0, 1)] * 2
+        assert [order.new_lanes.lanes for order in first if order.new_lanes] == [(0, 1)] * 2
         assert [order.until for order in second] == [(1, 0)] * 2  # one trial for two places
         with fakes([machine]) as workers:
             chunks = [
@@ -479,9 +479,9 @@ def test_orders_begin_new_lanes_and_leave_the_others(tmp_path: Path) -> None:
         assert [d.state for d in decided] == ["going", "going"]
         for order in make_orders(machine, 2):
             assert order.until == (3, 3)
-            assert order.newcomers is not None
-            assert order.newcomers.lanes == ()
-            assert order.turn == 2
+            assert order.new_lanes is not None
+            assert order.new_lanes.lanes == ()
+            assert order.round == 2
 
 
 def test_seeds_depend_on_split_and_seed_alone() -> None:

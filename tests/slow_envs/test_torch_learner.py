@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from flatout.learners.environment import Box, Discrete
-from flatout.learners.rates import ADAM_EPSILON, Program, Rates
+from flatout.learners.hyperparameters import ADAM_EPSILON
+from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Transition
 from flatout.market.rules import OFF
 from flatout.slow_envs.learning import Learning

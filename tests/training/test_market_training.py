@@ -18,7 +18,7 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.errors import RulesError, SettingsError
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.saved_policy import SavedPolicy
-from flatout.learners.jax_engine.evaluate import evaluator
+from flatout.learners.jax_engine.evaluate import make_evaluator
 from flatout.market.rewards import RewardTerms
 from flatout.policies.bundle import Bundle
 from flatout.settings.tables import Settings
@@ -139,7 +139,7 @@ def test_the_evaluation_is_the_backtest_of_the_bundle(made: MarketTraining) -> N
         lane.rates._replace(environment=lane.judged) for lane in training.lanes
     ))  # fmt: skip
     data = map_leaves(jnp.asarray, training.data)
-    found = evaluator(program, training.eval_envs, training.eval_steps)(data, rates, stack, 0)
+    found = make_evaluator(program, training.eval_envs, training.eval_steps)(data, rates, stack, 0)
     earned = np.asarray(found.terms)[:, 0, RewardTerms._fields.index("log_return")]
     for k, lane in enumerate(training.lanes):
         agent = made.agent_of[lane.name]

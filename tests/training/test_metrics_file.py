@@ -17,7 +17,7 @@ from flatout.errors import RunError
 from flatout.file_names import decode_file_name
 from flatout.learners.checkpoint import write_checkpoint
 from flatout.learners.jobs import Chunk, Job
-from flatout.learners.rates import metric_names
+from flatout.learners.metrics import metric_names
 from flatout.training.metrics_file import Journal, progress_in
 from flatout.training.training import checkpoint_path, make_jobs
 from tiny_training import tiny_training

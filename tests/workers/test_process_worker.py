@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from flatout.errors import RunError
-from flatout.learners.jobs import Failure
+from flatout.learners.jobs import WorkerFailure
 from flatout.training.metrics_file import Row
 from flatout.training.training import make_jobs
-from flatout.workers import worker
-from flatout.workers.process_worker import ProcessWorker, cause
+from flatout.workers import process_worker, slots
+from flatout.workers.process_worker import ProcessWorker, explain_exit
 from flatout.workers.slots import ONE_THREAD, Slot, cpu_slots, share_lanes
 from tiny_training import (
     PATHS,
@@ -81,17 +81,17 @@ def wait_for(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize("slots", [1, 2, 3, 7])
-def test_shares_are_even_and_hold_every_lane_once(lanes: int, slots: int) -> None:
-    found = share_lanes(lanes, slots)
-    assert len(found) == slots
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_shares_are_even_and_hold_every_lane_once(lanes: int, workers: int) -> None:
+    found = share_lanes(lanes, workers)
+    assert len(found) == workers
     assert [lane for share in found for lane in share] == list(range(lanes))
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
 @pytest.fixture
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "available_cores", lambda: [2, 3, 5, 7])
+    monkeypatch.setattr(slots, "available_cores", lambda: [2, 3, 5, 7])
     monkeypatch.delenv("XLA_FLAGS", raising=False)
 
 
@@ -110,9 +110,9 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("four_cores")
 def test_cores_are_shared_out(lanes: int, asked: int | None, cores: list[tuple[int, ...]]) -> None:
-    slots = cpu_slots(lanes, asked)
-    assert [slot.cores for slot in slots] == cores
-    for slot in slots:
+    found = cpu_slots(lanes, asked)
+    assert [slot.cores for slot in found] == cores
+    for slot in found:
         assert slot.environment["JAX_PLATFORMS"] == "cpu"
         assert (ONE_THREAD in slot.environment.get("XLA_FLAGS", "")) is (len(slot.cores) == 1)
 
@@ -124,23 +124,23 @@ def test_a_users_own_flags_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_cause_of_a_death_is_told() -> None:
-    assert "want of memory" in cause(-signal.SIGKILL)
-    assert cause(-signal.SIGSEGV) == "signal 11"
-    assert cause(7) == "exit code 7"
+    assert "want of memory" in explain_exit(-signal.SIGKILL)
+    assert explain_exit(-signal.SIGSEGV) == "signal 11"
+    assert explain_exit(7) == "exit code 7"
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        Failure("XlaRuntimeError", "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"),
-        Failure("MemoryError", ""),
+        WorkerFailure("XlaRuntimeError", "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"),
+        WorkerFailure("MemoryError", ""),
     ],
 )
-def test_want_of_memory_is_explained(tmp_path: Path, failure: Failure) -> None:
+def test_want_of_memory_is_explained(tmp_path: Path, failure: WorkerFailure) -> None:
     worker = SimpleNamespace(slot=Slot("gpu 3"), jobs=make_jobs(tiny_training(), tmp_path, 1))
-    said = ProcessWorker.explain(worker, failure)  # type: ignore[arg-type]
-    assert said.startswith("out of memory on gpu 3: lower train.n_envs (4), train.n_steps (8)")
-    assert "the number of lanes (2)" in said
+    message = ProcessWorker.explain(worker, failure)  # type: ignore[arg-type]
+    assert message.startswith("out of memory on gpu 3: lower train.n_envs (4), train.n_steps (8)")
+    assert "the number of lanes (2)" in message
 
 
 @pytest.mark.long
@@ -153,13 +153,13 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(
     killed: list[int] = []
     killer = threading.Timer(0.05, lambda: killed.extend(kill_workers()))
 
-    def heard(rows: list[Row]) -> None:
+    def on_rows(rows: list[Row]) -> None:
         if rows and rows[0].updates == 400:
             killer.start()
         elif rows and rows[0].updates > 400:
             killer.join(PATIENCE)
 
-    results = run_tiny(tmp_path, cache, heard=heard)
+    results = run_tiny(tmp_path, cache, on_rows=on_rows)
     assert len(killed) == 1
     assert [result.updates for result in results] == [1200, 1200]
     check_same(tmp_path, undisturbed)
@@ -172,25 +172,25 @@ def test_workers_may_be_killed_at_any_moment(
     tmp_path: Path, cache: Path, undisturbed: Path
 ) -> None:
     """Also while they start, compile, write; as often in a row as is forgiven. The first is killed
-    while it starts or trains: until then nothing is heard of it.
+    while it starts or trains: until then it has sent nothing.
     """
     rng, killed, over, first = random.Random(0), [], threading.Event(), threading.Event()
 
     def kill() -> None:
-        for kills in range(worker.MOST_RESTARTS):
+        for kills in range(process_worker.MOST_RESTARTS):
             wait_for(lambda: over.is_set() or set(children(os.getpid())) - set(killed))
             if over.wait(rng.uniform(0, 4 if kills else 0.2)):
                 return
             killed.extend(kill_workers())
             first.set()
 
-    def heard(rows: list[Row]) -> None:
+    def on_rows(rows: list[Row]) -> None:
         assert first.wait(PATIENCE)
 
     thread = threading.Thread(target=kill)
     thread.start()
     try:
-        run_tiny(tmp_path, cache, heard=heard)
+        run_tiny(tmp_path, cache, on_rows=on_rows)
     finally:
         over.set()
         thread.join()
@@ -202,12 +202,12 @@ def test_workers_may_be_killed_at_any_moment(
 def test_a_worker_that_always_dies_ends_the_run(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "MOST_RESTARTS", 1)
+    monkeypatch.setattr(process_worker, "MOST_RESTARTS", 1)
     with pytest.raises(RunError) as caught:
         run_tiny(tmp_path, cache, environment=DyingEnvironment())
-    said = str(caught.value)
-    assert "died 2 times in a row without finishing a chunk (last: exit code 7)" in said
-    assert said.endswith(f"its messages are in {tmp_path / 'logs' / 'worker-0.log'}")
+    message = str(caught.value)
+    assert "died 2 times in a row without finishing a chunk (last: exit code 7)" in message
+    assert message.endswith(f"its messages are in {tmp_path / 'logs' / 'worker-0.log'}")
     assert (tmp_path / "logs" / "worker-0.log").exists()
     assert not children(os.getpid())
 

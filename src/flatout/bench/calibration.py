@@ -16,7 +16,7 @@ from flatout.bars.synthetic import PlantedSignal, RandomWalk
 from flatout.search.run import Request, prepare, run_studies
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
-from flatout.workers.devices import settle
+from flatout.workers.devices import choose_devices
 
 BARS = 4000
 SYMBOLS = ("ALFA", "BETA", "GAMMA")
@@ -25,7 +25,7 @@ SIGNAL_BPS = 60.0
 INDICATORS = ("return_1", "roc", "volatility", "extra:signal")
 TIMESTEPS = 60_000  # of each trial and split
 MANY = 1000  # lanes: more than there are devices
-Told = Callable[[str, dict[str, Any]], None]
+OnVerdict = Callable[[str, dict[str, Any]], None]
 
 
 def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
@@ -39,7 +39,7 @@ def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
     )
 
 
-def market(kind: str, seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
+def make_panel(kind: str, seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
     """A random walk, or a market with a signal; both show a signal column."""
     planted = PlantedSignal(
         n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps
@@ -69,29 +69,31 @@ def calibrate(
     trials: int = 32,
     timesteps: int = TIMESTEPS,
     strength_bps: float = SIGNAL_BPS,
-    told: Told = lambda name, row: None,
+    on_verdict: OnVerdict = lambda name, row: None,
 ) -> dict[str, Any]:
-    """Verdicts of studies on so many markets of each kind."""
+    """Verdicts of studies on so many markets of each kind; `on_verdict(name, row)` gets each."""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as out, own_registry(Path(out) / "registry"):
         for kind, count in (("walk", walks), ("signal", signals)):
             for seed in range(count):
-                row = one_verdict(
-                    kind, seed, market(kind, seed, strength_bps), trials, timesteps, Path(out)
+                panel = make_panel(kind, seed, strength_bps)
+                row = judge_market(
+                    kind, seed, panel, trials=trials, timesteps=timesteps, out=Path(out)
                 )
                 rows.append(row)
-                told(f"{kind} {seed}", row)
-    return {**summary(rows, trials, timesteps), "strength_bps": strength_bps}
+                on_verdict(f"{kind} {seed}", row)
+    return {**summarise(rows, trials, timesteps), "strength_bps": strength_bps}
 
 
-def one_verdict(
+def judge_market(
     kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path
 ) -> dict[str, Any]:
     """The verdict on one market."""
-    chosen = settle("auto", None, MANY)
+    chosen = choose_devices("auto", None, MANY)
     slots = chosen.slots
     resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
-    made = prepare(Request(f"{kind}-{seed}"), resolved, panel, len(slots), out, chosen)
+    request = Request(f"{kind}-{seed}")
+    made = prepare(request, resolved, panel, workers=len(slots), out=out, chosen=chosen)
     [report] = run_studies(
         [made], slots, out, None, lambda study, decisions: None, lambda study, stage: None
     )
@@ -109,7 +111,7 @@ def one_verdict(
     }  # fmt: skip
 
 
-def summary(rows: Sequence[dict[str, Any]], trials: int, timesteps: int) -> dict[str, Any]:
+def summarise(rows: Sequence[dict[str, Any]], trials: int, timesteps: int) -> dict[str, Any]:
     """How often the verdict was right."""
     walks, signals = ([row for row in rows if row["market"] == kind] for kind in ("walk", "signal"))
     return {

@@ -93,7 +93,7 @@ def scalar_steps(market: Market) -> Steps:
     return run
 
 
-def drawn_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:
+def draw_actions(market: Market, n_envs: int, sets: int = ACTION_SETS) -> np.ndarray:
     """Uniform random actions: (set, account, action)."""
     return (
         np.random.default_rng(1)
@@ -106,7 +106,7 @@ def numpy_steps(market: Market, n_envs: int) -> Steps:
     """The Gymnasium vector environment on NumPy."""
     env = MarketVectorEnv(market, n_envs)
     env.reset(seed=0)
-    actions = drawn_actions(market, n_envs)
+    actions = draw_actions(market, n_envs)
 
     def run() -> int:
         for action in actions:
@@ -122,7 +122,7 @@ def torch_steps(market: Market, n_envs: int, compiled: bool = False) -> Steps:
 
     env = TorchMarket(market, n_envs, device=best_device(), compile=compiled)
     env.reset()
-    actions = env.upload(drawn_actions(market, n_envs))
+    actions = env.upload(draw_actions(market, n_envs))
 
     def run() -> int:
         for action in actions:
@@ -137,10 +137,10 @@ def jax_steps(market: Market, n_envs: int) -> Steps:
     """One compiled scan; the observation is carried from step to step as a policy would need it."""
     from flatout.market import jax_market
 
-    return jax_market.timed_scan(market, drawn_actions(market, n_envs, JAX_STEPS))
+    return jax_market.timed_scan(market, draw_actions(market, n_envs, JAX_STEPS))
 
 
-def rate(run: Steps, seconds: float = SECONDS) -> float:
+def measure_rate(run: Steps, seconds: float = SECONDS) -> float:
     """Steps per second over at least this time."""
     steps, start = 0, time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds or steps == 0:
@@ -148,7 +148,7 @@ def rate(run: Steps, seconds: float = SECONDS) -> float:
     return steps / spent
 
 
-def memory_bandwidth(megabytes: int = 256) -> float:
+def measure_bandwidth(megabytes: int = 256) -> float:
     """Bytes per second that a large copy moves, reading and writing both counted."""
     source = np.ones(megabytes * 2**20 // 4, np.float32)
     target = np.empty_like(source)
@@ -158,7 +158,7 @@ def memory_bandwidth(megabytes: int = 256) -> float:
         return 2 * source.nbytes
 
     copy()
-    return rate(copy, 0.2)
+    return measure_rate(copy, 0.2)
 
 
 def bytes_per_step(market: Market) -> int:
@@ -178,17 +178,17 @@ def bytes_per_step(market: Market) -> int:
     return 4 * floats
 
 
-def profile(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
+def profile_step(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
     """Microseconds that the parts of a NumPy step take, each alone; the best of several rounds."""
     market = bench_market()
     env = MarketVectorEnv(market, n_envs)
     env.reset(seed=0)
-    for action in drawn_actions(market, n_envs, 64):
+    for action in draw_actions(market, n_envs, 64):
         env.step(action)
     state, (tape, rules), shape = env.state, market.arrays(np.float32), market.shape
     assert state is not None
     account, limits = state.account, rules.limits
-    met, action = meet(tape, state.t, np), drawn_actions(market, n_envs, 1)[0].T.copy()
+    met, action = meet(tape, state.t, np), draw_actions(market, n_envs, 1)[0].T.copy()
     wanted = (
         order_from(shape.action, action, account, state.marks.equity, met.mark, limits, np)
         / met.mark
@@ -213,22 +213,22 @@ def profile(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
         "one product over all positions": lambda: account.units * met.mark,
     }
     return {
-        name: round(1e6 * min(duration(part) for _ in range(rounds)), 1)
+        name: round(1e6 * min(time_call(part) for _ in range(rounds)), 1)
         for name, part in parts.items()
     }
 
 
-def duration(part: Callable[[], object], seconds: float = 0.05) -> float:
+def time_call(part: Callable[[], object], seconds: float = 0.05) -> float:
     """Seconds that one call takes."""
 
     def once() -> int:
         part()
         return 1
 
-    return 1 / rate(once, seconds)
+    return 1 / measure_rate(once, seconds)
 
 
-def measure(
+def measure_market(
     rounds: int = 5,
     sizes: tuple[int, ...] = SIZES,
     compiled: bool = False,
@@ -259,8 +259,8 @@ def measure(
     for k in range(rounds):
         for key, run in runs.items():
             progress(f"round {k + 1} of {rounds}: {' '.join(key)}")
-            best[key] = max(best[key], rate(run))
-        bandwidth = max(bandwidth, memory_bandwidth())
+            best[key] = max(best[key], measure_rate(run))
+        bandwidth = max(bandwidth, measure_bandwidth())
     table = {name: {str(size): round(best[name, str(size)]) for size in sizes} for name in engines}
     bound = bandwidth / bytes_per_step(market)
     return {

@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from flatout.bench.market_speed import Steps
 from flatout.bench.scalar_account import ScalarAccount, ScalarBars, scalar_bars
+from flatout.bench.workload import LearnerShape
 from flatout.market.gymnasium_env import MarketVectorEnv, spaces
 from flatout.market.market import Market
 
@@ -106,42 +107,30 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
         return [False] * self.num_envs
 
 
-def sb3_loop(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
+def sb3_loop(market: Market, shape: LearnerShape) -> Steps:
     """Stable-Baselines3 as users have it now."""
-    return updates(
-        loop_model(market, scalar_bars(market, lists=False), width, rollout, minibatch, epochs)
-    )
+    return repeat_updates(loop_model(market, scalar_bars(market, lists=False), shape))
 
 
-def sb3_lists(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
+def sb3_lists(market: Market, shape: LearnerShape) -> Steps:
     """The same with an environment that was made as fast as plain Python allows."""
-    return updates(
-        loop_model(market, scalar_bars(market, lists=True), width, rollout, minibatch, epochs)
-    )
+    return repeat_updates(loop_model(market, scalar_bars(market, lists=True), shape))
 
 
-def loop_model(
-    market: Market, bars: ScalarBars, width: int, rollout: int, minibatch: int, epochs: int
-) -> Any:
+def loop_model(market: Market, bars: ScalarBars, shape: LearnerShape) -> Any:
     """Stable-Baselines3's PPO on scalar environments."""
     env = DummyVecEnv([lambda: LoopEnv(market, bars)] * LOOP_ENVS)
-    return new_model(PPO, env, width, rollout, minibatch, epochs, device="cpu")
+    return new_model(PPO, env, shape, device="cpu")
 
 
 def sb3_trial(
-    market: Market,
-    width: int,
-    rollout: int,
-    minibatch: int,
-    epochs: int,
-    steps: int,
-    blocks: Sequence[tuple[int, int]],
+    market: Market, shape: LearnerShape, steps: int, blocks: Sequence[tuple[int, int]]
 ) -> int:
     """One trial on one split as users run it: a new model, so many steps, then the test blocks,
     each from its first bar to its last. Returns the steps learned from.
     """
     bars = scalar_bars(market, lists=False)
-    model = loop_model(market, bars, width, rollout, minibatch, epochs)
+    model = loop_model(market, bars, shape)
     model.learn(steps)
     judged = [LoopEnv(market, bars) for _ in blocks]
     seen = [env.start(*block) for env, block in zip(judged, blocks, strict=True)]
@@ -155,44 +144,34 @@ def sb3_trial(
     return int(model.num_timesteps)
 
 
-def sb3_fast(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
+def sb3_fast(market: Market, shape: LearnerShape) -> Steps:
     """Stable-Baselines3 on flatout's environment."""
-    return updates(
-        new_model(
-            PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs, device="cpu"
-        )
-    )
+    return repeat_updates(new_model(PPO, FastVecEnv(market, FAST_ENVS), shape, device="cpu"))
 
 
-def sbx_fast(market: Market, width: int, rollout: int, minibatch: int, epochs: int) -> Steps:
+def sbx_fast(market: Market, shape: LearnerShape) -> Steps:
     """SBX (Stable-Baselines in JAX) on flatout's environment."""
     import sbx
 
-    return updates(
-        new_model(sbx.PPO, FastVecEnv(market, FAST_ENVS), width, rollout, minibatch, epochs)
-    )
+    return repeat_updates(new_model(sbx.PPO, FastVecEnv(market, FAST_ENVS), shape))
 
 
-def new_model(
-    algorithm: Any,
-    env: VecEnv,
-    width: int,
-    rollout: int,
-    minibatch: int,
-    epochs: int,
-    **options: Any,
-) -> Any:
+def new_model(algorithm: Any, env: VecEnv, shape: LearnerShape, **options: Any) -> Any:
     """A fresh model whose rollout has at least so many transitions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SB3 warns of a last minibatch that is not full
         return algorithm(
-            "MlpPolicy", env, n_steps=-(-rollout // env.num_envs), batch_size=minibatch,
-            n_epochs=epochs,
-            policy_kwargs={"net_arch": {"pi": [width, width], "vf": [width, width]}}, **options,
-        )  # fmt: skip
+            "MlpPolicy",
+            env,
+            n_steps=-(-shape.rollout // env.num_envs),
+            batch_size=shape.minibatch,
+            n_epochs=shape.epochs,
+            policy_kwargs={"net_arch": {"pi": [shape.width] * 2, "vf": [shape.width] * 2}},
+            **options,
+        )
 
 
-def updates(model: Any) -> Steps:
+def repeat_updates(model: Any) -> Steps:
     """One rollout and what is learned from it, again and again."""
     model.learn(1)  # sets up, and compiles what must be compiled
     steps = model.n_steps * model.n_envs

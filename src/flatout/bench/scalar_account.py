@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.bench.scalar_ledger import Ledger, plain
+from flatout.bench.scalar_ledger import Ledger, plain_rules
 from flatout.market.episode import OBSERVATION_LIMIT
 from flatout.market.market import Market
 from flatout.market.rewards import LEAST_EQUITY, LEAST_VARIANCE
@@ -40,12 +40,12 @@ def scalar_bars(market: Market, lists: bool) -> ScalarBars:
     rows = tape.columns[:-1].T.reshape(len(tape.features), -1, n)
     benchmark = tape.columns[-1]
     return ScalarBars(
-        n,
-        rows.tolist() if lists else np.ascontiguousarray(rows),
-        benchmark.tolist() if lists else benchmark,
-        np.asarray(tape.features, np.float32),
-        plain(rules.costs, rules.limits),
-        plain(rules.reward),
+        n_assets=n,
+        rows=rows.tolist() if lists else np.ascontiguousarray(rows),
+        benchmark=benchmark.tolist() if lists else benchmark,
+        features=np.asarray(tape.features, np.float32),
+        rules=plain_rules(rules.costs, rules.limits),
+        reward=plain_rules(rules.reward),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-def plain(*rules: Any) -> dict[str, Any]:
+def plain_rules(*rules: Any) -> dict[str, Any]:
     """Costs and limits given as arrays, as one dictionary of floats and of lists per asset or
     tier.
     """

@@ -16,8 +16,9 @@ from typing import Any
 
 import optuna
 
-from flatout.bench.market_speed import ALL_RULES, bench_market, bench_panel, rate
-from flatout.bench.training_speed import EPOCHS, MINIBATCH, ROLLOUT, flop_per_step, peak_gflops
+from flatout.bench.market_speed import ALL_RULES, bench_market, bench_panel, measure_rate
+from flatout.bench.training_speed import flop_per_step, measure_peak_gflops
+from flatout.bench.workload import EPOCHS, MINIBATCH, ROLLOUT, LearnerShape
 from flatout.search.run import Request, open_study_folder, prepare
 from flatout.search.scheduler import Scheduler, start_study_workers
 from flatout.search.study import Study
@@ -27,7 +28,6 @@ from flatout.workers.slots import cpu_slots
 
 TRIALS, SPLITS, STEPS, WIDTH = 500, 6, 100_000, 64
 LANES = 1000  # more than there are cores
-Told = Callable[[str], None]
 
 
 def bench_settings(pruner: str, trials: int) -> Settings:
@@ -40,22 +40,24 @@ def bench_settings(pruner: str, trials: int) -> Settings:
     return Settings.model_validate(tables)
 
 
-def measure_study(seconds: float = 60.0, told: Told = lambda text: None) -> dict[str, Any]:
+def measure_study(
+    seconds: float = 60.0, progress: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
     """The figures of a slice of at least so many seconds, and what they mean for the whole
     study.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     slots = cpu_slots(LANES)
-    peak = peak_gflops()
-    told("a slice without pruning")
+    peak = measure_peak_gflops()
+    progress("a slice without pruning")
     plain = run_slice("none", seconds, len(slots))
-    told("a slice with pruning")
+    progress("a slice with pruning")
     pruned = run_slice("wilcoxon", seconds, len(slots))
     sb3 = 0.0
     if importlib.util.find_spec("stable_baselines3"):
-        told("Stable-Baselines3, one trial and split after the other")
+        progress("Stable-Baselines3, one trial and split after the other")
         sb3 = sb3_slice(plain, seconds)
-    peak = max(peak, peak_gflops())
+    peak = max(peak, measure_peak_gflops())
     state = plain.state
     speed = state.steps / state.seconds
     whole = TRIALS * SPLITS * STEPS
@@ -91,9 +93,9 @@ def sb3_slice(study: Study, seconds: float) -> float:
 
     def trial() -> int:
         blocks = [(block.first, block.stop - 1) for block in next(splits).test]
-        return sb3_trial(market, WIDTH, ROLLOUT, MINIBATCH, EPOCHS, STEPS, blocks)
+        return sb3_trial(market, LearnerShape(WIDTH), STEPS, blocks)
 
-    return rate(trial, seconds)
+    return measure_rate(trial, seconds)
 
 
 def run_slice(pruner: str, seconds: float, n_workers: int) -> Study:

@@ -1,8 +1,8 @@
 """How fast the PyTorch engine trains one agent, beside Stable-Baselines3 in one run; and whether it
 ever waits.
 
-The workload is that of `training_speed.py` at width 64. Contestants take turns; the best round
-counts. Learning is included, compiling is told apart.
+The workload is that of `training_speed.py` at width 64. Contestants run in rounds, the best of
+which counts. Learning is included, compiling is counted apart.
 """
 
 import tempfile
@@ -14,17 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from flatout.bench.market_speed import bench_market, rate
-from flatout.bench.training_speed import (
-    EPOCHS,
-    MINIBATCH,
-    N_ENVS,
-    ROLLOUT,
-    SECONDS,
-    Contestant,
-    bench_training,
-    find_peers,
-)
+from flatout.bench.market_speed import bench_market, measure_rate
+from flatout.bench.training_speed import SECONDS, TrainingContestant, bench_training, find_peers
+from flatout.bench.workload import EPOCHS, MINIBATCH, N_ENVS, ROLLOUT, LearnerShape
 from flatout.errors import RunError
 from flatout.market.market import Market
 from flatout.training.training import make_jobs
@@ -58,15 +50,15 @@ def measure_torch(
             (folder / name).mkdir()
             training = bench_training(market, WIDTH, 1, "torch")
             jobs = [replace(job, evaluation=None) for job in make_jobs(training, folder / name, 1)]
-            team = Contestant(
+            team = TrainingContestant(
                 training, stack.enter_context(start_workers([place], [jobs], folder / name))
             )
             compiling[name] = round(team.compile_seconds, 1)
-            contestants[name] = team.rate
+            contestants[name] = team.measure_round
         for peer in peers:
             progress(f"preparing {peer.name}")
-            run = peer.make(market, WIDTH, ROLLOUT, MINIBATCH, EPOCHS)
-            contestants[peer.name] = lambda run=run: rate(run, SECONDS)  # type: ignore[misc]
+            run = peer.make(market, LearnerShape(WIDTH))
+            contestants[peer.name] = lambda run=run: measure_rate(run, SECONDS)  # type: ignore[misc]
         best = dict.fromkeys(contestants, 0.0)
         for k in range(rounds):
             for name, once in contestants.items():
@@ -79,14 +71,14 @@ def measure_torch(
             f"torch_over_{peer.name}": round(best["torch_single"] / best[peer.name], 2)
             for peer in peers
         },
-        "host_syncs_per_step": host_syncs(market) / STEPS,
+        "host_syncs_per_step": count_host_syncs(market) / STEPS,
         "compile_seconds": compiling["torch_single"],
         "workload": f"7 assets x 14 features, all rules on; {N_ENVS} accounts, rollout {ROLLOUT}, "
         f"{EPOCHS} epochs, minibatch {MINIBATCH}, width {WIDTH}",
     }
 
 
-def host_syncs(market: Market) -> int:
+def count_host_syncs(market: Market) -> int:
     """How often the host waited for the device in some steps of `TorchMarket`."""
     from flatout.market.torch_market import HostSyncs, TorchMarket  # loads PyTorch
 

@@ -1,9 +1,9 @@
 """How fast agents are trained: flatout's single agent and population beside Stable-Baselines3 and
 SBX, in one run.
 
-The workload: the market of `speed.py` (seven assets, fourteen features, every rule on), a rollout
-of 8,192 transitions, 4 epochs, minibatches of 2,048. Contestants take turns; the best round counts.
-Learning is included, compiling is told XX
+The workload: the market of `market_speed.py` (seven assets, fourteen features, every rule on), a
+rollout of 8,192 transitions, 4 epochs, minibatches of 2,048. Contestants run in rounds, the best of
+which counts. Learning is included, compiling is counted apart.
 """
 
 import importlib.util
@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flatout.bench.market_speed import Steps, bench_market, rate
+from flatout.bench.market_speed import Steps, bench_market, measure_rate
+from flatout.bench.workload import EPOCHS, MINIBATCH, N_ENVS, ROLLOUT, WIDTHS, LearnerShape
 from flatout.children import available_cores
 from flatout.learners.engines import Engine, market_environment
-from flatout.learners.jobs import Newcomers, Order
+from flatout.learners.jobs import Chunk, NewLanes, WorkOrder
 from flatout.learners.lane_trees import stack_trees
 from flatout.learners.rates import program_of, rates_of
 from flatout.market.market import Market
@@ -32,8 +33,6 @@ from flatout.workers.driving import drive_workers, run_scripts, start_workers
 from flatout.workers.slots import cpu_slots
 from flatout.workers.worker import Worker
 
-WIDTHS = (64, 256)
-N_ENVS, ROLLOUT, MINIBATCH, EPOCHS = 64, 8192, 2048, 4
 LANES = 24
 SECONDS = 3.0  # how long a contestant runs in a round
 MATRICES = ((2048, 133, 128), (2048, 256, 256), (1024, 1024, 1024), (2048, 2048, 2048))
@@ -52,12 +51,13 @@ def bench_training(market: Market, width: int, lanes: int, engine: Engine = "jax
     tape, rules = market.arrays()
     rates = rates_of(settings, 10**6, rules)
     agents = tuple(
-        Lane(f"{width}-{k}", k, rates, rules, settings.hidden, 0.0) for k in range(lanes)
+        Lane(f"{width}-{k}", seed=k, rates=rates, judged=rules, hidden=settings.hidden, log_std=0.0)
+        for k in range(lanes)
     )
-    return Training(program, tape, agents, 10**6, 1, 1, 1)
+    return Training(program, tape, agents, updates=10**6, chunk=1, eval_envs=1, eval_steps=1)
 
 
-class Contestant:
+class TrainingContestant:
     """flatout's workers with some lanes, advanced by so many updates at a time."""
 
     def __init__(self, training: Training, workers: list[Worker]) -> None:
@@ -67,7 +67,10 @@ class Contestant:
         self.compile_seconds = max(w.ready.compile_seconds for w in self.workers if w.ready)
         self.chunk = 1
         self.chunk = max(
-            1, round(SECONDS * self.rate() / (training.program.rollout * len(training.lanes)))
+            1,
+            round(
+                SECONDS * self.measure_round() / (training.program.rollout * len(training.lanes))
+            ),
         )
 
     def advance(self, updates: int) -> float:
@@ -76,29 +79,29 @@ class Contestant:
         goal = self.done + updates
         started = self.done
 
-        def heard(k: int, chunk: Any) -> None:
+        def note_speed(k: int, chunk: Chunk) -> None:
             if min(chunk.updates) > started:
                 speeds[k] = float(chunk.steps) / float(chunk.busy)
 
         if not self.done:
-            drive_workers(self.workers, lambda k, chunk: self.order(k, chunk, goal), heard)
+            drive_workers(self.workers, lambda k, chunk: self.next_until(chunk, goal), note_speed)
         else:
             for worker in self.workers:
-                worker.ask(Order((goal,) * len(worker.jobs[0].seeds)))
-            drive_workers(self.workers, lambda k, chunk: None, heard)
+                worker.ask(WorkOrder((goal,) * len(worker.jobs[0].seeds)))
+            drive_workers(self.workers, lambda k, chunk: None, note_speed)
         self.done = goal
         return sum(speeds.values())
 
-    def order(self, k: int, chunk: Any, goal: int) -> tuple[int, ...] | None:
-        """How far a worker shall go."""
+    def next_until(self, chunk: Chunk, goal: int) -> tuple[int, ...] | None:
+        """How far a worker that answered this shall go; None when it is there."""
         return None if min(chunk.updates) >= goal else (goal,) * len(chunk.updates)
 
-    def rate(self) -> float:
-        """One round."""
+    def measure_round(self) -> float:
+        """Transitions per second of one round."""
         return self.advance(self.chunk)
 
 
-def peak_gflops(seconds: float = 0.15) -> float:
+def measure_peak_gflops(seconds: float = 0.15) -> float:
     """The best rate of float32 matrix products over several shapes and all libraries at hand, on
     all cores. XLA is among them, as the learner runs on it: where a BLAS leaves AVX-512 alone, XLA
     multiplies twice as fast.
@@ -109,16 +112,16 @@ def peak_gflops(seconds: float = 0.15) -> float:
     for m, k, n in MATRICES:
         a, b, c = (np.ones(size, np.float32) for size in ((m, k), (k, n), (m, n)))
         multiply = partial(np.matmul, a, b, out=c)
-        best = max(best, product_rate(multiply, 2 * m * k * n, seconds))
-        best = max(best, product_rate(jax_market.product(a, b), 2 * m * k * n, seconds))
+        best = max(best, measure_product(multiply, 2 * m * k * n, seconds))
+        best = max(best, measure_product(jax_market.product(a, b), 2 * m * k * n, seconds))
         if importlib.util.find_spec("torch"):
             from flatout.market import torch_market
 
-            best = max(best, product_rate(torch_market.product(a, b, c), 2 * m * k * n, seconds))
+            best = max(best, measure_product(torch_market.product(a, b, c), 2 * m * k * n, seconds))
     return best
 
 
-def product_rate(multiply: Callable[[], object], flop: int, seconds: float) -> float:
+def measure_product(multiply: Callable[[], object], flop: int, seconds: float) -> float:
     """GFLOP/s of the fastest of many calls."""
     fastest, start = np.inf, time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -138,21 +141,21 @@ class Flop(NamedTuple):
 
 
 def flop_per_step(sizes: Sizes) -> Flop:
-    """Of networks of these sizes."""
+    """The operations of networks of these sizes, per transition."""
     forward, backward = multiplications(sizes)
     return Flop(2 * (forward + EPOCHS * 3 * forward), 2 * (forward + EPOCHS * (forward + backward)))
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Another trainer."""
+    """Another trainer that is measured beside flatout."""
 
     name: str
-    make: Callable[[Market, int, int, int, int], Steps]
+    make: Callable[[Market, LearnerShape], Steps]
 
 
 def find_peers() -> list[Peer]:
-    """Those that are installed."""
+    """The other trainers that are installed."""
     if importlib.util.find_spec("stable_baselines3") is None:
         return []
     from flatout.bench import peers
@@ -196,30 +199,30 @@ def measure_training(
                     replace(job, evaluation=None)
                     for job in make_jobs(training, folder / name, len(slots))
                 ]
-                team = Contestant(
+                team = TrainingContestant(
                     training,
                     stack.enter_context(
                         start_workers(slots, [[job] for job in jobs], folder / name)
                     ),
                 )
                 compiling[f"{name}_{width}"] = round(team.compile_seconds, 1)
-                contestants[name] = team.rate
+                contestants[name] = team.measure_round
             for peer in find_peers():
                 progress(f"width {width}: preparing {peer.name}")
-                run = peer.make(market, width, ROLLOUT, MINIBATCH, EPOCHS)
-                contestants[peer.name] = lambda run=run: rate(run, SECONDS)  # type: ignore[misc]
+                run = peer.make(market, LearnerShape(width))
+                contestants[peer.name] = lambda run=run: measure_rate(run, SECONDS)  # type: ignore[misc]
             best = dict.fromkeys(contestants, 0.0)
             for k in range(rounds):
                 for name, once in contestants.items():
                     progress(f"width {width}, round {k + 1} of {rounds}: {name}")
                     best[name] = max(best[name], once())
-                peak = max(peak, peak_gflops())
+                peak = max(peak, measure_peak_gflops())
         for name, value in best.items():
             speeds.setdefault(name, {})[str(width)] = round(value)
-    return summary(speeds, compiling, flops, peak)
+    return summarise(speeds, compiling, flops, peak)
 
 
-def summary(
+def summarise(
     speeds: dict[str, dict[str, float]],
     compiling: dict[str, float],
     flops: dict[str, Flop],
@@ -262,12 +265,12 @@ def profile_training(width: int, rounds: int = 5) -> dict[str, float]:
     training = bench_training(bench_market(), width, 1)
     program, lane = training.program, training.lanes[0]
     minibatches = EPOCHS * program.minibatches
-    orders = [Order((1,))]
+    orders = [WorkOrder((1,))]
     for k in range(2 * rounds):
         epochs = np.asarray(EPOCHS if k % 2 else 0, np.int32)
         rates = stack_trees([lane.rates._replace(epochs=epochs)])
         orders.append(
-            Order((1 + (k + 1) * 8,), newcomers=Newcomers(rates, stack_trees([lane.judged]), ()))
+            WorkOrder((1 + (k + 1) * 8,), new_lanes=NewLanes(rates, stack_trees([lane.judged]), ()))
         )
     with tempfile.TemporaryDirectory() as folder:
         jobs = [replace(job, evaluation=None) for job in make_jobs(training, Path(folder), 1)]
@@ -277,7 +280,7 @@ def profile_training(width: int, rounds: int = 5) -> dict[str, float]:
     rollout, whole = min(seconds[::2]), min(seconds[1::2])
     forward, backward = multiplications(program.sizes)
     flop = 2 * (forward + backward) * program.minibatch
-    peak = peak_gflops() / len(available_cores())
+    peak = measure_peak_gflops() / len(available_cores())
     return {
         "update_ms": 1e3 * whole,
         "rollout_and_advantages_ms": 1e3 * rollout,

@@ -6,8 +6,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flatout.bench.market_speed import measure, profile
-from flatout.bench.training_speed import WIDTHS, measure_training, profile_training
+from flatout.bench.market_speed import measure_market, profile_step
+from flatout.bench.training_speed import measure_training, profile_training
+from flatout.bench.workload import WIDTHS
 from flatout.cli.options import Json, print_json
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
@@ -35,11 +36,11 @@ def env(
     memory.
     """
     if parts:
-        show_parts("NumPy, 4096 accounts, microseconds", profile(rounds=rounds), as_json)
+        show_parts("NumPy, 4096 accounts, microseconds", profile_step(rounds=rounds), as_json)
         return
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        result = measure(rounds, compiled=compiled, progress=status.update)
+        result = measure_market(rounds, compiled=compiled, progress=status.update)
     if as_json:
         print_json(result)
     else:

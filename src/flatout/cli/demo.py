@@ -15,7 +15,7 @@ from flatout.cli.verdict_box import show_verdict
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 from flatout.terminal import say
-from flatout.workers.devices import settle
+from flatout.workers.devices import choose_devices
 
 TABLES = {
     "train": {"timesteps": 16_000, "n_envs": 16, "n_steps": 64},
@@ -34,7 +34,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     from flatout.search.run import Request, prepare, run_studies
 
     settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})
-    chosen, panel = settle("auto", None, MANY), built_in_market(seed=seed)
+    chosen, panel = choose_devices("auto", None, MANY), built_in_market(seed=seed)
     slots = chosen.slots
     quiet = Console(quiet=True) if as_json else Console()
     quiet.print(

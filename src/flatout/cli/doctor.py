@@ -14,7 +14,7 @@ from flatout.learners.engines import Engine
 from flatout.learners.forecast import free_bytes
 from flatout.runs import versions
 from flatout.terminal import plain
-from flatout.workers.devices import Gpu, ask, hardware, settle
+from flatout.workers.devices import Gpu, ask_library, choose_devices, list_hardware
 
 EXTRAS = {
     "torch": ("torch", "the PyTorch engine, TorchMarket, flatout.PPO on Gymnasium environments"),
@@ -54,7 +54,7 @@ def look() -> dict[str, Any]:
         else os.cpu_count(),
         "memory": memory(),
         "free memory": f"{free_bytes() / 2**30:.1f} GiB",
-        "gpu drivers": hardware() or ["none"],
+        "gpu drivers": list_hardware() or ["none"],
         "jax devices": seen_by("jax"),
         "torch devices": seen_by("torch"),
         "chosen": chosen(),
@@ -65,7 +65,7 @@ def look() -> dict[str, Any]:
 
 def chosen() -> str:
     """Where `flatout train` would compute if nothing is asked for."""
-    choice = settle("auto", None, sys.maxsize)
+    choice = choose_devices("auto", None, sys.maxsize)
     places = ", ".join(slot.name for slot in choice.slots)
     return f"{choice.engine} on {places}" + (f"; {choice.note}" if choice.note else "")
 
@@ -80,7 +80,7 @@ def memory() -> str:
 
 def seen_by(engine: Engine) -> list[str]:
     """What a library would compute on, and why not on a GPU that is there."""
-    found = ask(engine)
+    found = ask_library(engine)
     gpus = [
         f"{gpu.kind}:{k} {gpu.name}{room(gpu)} ({gpu.build})" for k, gpu in enumerate(found.gpus)
     ]

@@ -7,6 +7,7 @@ from typing import Any
 from flatout.arrays import Array, Namespace
 from flatout.learners import ppo_math
 from flatout.learners.environment import Box
+from flatout.learners.metrics import LossMetrics
 from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Batch
 from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian
@@ -24,7 +25,7 @@ def distribution_of(program: Program, network: Network, head: Array) -> Distribu
 def actor_of(
     program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace
 ) -> Distribution:
-    """What the policy would do."""
+    """What the policy would do: the distribution of its actions, given what it sees."""
     gates = rates.gates if program.gated else None
     return distribution_of(
         program, network, actor(network, observation, program.activation, xp, gates)
@@ -34,15 +35,15 @@ def actor_of(
 def critic_of(
     program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace
 ) -> Array:
-    """What the critic expects."""
-    return critic(
-        network, observation, program.activation, xp, rates.gates if program.gated else None
-    )
+    """What the critic expects to be earned from here on, given what it sees."""
+    gates = rates.gates if program.gated else None
+    return critic(network, observation, program.activation, xp, gates)
 
 
-def bounded(program: Program, policy: Distribution, raw: Array, xp: Namespace) -> Array:
-    """What the environment gets for a drawn action. Bounds are filled in where the action is:
-    nothing is uploaded.
+def bound_action(program: Program, policy: Distribution, raw: Array, xp: Namespace) -> Array:
+    """What the environment gets for a drawn action: the same within the bounds of its space.
+
+    Bounds are filled in where the action is: nothing is uploaded.
     """
     actions = program.environment.actions
     if not isinstance(actions, Box):
@@ -60,20 +61,26 @@ def bounded(program: Program, policy: Distribution, raw: Array, xp: Namespace) -
 
 def loss_of(
     program: Program, data: Any, rates: Rates, network: Network, batch: Batch, xp: Namespace
-) -> tuple[Array, list[Array]]:
-    """PPO's loss of some transitions, and the first figures of `rates.METRICS`."""
+) -> tuple[Array, LossMetrics]:
+    """PPO's loss of some transitions, and what it is made of."""
     observation = (
         program.environment.observe(batch.seen, data) if program.index_only else batch.seen
     )
-    policy = actor_of(program, rates, network, observation, xp)
-    value = critic_of(program, rates, network, observation, xp)
+    policy = actor_of(program, rates, network, observation, xp=xp)
+    value = critic_of(program, rates, network, observation, xp=xp)
     advantage = xp.where(
         rates.normalise_advantage, ppo_math.normalise(batch.advantage, xp), batch.advantage
     )
     surrogate = ppo_math.policy_loss(
-        policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp
+        policy.log_prob(batch.raw, xp), batch.log_prob, advantage, rates.clip, xp=xp
     )
-    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, xp)
+    error = ppo_math.value_loss(value, batch.value, batch.returns, rates.value_clip, xp=xp)
     entropy = xp.mean(policy.entropy(batch.raw, xp))
     loss = surrogate.loss + rates.value * error - rates.entropy * entropy
-    return loss, [surrogate.loss, error, entropy, surrogate.approx_kl, surrogate.clip_fraction]
+    return loss, LossMetrics(
+        policy_loss=surrogate.loss,
+        value_loss=error,
+        entropy=entropy,
+        approx_kl=surrogate.approx_kl,
+        clip_fraction=surrogate.clip_fraction,
+    )

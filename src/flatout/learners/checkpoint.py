@@ -33,7 +33,7 @@ class CheckpointFacts(NamedTuple):
     sha256: str | None = None  # of the arrays; checkpoints of older versions have none
 
 
-def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Any:
+def rebuild_tree(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Any:
     """A tree like the template with the leaves of these names."""
     if not isinstance(template, tuple):
         if prefix not in arrays:
@@ -41,7 +41,7 @@ def rebuilt(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> A
         return arrays[prefix]
     fields = getattr(template, "_fields", range(len(template)))
     values = [
-        rebuilt(value, arrays, f"{prefix}/{field}")
+        rebuild_tree(value, arrays, f"{prefix}/{field}")
         for field, value in zip(fields, template, strict=True)
     ]
     return type(template)(*values) if hasattr(template, "_fields") else tuple(values)
@@ -53,14 +53,14 @@ def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> No
         name: np.require(array, requirements="C") for name, array in arrays.items()
     }  # 0-d stays 0-d
     about = json.dumps(
-        {"version": VERSION, "facts": facts, "sha256": arrays_hash(content)}, sort_keys=True
+        {"version": VERSION, "facts": facts, "sha256": hash_arrays(content)}, sort_keys=True
     )
     write_bytes(
         path, safetensors.numpy.save(content, metadata={FORMAT: about})
     )  # one key: several have no order
 
 
-def arrays_hash(arrays: Arrays) -> str:
+def hash_arrays(arrays: Arrays) -> str:
     """sha256 of names, kinds, shapes and numbers: a checkpoint that a bad disk changed is found
     out.
     """
@@ -82,7 +82,7 @@ def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
         RunError,
         CURE,
     )
-    if about.sha256 is not None and about.sha256 != arrays_hash(arrays):
+    if about.sha256 is not None and about.sha256 != hash_arrays(arrays):
         raise RunError(f"{path} is damaged: its arrays are not those that were written; {CURE}")
     return arrays, about.facts
 

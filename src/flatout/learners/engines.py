@@ -3,23 +3,46 @@ before it is chosen.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
+from flatout.learners.batch_state import BatchState
 from flatout.learners.environment import Environment
-from flatout.learners.jobs import Chunk, Job, Order
+from flatout.learners.jobs import Chunk, Job, WorkOrder
 from flatout.market.episode import Shape
 from flatout.settings.tables import EngineName
 
 Engine = Literal["jax", "torch"]
 
 
+class Programs(Protocol):
+    """Compiled programs, which batches of lanes of one shape share."""
+
+    @property
+    def working_bytes(self) -> int:
+        """Memory that they take while they run, beside what they are given; 0 where unknown."""
+        ...
+
+
 class LaneBatch(Protocol):
-    """The lanes of one job on a worker's device; all of their state is on disk after each turn."""
+    """The lanes of one job on a worker's device; all of their state is on disk after each round."""
 
-    state: Any  # jobs.Saved
-    compiled: Any  # what crews of one shape share; knows its working_bytes
+    state: BatchState
 
-    def advance(self, order: Order) -> Chunk: ...
+    @property
+    def programs(self) -> Programs:
+        """What advances and judges the lanes."""
+        ...
+
+    def advance(self, order: WorkOrder) -> Chunk:
+        """Carry out an order; what it led to is on disk when this returns."""
+        ...
+
+
+class BatchMaker(NamedTuple):
+    """How an engine makes batches of lanes."""
+
+    make: Callable[[Job, Any, Any], LaneBatch]  # from a job, its data, and programs or None
+    load_data: Callable[[Job], Any]  # the arrays that all lanes share, on the device
 
 
 def market_environment(shape: Shape, engine: EngineName = "auto") -> Environment:
@@ -34,18 +57,18 @@ def market_environment(shape: Shape, engine: EngineName = "auto") -> Environment
 
 
 def engine_of(environment: Environment) -> Engine:
-    """Environments are JAX's unless they say otherwise."""
+    """The engine of an environment: JAX's unless it says otherwise."""
     return getattr(environment, "engine", "jax")
 
 
-def batch_maker(environment: Environment) -> tuple[Callable[..., LaneBatch], Callable[[Job], Any]]:
-    """How to make batches of lanes for this environment, and how to load their shared data."""
+def choose_batch_maker(environment: Environment) -> BatchMaker:
+    """How to make batches of lanes for this environment; loads its engine."""
     if engine_of(environment) == "jax":
         from flatout.learners.jax_engine.lane_batch import JaxLaneBatch
         from flatout.learners.jax_engine.lane_batch import load_data as load_for_jax
 
-        return JaxLaneBatch, load_for_jax
+        return BatchMaker(JaxLaneBatch, load_for_jax)
     from flatout.learners.torch_engine.lane_batch import TorchLaneBatch
     from flatout.learners.torch_engine.lane_batch import load_data as load_for_torch
 
-    return TorchLaneBatch, load_for_torch
+    return BatchMaker(TorchLaneBatch, load_for_torch)

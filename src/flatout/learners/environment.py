@@ -19,7 +19,7 @@ __all__ = ["Box", "Discrete"]
 
 
 class Box(NamedTuple):
-    """Actions in bounds.
+    """Actions that are numbers in bounds, one pair of bounds for each.
 
     >>> Box(low=(-1.0, 0.0), high=(1.0, 1.0)).size
     2
@@ -30,12 +30,12 @@ class Box(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Numbers in an action."""
+        """How many numbers an action has."""
         return len(self.low)
 
 
 class Discrete(NamedTuple):
-    """One of `size` choices.
+    """Actions that are one of `size` choices.
 
     >>> Discrete(3).size
     3
@@ -45,7 +45,7 @@ class Discrete(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step tells; leaves are (env,)."""
+    """What a step led to; leaves are (env,)."""
 
     reward: Array
     terminated: Array
@@ -64,7 +64,7 @@ class Environment(Protocol):
 
     @property
     def view_size(self) -> int:
-        """Numbers in a view."""
+        """How many numbers a view has."""
         ...
 
     @property

@@ -30,7 +30,7 @@ LEAST_ENVS = 4
 
 
 class Forecast(NamedTuple):
-    """Bytes of one worker."""
+    """The bytes that one worker takes, by what they hold."""
 
     rollout: int
     minibatch: int
@@ -40,7 +40,7 @@ class Forecast(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The bytes of all of it together."""
         return sum(self)
 
 
@@ -94,26 +94,26 @@ def fits_into(
     program: Program, lanes: int, workers: int, data_bytes: int, free: int | None
 ) -> bool:
     """Whether a worker with these lanes has enough memory. JAX runs the lanes of a GPU at once;
-    others take turns.
+    others run one after another.
     """
     budget = BUDGET * (free_bytes() / workers if free is None else free)
     one_by_one = free is None or engine_of(program.environment) != "jax"
     return forecast(program, lanes, data_bytes, one_by_one).total <= budget
 
 
-def largest_envs(
+def find_largest_n_envs(
     program: Program, lanes: int, workers: int, data_bytes: int, free: int | None = None
 ) -> int:
     """The most accounts that fit, as a power of two."""
     envs = LEAST_ENVS
     while fits_into(
-        program._replace(n_envs=2 * envs), -(-lanes // workers), workers, data_bytes, free
+        program._replace(n_envs=2 * envs), -(-lanes // workers), workers, data_bytes, free=free
     ):
         envs *= 2
     return envs
 
 
-def choose(
+def choose_program(
     program: Program,
     n_envs: int | None,
     lanes: int,
@@ -128,7 +128,7 @@ def choose(
     per_worker = -(-lanes // workers)
 
     def fits(candidate: Program) -> bool:
-        return fits_into(candidate, per_worker, workers, data_bytes, free)
+        return fits_into(candidate, per_worker, workers, data_bytes, free=free)
 
     envs = USUAL_ENVS if n_envs is None else n_envs
     while True:

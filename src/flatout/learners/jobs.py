@@ -1,30 +1,43 @@
-"""What a driver and its workers tell each other. No JAX here: the driver need not load it."""
+"""The messages between a driver and its workers: jobs at the start, orders and chunks after it.
 
-from collections.abc import Sequence
+No JAX here: the driver need not load it.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flatout.arrays import Array
 from flatout.learners.rates import Program, Rates
+from flatout.policies.network import Network
+
+TORCH_DEVICE = "FLATOUT_TORCH_DEVICE"  # tells a worker which device PyTorch shall use
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
     """How lanes are judged after each chunk: the mode of their policies, without noise."""
 
-    environment: (
-        Any  # the environment's rates for the bars that judge; leaves have the lane axis first
-    )
+    # the environment's rates for the bars that judge; leaves have the lane axis first
+    environment: Any
     n_envs: int
     n_steps: int
     seed: int = 0
     traced: bool = False  # keep every bar: environment k runs the k-th segment from its start
 
 
+class AgentSpec(NamedTuple):
+    """How an agent begins: its seed, the first deviation of its actions, its layers' widths."""
+
+    seed: int
+    log_std: float
+    hidden: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Job:
-    """The lanes of one worker."""
+    """The lanes that one worker advances together."""
 
     program: Program
     names: Sequence[str]  # of the lanes
@@ -36,8 +49,13 @@ class Job:
     checkpoint: Path
     evaluation: EvaluationPlan | None = None
 
+    def agents(self) -> Iterator[AgentSpec]:
+        """How the agent of each lane begins, in the order of the lanes."""
+        for agent in zip(self.seeds, self.log_std, self.hidden, strict=True):
+            yield AgentSpec(*agent)
 
-class Newcomers(NamedTuple):
+
+class NewLanes(NamedTuple):
     """Agents that take over some lanes, and what holds for all lanes from then on."""
 
     rates: Rates  # of all lanes
@@ -47,65 +65,50 @@ class Newcomers(NamedTuple):
     log_std: tuple[float, ...] = ()
     hidden: tuple[tuple[int, ...], ...] = ()
 
+    def agents(self) -> Iterator[tuple[int, AgentSpec]]:
+        """Each lane that is taken over, with how its new agent begins."""
+        agents = zip(self.seeds, self.log_std, self.hidden, strict=True)
+        for lane, agent in zip(self.lanes, agents, strict=True):
+            yield lane, AgentSpec(*agent)
 
-class Order(NamedTuple):
-    """What a worker shall do next."""
+
+class WorkOrder(NamedTuple):
+    """What a worker shall do next with the lanes of one of its jobs; a chunk is the answer."""
 
     until: tuple[int, ...]  # per lane: advance to this many updates
     job: int = 0  # which of the worker's jobs
-    turn: int = 0  # the answer and its checkpoint carry this number
-    newcomers: Newcomers | None = None
-    delay: int = 0  # bars by which the evaluation carries out orders late
+    round: int = 0  # the answer and its checkpoint carry this number
+    new_lanes: NewLanes | None = None
+    delay: int = 0  # bars by which the evaluation carries out the policies' orders late
     networks: bool = False  # answer with the networks too
 
 
 class Chunk(NamedTuple):
-    """What a worker answers; arrays have the lane axis first."""
+    """What a worker answers to an order; arrays have the lane axis first."""
 
     updates: Array  # (lane,) made so far
-    metrics: Array  # (lane, metric), see jax_population.metric_names
-    # (lane, figure): reward and length of the evaluation, then its terms; no figure without
-    # evaluation
-    scores: Array
-    steps: Any  # transitions of this chunk, all lanes
-    busy: Any  # seconds of training
-    seconds: Any  # seconds in all: training, evaluation
-    peak_bytes: Any  # the most memory that the process has taken so far
-    job: Any = 0  # as ordered
-    turn: Any = -1  # as ordered; -1 before the first
-    traces: Any = None  # (lane, figure, segment, bar) where they were asked for, see jax_evaluate
-    networks: Any = None  # where they were asked for
+    metrics: Array  # (lane, metric), see metrics.metric_names
+    scores: Array  # (lane, figure), see metrics.score_names; no figure without evaluation
+    steps: int  # transitions of this chunk, all lanes
+    busy: float  # seconds of training
+    seconds: float  # seconds in all: training, evaluation
+    peak_bytes: int  # the most memory that the process has taken so far
+    job: int = 0  # as ordered
+    round: int = -1  # as ordered; -1 before the first
+    traces: Array = None  # (lane, term, segment, bar) where they were asked for, else empty
+    networks: Network | None = None  # of all lanes, where they were asked for
 
 
 class Ready(NamedTuple):
-    """What a worker says when its program is compiled."""
+    """A worker's first message, when its programs are compiled."""
 
     last: tuple[Chunk, ...]  # what each job's checkpoint ended with
     compile_seconds: float
     program_bytes: int  # working memory of the compiled program
 
 
-class Best(NamedTuple):
-    """The best network of each lane by its evaluation so far."""
-
-    score: Array  # (lane,)
-    updates: Array  # (lane,) when it was found
-    network: Any
-
-
-class Saved(NamedTuple):
-    """All that a checkpoint holds."""
-
-    lanes: Any
-    best: Best
-    last: Chunk
-
-
-class Failure(NamedTuple):
-    """An exception in a worker."""
+class WorkerFailure(NamedTuple):
+    """A worker's last message: the exception that ended it."""
 
     kind: str
     message: str
-
-
-TORCH_DEVICE = "FLATOUT_TORCH_DEVICE"  # tells a worker which device PyTorch shall use

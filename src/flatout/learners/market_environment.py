@@ -67,5 +67,9 @@ class MarketEnvironment:
         ended = outcome.terminated | outcome.truncated
         after = episode.restart(arrived, ended, noise, rates, self.xp)
         return after, Step(
-            outcome.reward, outcome.terminated, outcome.truncated, outcome.terms, arrived
+            reward=outcome.reward,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            terms=outcome.terms,
+            arrived=arrived,
         )

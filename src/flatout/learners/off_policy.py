@@ -10,6 +10,7 @@ each transition by how likely that one was to act so. Trajectories are (time, en
 from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
+from flatout.learners.hyperparameters import DEFAULTS
 from flatout.learners.ppo_math import PolicyLoss, decayed_sums
 
 
@@ -25,7 +26,7 @@ class Trust(NamedTuple):
 
     rho: float = 1.0  # largest weight of a step's own surprise
     trace: float = 1.0  # largest weight of the surprises after it
-    decay: float = 0.95  # lambda
+    decay: float = DEFAULTS.gae_lambda
 
 
 def vtrace(

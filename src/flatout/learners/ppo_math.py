@@ -122,6 +122,6 @@ def merge_moments(moments: Moments, batch: Array, xp: Namespace) -> Moments:
     return Moments(moments.mean + gap * size / count, squares / count, count)
 
 
-def scaled_reward(reward: Array, moments: Moments, xp: Namespace) -> Array:
+def scale_reward(reward: Array, moments: Moments, xp: Namespace) -> Array:
     """Rewards in units of the returns' standard deviation, at most 10 of them."""
     return xp.clip(reward / xp.sqrt(moments.variance + 1e-8), -10.0, 10.0)

@@ -9,28 +9,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flatout.arrays import Array, Namespace
+from flatout.arrays import Array
 from flatout.errors import SettingsError
 from flatout.learners.environment import Box, Environment
+from flatout.learners.hyperparameters import Hyperparameters, hyperparameters_of
 from flatout.market.rules import OFF
 from flatout.policies.network import Sizes
 from flatout.settings.fields import MOST_COUNTED
 from flatout.settings.tables import Activation, DistributionName, TrainSettings
 
-METRICS = (
-    "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "loss", "grad_norm",
-    "explained_variance",
-    "learning_rate", "std", "epochs", "reward", "episodes", "episode_return", "episode_length",
-)  # fmt: skip
-UPDATE_METRICS = 7  # the first ones are means over minibatches
-# learning from a rollout stops when the policy has moved this many times target_kl
-KL_TOLERANCE = 1.5
-ADAM_EPSILON = 1e-5
-EPISODES = METRICS.index("episodes")  # a total; what follows it are means over those episodes
+# kinds of the rates that are no numbers with a fraction
+KINDS = {"epochs": np.int32, "normalise_advantage": np.bool_, "normalise_reward": np.bool_}
 
 
 class Program(NamedTuple):
-    """The shape of a learner; hashable."""
+    """The shape of a learner: all that another compiled program is needed for; hashable."""
 
     environment: Environment
     n_envs: int
@@ -55,14 +48,17 @@ class Program(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        """Of the networks."""
+        """Widths of the networks: what they see, their layers, what the actor gives."""
         actions = self.environment.actions
         deviations = actions.size if isinstance(actions, Box) else 0
         return Sizes(self.environment.observation_size, self.hidden, actions.size, deviations)
 
 
 class Rates(NamedTuple):
-    """Hyperparameters that are data; outside the learner every leaf has the lane axis first."""
+    """What differs from lane to lane; outside the learner every leaf has the lane axis first.
+
+    The hyperparameters among them are those of `TrainSettings`, under the same names.
+    """
 
     learning_rate: Array
     final_rate_share: Array
@@ -101,10 +97,15 @@ def program_of(
             "train.minibatches divide it"
         )
     return Program(
-        environment, n_envs, settings.n_steps, settings.minibatches, settings.hidden,
-        settings.activation,
-        settings.distribution, **others,
-    )  # fmt: skip
+        environment=environment,
+        n_envs=n_envs,
+        n_steps=settings.n_steps,
+        minibatches=settings.minibatches,
+        hidden=settings.hidden,
+        activation=settings.activation,
+        distribution=settings.distribution,
+        **others,
+    )
 
 
 def rates_of(
@@ -119,39 +120,41 @@ def rates_of(
             f"({MOST_COUNTED:,}): lower the timesteps or train.epochs"
         )
 
-    def number(value: float | None) -> Array:
-        return np.asarray(OFF if value is None else value, np.float32)
-
-    return Rates(
-        learning_rate=number(settings.learning_rate),
-        final_rate_share=number(settings.final_rate_share),
-        gamma=number(settings.gamma),
-        gae_lambda=number(settings.gae_lambda),
-        clip=number(settings.clip),
-        value_clip=number(settings.value_clip),
-        entropy=number(settings.entropy),
-        value=number(settings.value),
-        max_grad_norm=number(settings.max_grad_norm),
-        target_kl=number(settings.target_kl),
-        epochs=np.asarray(settings.epochs, np.int32),
-        normalise_advantage=np.asarray(settings.normalise_advantage),
-        normalise_reward=np.asarray(settings.normalise_reward),
+    return make_rates(
+        hyperparameters_of(settings),
+        environment,
         gates=np.ones(len(settings.hidden), np.float32) if gates is None else gates,
-        updates=np.asarray(updates, np.int32),
-        until=np.asarray(updates, np.int32),
-        environment=environment,
+        updates=updates,
+        until=updates,
+        final_rate_share=settings.final_rate_share,
+        normalise_reward=settings.normalise_reward,
     )
 
 
-def metric_names(program: Program) -> tuple[str, ...]:
-    """Names of the columns of the metrics."""
-    return METRICS + tuple(f"terms/{name}" for name in program.environment.terms)
-
-
-def mean_metrics(total: Array, updates: Array, xp: Namespace) -> Array:
-    """A chunk's metrics from their sums over so many updates: means, 0 where none was made;
-    episodes are counted, and their returns and lengths are means over those that ended.
-    """
-    means, episodes = total / xp.clip(updates, 1, None), total[EPISODES]
-    per_episode = total[EPISODES + 1 : EPISODES + 3] / xp.clip(episodes, 1, None)
-    return xp.concat([means[:EPISODES], episodes[None], per_episode, means[EPISODES + 3 :]])
+def make_rates(
+    numbers: Hyperparameters,
+    environment: Any,
+    gates: Array,
+    *,
+    updates: int,
+    until: int,
+    final_rate_share: float,
+    normalise_reward: bool,
+) -> Rates:
+    """One lane's rates from plain numbers, as NumPy scalars; a limit that is None is `OFF`."""
+    given = {
+        **vars(numbers),
+        "final_rate_share": final_rate_share,
+        "normalise_reward": normalise_reward,
+    }
+    arrays: dict[str, Array] = {
+        name: np.asarray(OFF if value is None else value, KINDS.get(name, np.float32))
+        for name, value in given.items()
+    }
+    return Rates(
+        **arrays,
+        gates=gates,
+        updates=np.asarray(updates, np.int32),
+        until=np.asarray(until, np.int32),
+        environment=environment,
+    )

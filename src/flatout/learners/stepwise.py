@@ -1,5 +1,5 @@
-"""What policies earn without noise, one bar after another in Python: see jax_evaluate.py, whose
-figures these are.
+"""What policies earn without noise, one bar after another in Python: the same figures as those of
+jax_engine/evaluate.py.
 
 Written for any array library: NumPy is three times as fast as PyTorch with the few accounts that an
 evaluation has, so PyTorch does it only where the arrays are on a GPU.
@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flatout.arrays import Array, Namespace
-from flatout.learners.agent import actor_of, bounded
-from flatout.learners.environment import Environment
+from flatout.learners.agent import actor_of, bound_action
 from flatout.learners.market_environment import MarketEnvironment
 from flatout.learners.rates import Program, Rates
 from flatout.policies.network import Network
@@ -28,25 +27,27 @@ class NumpyMarketEnvironment(MarketEnvironment):
 
 def evaluate(
     program: Program,
-    size: tuple[int, int],
     data: Any,
     rates: Rates,
     network: Network,
+    *,
+    n_envs: int,
+    n_steps: int,
     key: Any,
     xp: Namespace,
 ) -> Array:
     """(figure,): reward, length and terms of the first episode, summed over it; means over the
-    environments.
+    environments. See `metrics.score_names`.
 
-    `size` is (environments, steps); `key` is what the environment draws from.
+    `key` is what the environment draws from.
     """
-    env, (n_envs, n_steps) = program.environment, size
+    env = program.environment
     luck = env.draw(key, 1 + n_steps, n_envs)
     state = env.reset(luck[-1], data, rates.environment)
     alive = xp.ones_like(luck[0])
     sums = xp.stack([xp.zeros_like(alive)] * (2 + len(env.terms)))
     for k in range(n_steps):
-        action = decide(program, data, rates, network, env, state, xp)
+        action = decide(program, data, rates, network, state=state, xp=xp)
         state, step = env.step(state, action, luck[k], data, rates.environment)
         sums = sums + alive * xp.stack([step.reward, xp.ones_like(alive), *step.terms])
         alive = alive * (1 - xp.astype(step.terminated | step.truncated, alive.dtype))
@@ -54,23 +55,31 @@ def evaluate(
 
 
 def trace(
-    program: Program, size: tuple[int, int], data: Any, rates: Rates, network: Network,
-    which: Array, delay: int,
+    program: Program,
+    data: Any,
+    rates: Rates,
+    network: Network,
+    *,
+    n_steps: int,
+    which: Array,
+    delay: int,
     xp: Namespace,
-) -> Array:  # fmt: skip
+) -> Array:
     """(term, segment, bar): every unweighted term of every bar of each segment; bars after its end
     are 0.
 
     `which` (segment,) is the noise that starts an account in each. Orders are carried out `delay`
     bars after they were decided, the first one until there is an old one.
     """
-    env, (_, n_steps) = program.environment, size
+    env = program.environment
     state = env.reset(which, data, rates.environment)
     alive, unused = xp.ones_like(which), xp.zeros_like(which)
     decided: list[Array] = []
     found = []
     for _ in range(n_steps):
-        decided = [*decided, decide(program, data, rates, network, env, state, xp)][-(delay + 1) :]
+        decided = [*decided, decide(program, data, rates, network, state=state, xp=xp)][
+            -(delay + 1) :
+        ]
         state, step = env.step(state, decided[0], unused, data, rates.environment)
         found.append(alive * xp.stack(list(step.terms)))
         alive = alive * (1 - xp.astype(step.terminated | step.truncated, alive.dtype))
@@ -82,11 +91,11 @@ def decide(
     data: Any,
     rates: Rates,
     network: Network,
-    env: Environment,
     state: Any,
     xp: Namespace,
 ) -> Array:
-    """The mode of the policy in the environment's bounds."""
+    """The mode of the policy in these states, in the environment's bounds."""
+    env = program.environment
     seen = env.observe(env.view(state, data, rates.environment), data)
-    policy = actor_of(program, rates, network, seen, xp)
-    return bounded(program, policy, policy.mode(xp), xp)
+    policy = actor_of(program, rates, network, seen, xp=xp)
+    return bound_action(program, policy, policy.mode(xp), xp)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from flatout.arrays import Array, Namespace
 from flatout.learners import ppo_math
+from flatout.learners.metrics import RolloutMetrics
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Rates
 from flatout.policies.network import Network
@@ -47,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """All that changes during training."""
+    """All that changes during training; outside the learner every leaf has the lane axis first."""
 
     network: Network
     optimiser: Any
@@ -60,45 +61,50 @@ class Lanes(NamedTuple):
     updates: Array  # done; with the seed it fixes all noise to come
 
 
-def count(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Episodes:
+def count_episodes(episodes: Episodes, reward: Array, ended: Array, xp: Namespace) -> Episodes:
     """The episodes after one more step."""
     ended = xp.astype(ended, reward.dtype)
     earned, length = episodes.earned + reward, episodes.length + 1
     return Episodes(
-        earned * (1 - ended),
-        length * (1 - ended),
-        episodes.ended + ended,
-        episodes.ended_earned + ended * earned,
-        episodes.ended_length + ended * length,
+        earned=earned * (1 - ended),
+        length=length * (1 - ended),
+        ended=episodes.ended + ended,
+        ended_earned=episodes.ended_earned + ended * earned,
+        ended_length=episodes.ended_length + ended * length,
     )
 
 
-def scaled_step(
-    rates: Rates, carry: Any, reward: Array, ended: Array, xp: Namespace
-) -> tuple[Any, Array]:
-    """One step's rewards in units of the running deviation of discounted returns."""
+def scale_step(
+    rates: Rates, carry: tuple[Array, Moments], reward: Array, ended: Array, xp: Namespace
+) -> tuple[tuple[Array, Moments], Array]:
+    """One step's rewards in units of the running deviation of discounted returns.
+
+    `carry` are those returns (env,) and their moments; it comes back as it is after the step.
+    """
     discounted, moments = carry
     discounted = discounted * rates.gamma + reward
     moments = ppo_math.merge_moments(moments, discounted, xp)
     going = xp.where(ended, xp.zeros_like(discounted), discounted)
-    return (going, moments), ppo_math.scaled_reward(reward, moments, xp)
+    return (going, moments), ppo_math.scale_reward(reward, moments, xp)
 
 
-def advantages(
+def compute_advantages(
     rates: Rates, steps: Transition, value: Array, last: Array, reward: Array, xp: Namespace
-) -> Any:
+) -> tuple[Array, Array]:
     """Advantages and returns of a rollout: (step, env) each; `last` is the value of what comes
     after it.
     """
     after = ppo_math.following_values(
-        value, last, steps.final, steps.terminated, steps.truncated, xp
+        value, last, steps.final, terminated=steps.terminated, truncated=steps.truncated, xp=xp
     )
     ended = steps.terminated | steps.truncated
-    return ppo_math.gae(reward, value, after, ended, rates.gamma, rates.gae_lambda, xp)
+    return ppo_math.gae(
+        reward, value, after, ended=ended, gamma=rates.gamma, lam=rates.gae_lambda, xp=xp
+    )
 
 
 def scheduled_rate(rates: Rates, updates: Array, xp: Namespace) -> Array:
-    """The learning rate of an update."""
+    """The learning rate of the update that follows so many others: on a straight line."""
     length = xp.astype(xp.clip(rates.updates - 1, 1, None), rates.learning_rate.dtype)
     progress = xp.clip(xp.astype(updates, length.dtype) / length, None, 1.0)
     return rates.learning_rate * (1 + progress * (rates.final_rate_share - 1))
@@ -115,20 +121,21 @@ def update_metrics(
     terms: Array,
     xp: Namespace,
 ) -> Array:
-    """The columns of `rates.METRICS` and the reward's terms, from what an update learned and what
-    it rolled out.
+    """The row of an update's metrics, in the columns of `metrics.metric_names`.
+
+    `learned` are the means over its minibatches, `terms` those of the reward's terms.
     """
     deviation = (
         xp.mean(xp.exp(network.log_std)) if network.log_std.shape[0] else xp.zeros_like(rate)
     )
-    rest = [
-        ppo_math.explained_variance(batch.value, batch.returns, xp),
-        rate,
-        deviation,
-        xp.astype(epochs, learned.dtype),
-        xp.mean(reward),
-        xp.sum(episodes.ended),
-        xp.sum(episodes.ended_earned),
-        xp.sum(episodes.ended_length),
-    ]
-    return xp.concat([learned, xp.stack(rest), terms])
+    rest = RolloutMetrics(
+        explained_variance=ppo_math.explained_variance(batch.value, batch.returns, xp),
+        learning_rate=rate,
+        std=deviation,
+        epochs=xp.astype(epochs, learned.dtype),
+        reward=xp.mean(reward),
+        episodes=xp.sum(episodes.ended),
+        episode_return=xp.sum(episodes.ended_earned),
+        episode_length=xp.sum(episodes.ended_length),
+    )
+    return xp.concat([learned, xp.stack(list(rest)), terms])

@@ -12,13 +12,28 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from flatout.errors import SettingsError
-from flatout.learners.rates import Rates
-from flatout.market.rules import OFF
+from flatout.learners.hyperparameters import Hyperparameters
+from flatout.learners.rates import Rates, make_rates
 from flatout.settings.tables import Activation
 
 Schedule = Callable[[float], float]  # of the progress that remains, from 1 to 0
 MaybeScheduled = float | Schedule
 ACTIVATIONS: dict[str, Activation] = {"Tanh": "tanh", "ReLU": "relu", "SiLU": "silu"}
+# Stable-Baselines3's arguments that are read at every update, and what flatout calls them; their
+# defaults are its own, see `ppo.PPO`
+OUR_NAMES = {
+    "learning_rate": "learning_rate",
+    "n_epochs": "epochs",
+    "gamma": "gamma",
+    "gae_lambda": "gae_lambda",
+    "clip_range": "clip",
+    "clip_range_vf": "value_clip",
+    "normalize_advantage": "normalise_advantage",
+    "ent_coef": "entropy",
+    "vf_coef": "value",
+    "max_grad_norm": "max_grad_norm",
+    "target_kl": "target_kl",
+}
 POLICY_KWARGS = ("net_arch", "activation_fn", "log_std_init", "ortho_init")
 ELSEWHERE = "or use stable_baselines3.PPO"
 
@@ -200,7 +215,7 @@ def check_rollout(
         )
 
 
-class Hyperparameters(Protocol):
+class UpdateArguments(Protocol):
     """The attributes of a model that an update reads; callbacks may change them."""
 
     lr_schedule: Schedule
@@ -228,7 +243,7 @@ class ScheduledValues(NamedTuple):
     value_clip: float | None = None
 
 
-def evaluate_schedules(model: Hyperparameters) -> ScheduledValues:
+def evaluate_schedules(model: UpdateArguments) -> ScheduledValues:
     """What the model's schedules give at its present progress."""
     progress = model._current_progress_remaining
     value_clip = None if model.clip_range_vf is None else schedule_of(model.clip_range_vf)(progress)
@@ -239,30 +254,26 @@ def evaluate_schedules(model: Hyperparameters) -> ScheduledValues:
     )
 
 
-def rates_of_model(model: Hyperparameters, environment: Any, scheduled: ScheduledValues) -> Rates:
+def hyperparameters_of_model(model: UpdateArguments, scheduled: ScheduledValues) -> Hyperparameters:
+    """PPO's hyperparameters by flatout's names, from the model's attributes as they are now."""
+    given = {ours: getattr(model, theirs) for theirs, ours in OUR_NAMES.items()}
+    given |= scheduled._asdict()
+    return Hyperparameters(**given | {"normalise_advantage": bool(model.normalize_advantage)})
+
+
+def rates_of_model(model: UpdateArguments, environment: Any, scheduled: ScheduledValues) -> Rates:
     """The rates of an update, from the model's attributes as they are now. `environment` are the
     rates of its environments, if they have any.
+
+    Stable-Baselines3 has no rewards in units of returns, and its schedules are functions: ours are
+    constant within an update.
     """
-
-    def as_float32(value: float | None) -> Any:
-        return np.asarray(OFF if value is None else value, np.float32)
-
-    return Rates(
-        learning_rate=as_float32(scheduled.learning_rate),
-        final_rate_share=as_float32(1.0),
-        gamma=as_float32(model.gamma),
-        gae_lambda=as_float32(model.gae_lambda),
-        clip=as_float32(scheduled.clip),
-        value_clip=as_float32(scheduled.value_clip),
-        entropy=as_float32(model.ent_coef),
-        value=as_float32(model.vf_coef),
-        max_grad_norm=as_float32(model.max_grad_norm),
-        target_kl=as_float32(model.target_kl),
-        epochs=np.asarray(model.n_epochs, np.int32),
-        normalise_advantage=np.asarray(bool(model.normalize_advantage)),
-        normalise_reward=np.asarray(False),
+    return make_rates(
+        hyperparameters_of_model(model, scheduled),
+        environment,
         gates=np.ones(len(model.architecture.hidden), np.float32),
-        updates=np.asarray(1, np.int32),
-        until=np.asarray(0, np.int32),
-        environment=environment,
+        updates=1,
+        until=0,
+        final_rate_share=1.0,
+        normalise_reward=False,
     )

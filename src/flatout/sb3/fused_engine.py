@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.errors import SettingsError
-from flatout.learners.forecast import choose
-from flatout.learners.rates import Program, Rates, metric_names
+from flatout.learners.forecast import choose_program
+from flatout.learners.metrics import metric_names
+from flatout.learners.rates import Program, Rates
 from flatout.market.gymnasium_env import MarketVectorEnv
 from flatout.policies.network import Network
 from flatout.sb3.arguments import (
@@ -45,9 +46,9 @@ def fused_source(envs: ArrayEnvs) -> EngineSource:
 @cache
 def compiled_update(program: Program) -> Callable[..., Any]:
     """The compiled update of (data, rates, state), shared by models of one program."""
-    from flatout.learners.jax_engine.population import chunk_runner
+    from flatout.learners.jax_engine.population import make_chunk_runner
 
-    return chunk_runner(program)
+    return make_chunk_runner(program)
 
 
 WHY_UNREACHABLE = (
@@ -75,7 +76,7 @@ class FusedEngine:
             distribution="gaussian",
         )
         data_bytes = sum(array.nbytes for array in envs.data or ())
-        self.program = choose(
+        self.program = choose_program(
             program, n_envs=self.n_envs, lanes=1, workers=1, data_bytes=data_bytes
         )
         self.rates = add_lane_axis(rates_of_model(model, envs.rules, ScheduledValues()))
@@ -97,9 +98,9 @@ class FusedEngine:
 
     def begin_lane(self, network: Network, seed: int) -> Any:
         """The state of a lane with these weights, whose episodes begin."""
-        from flatout.learners.jax_engine.population import init
+        from flatout.learners.jax_engine.population import init_lanes
 
-        return init(self.program, self.envs.data, self.rates, [network], [seed])
+        return init_lanes(self.program, self.envs.data, self.rates, [network], [seed])
 
     def restore(self, state: TrainedState) -> None:
         """Go on from this state, in fresh environments."""

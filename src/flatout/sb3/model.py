@@ -12,17 +12,11 @@ import numpy as np
 
 from flatout.policies.network import Network, new_network
 from flatout.sb3 import arguments, flat_spaces
-from flatout.sb3.arguments import Hyperparameters, MaybeScheduled
+from flatout.sb3.arguments import MaybeScheduled, UpdateArguments
 from flatout.sb3.trained_state import TrainedState, new_learner_state
 
-READ_AT_EVERY_UPDATE = (
-    "learning_rate", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
-    "normalize_advantage",
-    "ent_coef", "vf_coef", "max_grad_norm", "target_kl",
-)  # fmt: skip
 
-
-class LearningModel(Hyperparameters, Protocol):
+class LearningModel(UpdateArguments, Protocol):
     """A model with its arguments as they are now: callbacks may change them between updates."""
 
     learning_rate: MaybeScheduled
@@ -80,7 +74,7 @@ def set_arguments(model: LearningModel, given: Mapping[str, Any]) -> None:
     arguments.check_numbers(given)
     model.policy_kwargs = dict(given["policy_kwargs"] or {})
     model.architecture = arguments.read_policy_kwargs(model.policy_kwargs)
-    for name in READ_AT_EVERY_UPDATE:
+    for name in arguments.OUR_NAMES:
         setattr(model, name, given[name])
     model.lr_schedule = arguments.schedule_of(given["learning_rate"])
     model._n_steps, model._batch_size = int(given["n_steps"]), int(given["batch_size"])

@@ -16,7 +16,7 @@ from flatout.errors import SettingsError
 from flatout.learners.environment import actions_of
 from flatout.policies.network import Network
 from flatout.sb3 import flat_spaces
-from flatout.sb3.arguments import evaluate_schedules
+from flatout.sb3.arguments import evaluate_schedules, hyperparameters_of_model
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, UpdateResult
 from flatout.sb3.environments import Infos, UnreachableEnvs
@@ -182,21 +182,11 @@ class WaitingEngine:
 
     def rule_of(self, model: LearningModel) -> Rule:
         """How to learn, from the model's attributes as they are now."""
-        now = evaluate_schedules(model)
+        numbers = hyperparameters_of_model(model, evaluate_schedules(model))
         return Rule(
             batch_segments=max(1, round(model.n_steps * self.n_envs / self.overlap.segment)),
             minibatch=model.batch_size,
-            epochs=model.n_epochs,
-            learning_rate=now.learning_rate,
-            gamma=model.gamma,
-            gae_lambda=model.gae_lambda,
-            clip=now.clip,
-            value_clip=now.value_clip,
-            entropy=model.ent_coef,
-            value=model.vf_coef,
-            max_grad_norm=model.max_grad_norm,
-            target_kl=model.target_kl,
-            normalise_advantage=bool(model.normalize_advantage),
+            **vars(numbers),
         )
 
     def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:

@@ -13,7 +13,7 @@ import optuna
 
 from flatout.arrays import map_leaves
 from flatout.errors import RunError
-from flatout.learners.jobs import Chunk, Order
+from flatout.learners.jobs import Chunk, WorkOrder
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network
 from flatout.runs import sweep, versions
@@ -56,8 +56,9 @@ class JudgedAgent(NamedTuple):
     @property
     def network(self) -> Network:
         """What it learned, where networks were asked for."""
-        found: Network = map_leaves(lambda leaf: np.array(leaf[self.lane]), self.chunks[0].networks)
-        return found
+        networks = self.chunks[0].networks
+        assert networks is not None
+        return map_leaves(lambda leaf: np.array(leaf[self.lane]), networks)
 
 
 def run_finals(lanes: SpareLanes, on_stage: OnStageText) -> None:
@@ -172,7 +173,7 @@ def order_agents(
     condition: Condition,
     begin: bool,
     networks: bool,
-) -> Order:
+) -> WorkOrder:
     """Train some agents to the end (or leave them as they are) and judge them under a condition."""
     market = lanes.study.market
     specs = [

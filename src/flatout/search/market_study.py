@@ -20,7 +20,7 @@ from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block, list_rows
 from flatout.folds.splits import SHORTEST, Folds, final_block
 from flatout.learners.engines import market_environment
-from flatout.learners.forecast import USUAL_ENVS, choose
+from flatout.learners.forecast import USUAL_ENVS, choose_program
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market.episode import Shape
 from flatout.market.market import cast, make_rules, recipe_of, segments
@@ -164,7 +164,7 @@ def make_study(
         train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated
     )
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(
+    program = choose_program(
         program,
         train.n_envs,
         lanes=lanes_at_once,

@@ -52,7 +52,7 @@ from flatout.search.study import Study
 from flatout.settings.loading import Resolved
 from flatout.settings.study import Knob
 from flatout.settings.tables import EngineName, Settings
-from flatout.workers.devices import Choice
+from flatout.workers.devices import DeviceChoice
 from flatout.workers.slots import Slot
 
 MAY_CHANGE = ("search.trials",)  # of a study that has begun
@@ -90,7 +90,7 @@ def prepare(
     panel: Panel,
     workers: int,
     out: Path,
-    chosen: Choice | None = None,
+    chosen: DeviceChoice | None = None,
 ) -> Prepared:
     """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists
     stays decided.

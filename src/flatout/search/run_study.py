@@ -15,7 +15,7 @@ from flatout.search.report_model import StudyReport
 from flatout.search.run import Prepared, Request, agreed_engine, prepare, run_studies
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 from flatout.settings.tables import EngineName
-from flatout.workers.devices import Choice, settle
+from flatout.workers.devices import DeviceChoice, choose_devices
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def run_study(
 
 def prepare_studies(
     asked: Sequence[AskedStudy], out: Path, workers: int | None, device: str | None
-) -> tuple[list[Prepared], Choice]:
+) -> tuple[list[Prepared], DeviceChoice]:
     """Folds, tapes and lanes of some studies that share the machine; nothing is written."""
     names = [study.name for study in asked]
     if len(set(names)) < len(names):
@@ -123,7 +123,7 @@ def prepare_studies(
             "two studies have one name: rename a settings file, as its name becomes the study's"
         )
     engine = agreed_engine([(study.name, study.resolved) for study in asked], out)
-    chosen = settle(engine, device, sys.maxsize, workers)
+    chosen = choose_devices(engine, device, sys.maxsize, workers)
     prepared = []
     for study in asked:
         source = study.source
@@ -136,7 +136,7 @@ def prepare_studies(
 
 def run_prepared(
     prepared: Sequence[Prepared],
-    chosen: Choice,
+    chosen: DeviceChoice,
     out: Path,
     storage: str | None,
     shown: StudyProgress,

@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flatout.learners.jobs import Chunk, Order
+from flatout.learners.jobs import Chunk, WorkOrder
 from flatout.search.callbacks import OnRound, OnStage
 from flatout.search.dead_knobs import check_live_knobs
 from flatout.search.finalist_results import has_finalist_results
@@ -99,7 +99,7 @@ class Scheduler:
         self, studies: Sequence[Study], workers: Sequence[Worker], on_round: OnRound
     ) -> None:
         self.studies, self.workers, self.on_round = list(studies), list(workers), on_round
-        self.waiting: list[dict[int, Order]] = [{} for _ in workers]  # by worker and job
+        self.waiting: list[dict[int, WorkOrder]] = [{} for _ in workers]  # by worker and job
         self.answers: dict[StudyRound, dict[int, Chunk]] = {}  # by worker
         self.stopping: set[int] = set()  # positions of studies
         self.running = False
@@ -142,7 +142,7 @@ class Scheduler:
         for job, chunk in enumerate(self.workers[worker].answer()):
             if not started:
                 self.take_answer(worker, chunk)
-            elif (order := self.waiting[worker].get(job)) and int(chunk.turn) == order.turn:
+            elif (order := self.waiting[worker].get(job)) and int(chunk.round) == order.round:
                 self.take_answer(worker, chunk._replace(job=job))
         if started and self.workers[worker].ready:
             self.send_waiting(worker)
@@ -150,18 +150,18 @@ class Scheduler:
     def send_waiting(self, worker: int) -> None:
         """Send all orders of a worker again, in the order of rounds."""
         for order in sorted(
-            self.waiting[worker].values(), key=lambda order: (order.turn, order.job)
+            self.waiting[worker].values(), key=lambda order: (order.round, order.job)
         ):
             self.workers[worker].ask(order)
 
     def take_answer(self, worker: int, chunk: Chunk) -> None:
         """Note an answer, and process the rounds of its study that all workers have answered."""
         order = self.waiting[worker].get(int(chunk.job))
-        if order is None or order.turn != int(chunk.turn):
+        if order is None or order.round != int(chunk.round):
             return
         del self.waiting[worker][int(chunk.job)]
         k = int(chunk.job) // JOBS
-        self.answers.setdefault(StudyRound(k, order.turn), {})[worker] = chunk
+        self.answers.setdefault(StudyRound(k, order.round), {})[worker] = chunk
         study = self.studies[k]
         self.count_time(study, chunk)
         while len(self.answers.get(StudyRound(k, study.state.round), {})) == len(self.workers):

@@ -5,7 +5,7 @@ finalists and the winner.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flatout.learners.jobs import Chunk, Order
+from flatout.learners.jobs import Chunk, WorkOrder
 from flatout.search.market_study import LaneSpec
 from flatout.search.study import Study
 from flatout.search.study_orders import make_new_lanes
@@ -27,20 +27,20 @@ class SpareLanes(NamedTuple):
         begin: bool = True,
         delay: int = 0,
         networks: bool = False,
-    ) -> Order:
+    ) -> WorkOrder:
         """Train agents up to so many updates and judge them, one worker's lanes at most. They begin
         anew, or go on as they are.
         """
         idle = self.study.layout.lanes - len(specs)
         lanes = [*specs, *[self.study.idle] * idle]
-        return Order(
+        return WorkOrder(
             (updates,) * len(specs) + (0,) * idle,
             job=self.job,
-            newcomers=make_new_lanes(lanes, range(len(specs)) if begin else ()),
+            new_lanes=make_new_lanes(lanes, range(len(specs)) if begin else ()),
             delay=delay,
             networks=networks,
         )
 
-    def carry_out(self, scripts: Sequence[Sequence[Order]]) -> list[list[Chunk]]:
+    def carry_out(self, scripts: Sequence[Sequence[WorkOrder]]) -> list[list[Chunk]]:
         """The answers to scripts of orders, each of which stays on one worker."""
         return run_scripts(self.workers, scripts)

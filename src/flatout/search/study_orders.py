@@ -5,7 +5,7 @@ round.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatout.learners.jobs import EvaluationPlan, Job, Newcomers, Order
+from flatout.learners.jobs import EvaluationPlan, Job, NewLanes, WorkOrder
 from flatout.learners.lane_trees import stack_trees
 from flatout.search.lane_layout import LANE_BATCHES, LaneSlot
 from flatout.search.market_study import LaneSpec
@@ -40,7 +40,7 @@ def make_jobs(study: Study, worker: int, data: Any) -> list[Job]:
     ]
 
 
-def make_orders(study: Study, round_number: int) -> list[Order]:
+def make_orders(study: Study, round_number: int) -> list[WorkOrder]:
     """What each worker shall do in a round."""
     places = study.state.batches[round_number % LANE_BATCHES]
     specs = {
@@ -59,7 +59,7 @@ def make_orders(study: Study, round_number: int) -> list[Order]:
 
 def make_order(
     study: Study, round_number: int, worker: int, specs: Mapping[LaneSlot, LaneSpec]
-) -> Order:
+) -> WorkOrder:
     """One worker's part of a round: its lanes go on to their trials' rungs, those of new trials
     from the beginning.
     """
@@ -72,12 +72,12 @@ def make_order(
         until.append(study.market.rungs[running.rung] if running else 0)
         if running and running.rung == 0:
             begin.append(lane)
-    return Order(tuple(until), turn=round_number, newcomers=make_new_lanes(lanes, begin))
+    return WorkOrder(tuple(until), round=round_number, new_lanes=make_new_lanes(lanes, begin))
 
 
-def make_new_lanes(lanes: Sequence[LaneSpec], begin: Sequence[int]) -> Newcomers:
+def make_new_lanes(lanes: Sequence[LaneSpec], begin: Sequence[int]) -> NewLanes:
     """The rates of all lanes, and the agents that begin in some of them."""
-    return Newcomers(
+    return NewLanes(
         rates=stack_trees([lane.rates for lane in lanes]),
         judged=stack_trees([lane.judged for lane in lanes]),
         lanes=tuple(begin),

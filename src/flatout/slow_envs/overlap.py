@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from flatout.errors import SettingsError
+from flatout.learners.hyperparameters import Hyperparameters
 from flatout.slow_envs.batcher import Batching
 
 __all__ = ["Care", "Overlap", "Reuse", "Rule"]
@@ -97,9 +98,9 @@ class Overlap:
             )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """The update itself: what PPO calls its hyperparameters.
+@dataclass(frozen=True, kw_only=True)
+class Rule(Hyperparameters):
+    """The update itself: PPO's hyperparameters, and how much it learns from at once.
 
     >>> Rule(batch_segments=32, learning_rate=1e-3).epochs
     4
@@ -107,14 +108,3 @@ class Rule:
 
     batch_segments: int  # of an update
     minibatch: int = 256  # transitions
-    epochs: int = 4
-    learning_rate: float = 3e-4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip: float = 0.2
-    value_clip: float | None = None
-    entropy: float = 0.0
-    value: float = 0.5
-    max_grad_norm: float = 0.5
-    target_kl: float | None = None
-    normalise_advantage: bool = True

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flatout.arrays import leaves_of, map_leaves
+from flatout.learners.hyperparameters import ADAM_EPSILON, KL_TOLERANCE
 from flatout.learners.off_policy import Trust, decoupled_loss, effective_share, vtrace, vtrace_loss
 from flatout.learners.ppo_math import PolicyLoss, explained_variance, normalise, value_loss
-from flatout.learners.rates import ADAM_EPSILON, KL_TOLERANCE
 from flatout.slow_envs.learner_state import Assignment, LearnerState
 from flatout.slow_envs.learning import UpdateResult
 from flatout.slow_envs.model import PolicyModel, flatten_weights, unflatten_weights
@@ -193,7 +193,8 @@ class TorchSegmentLearner:
         """One step of Adam along the clipped gradient."""
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.leaves, self.rule.max_grad_norm)
+        longest = NO_LIMIT if self.rule.max_grad_norm is None else self.rule.max_grad_norm
+        torch.nn.utils.clip_grad_norm_(self.leaves, longest)
         self.optimiser.step()
 
     @staticmethod

@@ -16,7 +16,7 @@ from flatout.bars.panel import Panel
 from flatout.errors import RulesError
 from flatout.features.recipe import fit_each
 from flatout.learners.engines import market_environment
-from flatout.learners.forecast import USUAL_ENVS, choose
+from flatout.learners.forecast import USUAL_ENVS, choose_program
 from flatout.learners.rates import program_of, rates_of
 from flatout.market.market import Market, build_market, recipe_of, segments
 from flatout.market.rules import Rules
@@ -96,7 +96,7 @@ def make_training(
         settings.train.n_envs or USUAL_ENVS,
     )
     data_bytes = sum(array.nbytes for array in tape)
-    program = choose(
+    program = choose_program(
         program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes, free
     )
     if index_only is not None:

@@ -17,7 +17,8 @@ from flatout.file_names import file_name
 from flatout.foreign import check_file, parse_json, validate_shape
 from flatout.learners.checkpoint import read_checkpoint
 from flatout.learners.jobs import Chunk, Job
-from flatout.learners.rates import Program, metric_names
+from flatout.learners.metrics import metric_names
+from flatout.learners.rates import Program
 from flatout.runs import write_bytes
 from flatout.settings.fields import Count, Model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.learners.engines import engine_of
-from flatout.learners.forecast import Forecast, forecast, free_bytes, largest_envs
+from flatout.learners.forecast import Forecast, find_largest_n_envs, forecast, free_bytes
 from flatout.learners.jobs import Chunk
 from flatout.training.training import Training, make_jobs, next_until
 from flatout.workers.driving import drive_workers, start_workers
@@ -42,7 +42,7 @@ class Plan:
     def largest_n_envs(self) -> int:
         """The most accounts per agent that fit into memory."""
         training = self.training
-        return largest_envs(
+        return find_largest_n_envs(
             training.program, len(training.lanes), self.workers, data_bytes(training), self.free
         )
 

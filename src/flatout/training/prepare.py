@@ -13,7 +13,7 @@ from flatout.settings.tables import Settings
 from flatout.training.market_training import Agent, MarketTraining, make_agent, make_training
 from flatout.training.plan import Plan, make_plan
 from flatout.training.request import TrainRequest, write_request
-from flatout.workers.devices import Choice, settle
+from flatout.workers.devices import DeviceChoice, choose_devices
 
 PORTFOLIO = "portfolio"
 KEPT_BARS = "bars.parquet"  # bars that were in memory, in the run's folder
@@ -27,7 +27,7 @@ class PreparedTraining:
     resolved: Resolved
     source: BarsSource
     made: MarketTraining
-    chosen: Choice
+    chosen: DeviceChoice
 
     @property
     def plan(self) -> Plan:
@@ -47,7 +47,7 @@ def prepare_training(
             "the old ones back, or start a new run"
         )
     lanes = len(agents) * request.seeds
-    chosen = settle(resolved.settings.train.engine, request.device, lanes, request.workers)
+    chosen = choose_devices(resolved.settings.train.engine, request.device, lanes, request.workers)
     train = resolved.settings.train.model_copy(update={"engine": chosen.engine})
     made = make_training(
         agents,

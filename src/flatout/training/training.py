@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
-from flatout.learners.checkpoint import read_checkpoint, rebuilt
+from flatout.learners.checkpoint import read_checkpoint, rebuild_tree
 from flatout.learners.jobs import Chunk, EvaluationPlan, Job
 from flatout.learners.lane_trees import stack_trees, take_lane
 from flatout.learners.rates import Program, Rates
@@ -169,7 +169,9 @@ def finished_lanes(training: Training, folder: Path, workers: int) -> list[Resul
         if not path.exists():
             continue
         arrays, _ = read_checkpoint(path)
-        last, best = (rebuilt(template, arrays, name) for name in ("lanes/network", "best/network"))
+        last, best = (
+            rebuild_tree(template, arrays, name) for name in ("lanes/network", "best/network")
+        )
         for n, lane in enumerate(share):
             results.append(
                 Result(

@@ -1,4 +1,4 @@
-"""What one array library can compute on, told as JSON: `python -m flatout.workers.device_probe
+"""What one array library can compute on, printed as JSON: `python -m flatout.workers.device_probe
 jax`.
 
 Run as another process, so that the one that asks holds no device, and a driver that crashes takes
@@ -11,12 +11,14 @@ import sys
 from typing import Any
 
 
-def gpu(name: str, kind: str, build: str, total: int | None, free: int | None) -> dict[str, Any]:
-    """One accelerator."""
+def describe_gpu(
+    name: str, kind: str, build: str, total: int | None, free: int | None
+) -> dict[str, Any]:
+    """One accelerator, as `devices.Gpu` wants it."""
     return {"name": name, "kind": kind, "build": build, "total_bytes": total, "free_bytes": free}
 
 
-def jax_gpus() -> list[dict[str, Any]]:
+def find_jax_gpus() -> list[dict[str, Any]]:
     """Accelerators on which JAX can add two numbers."""
     import jax
     import jax.numpy as jnp
@@ -31,11 +33,11 @@ def jax_gpus() -> list[dict[str, Any]]:
         total = stats.get("bytes_limit")
         free = None if total is None else total - stats.get("bytes_in_use", 0)
         build = jax.devices()[0].client.platform_version.splitlines()[0]
-        found.append(gpu(device.device_kind, "cuda", build, total, free))
+        found.append(describe_gpu(device.device_kind, "cuda", build=build, total=total, free=free))
     return found
 
 
-def torch_gpus() -> list[dict[str, Any]]:
+def find_torch_gpus() -> list[dict[str, Any]]:
     """Accelerators on which PyTorch can add two numbers; a ROCm build calls its GPUs cuda too."""
     import torch
 
@@ -44,12 +46,22 @@ def torch_gpus() -> list[dict[str, Any]]:
     for index in range(torch.cuda.device_count()):
         (torch.ones(1, device=f"cuda:{index}") + 1).cpu()
         free, total = torch.cuda.mem_get_info(index)
-        found.append(gpu(torch.cuda.get_device_name(index), "cuda", build, total, free))
+        found.append(
+            describe_gpu(
+                torch.cuda.get_device_name(index), "cuda", build=build, total=total, free=free
+            )
+        )
     if torch.backends.mps.is_available():
         (torch.ones(1, device="mps") + 1).cpu()
         total = torch.mps.recommended_max_memory()
         found.append(
-            gpu("Apple GPU", "mps", "Metal", total, total - torch.mps.driver_allocated_memory())
+            describe_gpu(
+                "Apple GPU",
+                "mps",
+                build="Metal",
+                total=total,
+                free=total - torch.mps.driver_allocated_memory(),
+            )
         )
     return found
 
@@ -57,13 +69,13 @@ def torch_gpus() -> list[dict[str, Any]]:
 def main() -> None:
     """Print what was found, or why nothing could be."""
     try:
-        told: dict[str, Any] = {
-            "gpus": jax_gpus() if sys.argv[1] == "jax" else torch_gpus(),
+        answer: dict[str, Any] = {
+            "gpus": find_jax_gpus() if sys.argv[1] == "jax" else find_torch_gpus(),
             "trouble": None,
         }
     except Exception as error:  # whatever a driver throws is what the user needs to know
-        told = {"gpus": [], "trouble": f"{type(error).__name__}: {error}".splitlines()[0]}
-    sys.stdout.write("\n" + json.dumps(told))
+        answer = {"gpus": [], "trouble": f"{type(error).__name__}: {error}".splitlines()[0]}
+    sys.stdout.write("\n" + json.dumps(answer))
     sys.stdout.flush()
     os._exit(0)  # some drivers crash on the way out
 

@@ -1,5 +1,5 @@
-"""Which engine and which devices a run uses. A GPU that is missing or broken is told in one line,
-and the CPU takes over, unless the user asked for the GPU: then it is an error.
+"""Which engine and which devices a run uses. A GPU that is missing or broken costs one line, and
+the CPU takes over, unless the user asked for the GPU: then it is an error.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from flatout.learners.jobs import TORCH_DEVICE
 from flatout.settings.tables import EngineName
 from flatout.workers.slots import CACHE, Slot, cpu_slots
 
-PROBE_SECONDS = 120  # a GPU that says nothing for so long is broken
+PROBE_SECONDS = 120  # a GPU that does not answer for so long is broken
 DRIVERS = {
     "/dev/nvidiactl": ("NVIDIA", "/proc/driver/nvidia/version"),
     "/dev/kfd": ("AMD", "/sys/module/amdgpu/version"),
@@ -37,15 +37,15 @@ class Gpu(NamedTuple):
     free_bytes: int | None
 
 
-class Found(NamedTuple):
-    """What one library can use."""
+class LibraryGpus(NamedTuple):
+    """The accelerators that one library can use."""
 
     gpus: tuple[Gpu, ...] = ()
     trouble: str | None = None  # why it can use none, where that is a surprise
 
 
-class Choice(NamedTuple):
-    """Where a run computes."""
+class DeviceChoice(NamedTuple):
+    """Where a run computes: with which library, in which slots."""
 
     engine: Engine
     slots: list[Slot]
@@ -54,37 +54,37 @@ class Choice(NamedTuple):
 
 
 @cache
-def ask(engine: Engine) -> Found:
+def ask_library(engine: Engine) -> LibraryGpus:
     """What this library can use, asked of another process; nothing is asked where no GPU is in
     sight.
     """
     if importlib.util.find_spec(engine) is None:
-        return Found((), f"{engine} is not installed")
-    if not hardware() and sys.platform != "darwin":
-        return Found()
+        return LibraryGpus((), f"{engine} is not installed")
+    if not list_hardware() and sys.platform != "darwin":
+        return LibraryGpus()
     command = own_program("flatout.workers.device_probe", engine)
     try:
-        told = subprocess.run(
+        ended = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return Found((), f"{engine} did not answer within {PROBE_SECONDS} s")
-    return read_answer(engine, told.stdout, told.returncode)
+        return LibraryGpus((), f"{engine} did not answer within {PROBE_SECONDS} s")
+    return read_answer(engine, ended.stdout, ended.returncode)
 
 
-def read_answer(engine: Engine, text: str, code: int) -> Found:
+def read_answer(engine: Engine, text: str, code: int) -> LibraryGpus:
     """What a probe printed; a GPU that is there but was not found is trouble."""
     try:
         answer = json.loads(text.splitlines()[-1])
     except (ValueError, IndexError):
-        return Found((), f"{engine} died while it looked for GPUs (exit code {code})")
-    found = Found(tuple(Gpu(**one) for one in answer["gpus"]), answer["trouble"])
-    if not found.gpus and found.trouble is None and hardware():
-        return Found((), f"the installed {engine} is built without support for it")
+        return LibraryGpus((), f"{engine} died while it looked for GPUs (exit code {code})")
+    found = LibraryGpus(tuple(Gpu(**one) for one in answer["gpus"]), answer["trouble"])
+    if not found.gpus and found.trouble is None and list_hardware():
+        return LibraryGpus((), f"the installed {engine} is built without support for it")
     return found
 
 
-def hardware() -> list[str]:
+def list_hardware() -> list[str]:
     """GPUs whose driver is loaded, by maker, with its version."""
     lines = []
     for device, (maker, version) in DRIVERS.items():
@@ -98,10 +98,10 @@ def hardware() -> list[str]:
     return lines
 
 
-def settle(
+def choose_devices(
     engine: EngineName, device: str | None, lanes: int, workers: int | None = None
-) -> Choice:
-    """The engine and the workers' places; `device` is what the user asked for, None or auto for
+) -> DeviceChoice:
+    """The engine and the workers' slots; `device` is what the user asked for, None or auto for
     anything.
     """
     wanted = device or "auto"
@@ -114,14 +114,14 @@ def settle(
             "the torch engine needs PyTorch: pip install 'flatout[torch]', or choose --engine jax"
         )
     if wanted == "cpu":
-        return on_cpu("jax" if engine == "auto" else engine, lanes, workers, None)
+        return choose_cpu("jax" if engine == "auto" else engine, lanes, workers, None)
     engines: tuple[Engine, ...] = ("jax", "torch") if engine == "auto" else (engine,)
     for one in engines:
-        gpus = matching(ask(one).gpus, wanted)
+        gpus = match_gpus(ask_library(one).gpus, wanted)
         if gpus:
-            return on_gpus(one, gpus, ask(one), lanes, workers)
-    trouble = [ask(one).trouble for one in engines]
-    reasons = "; ".join(reason for reason in trouble if reason and hardware())
+            return choose_gpus(one, gpus, ask_library(one), lanes=lanes, workers=workers)
+    trouble = [ask_library(one).trouble for one in engines]
+    reasons = "; ".join(reason for reason in trouble if reason and list_hardware())
     if wanted != "auto":
         seen = (
             reasons or f"{' and '.join(engines)} see{'s' * (len(engines) == 1)} no such device here"
@@ -131,14 +131,14 @@ def settle(
             f"tells more"
         )
     note = (
-        f"there is a GPU ({', '.join(hardware())}), but {reasons}; using the CPU"
+        f"there is a GPU ({', '.join(list_hardware())}), but {reasons}; using the CPU"
         if reasons
         else None
     )
-    return on_cpu(engines[0], lanes, workers, note)
+    return choose_cpu(engines[0], lanes, workers, note)
 
 
-def matching(gpus: tuple[Gpu, ...], wanted: str) -> list[int]:
+def match_gpus(gpus: tuple[Gpu, ...], wanted: str) -> list[int]:
     """Which of the accelerators were asked for."""
     kind, _, index = wanted.partition(":")
     numbers = [
@@ -149,14 +149,14 @@ def matching(gpus: tuple[Gpu, ...], wanted: str) -> list[int]:
     return [k for k in numbers if not index or k == int(index)]
 
 
-def on_cpu(engine: Engine, lanes: int, workers: int | None, note: str | None) -> Choice:
-    """One worker per core."""
-    return Choice(engine, cpu_slots(lanes, workers), None, note)
+def choose_cpu(engine: Engine, lanes: int, workers: int | None, note: str | None) -> DeviceChoice:
+    """One worker per core, unless fewer or more are asked for."""
+    return DeviceChoice(engine, cpu_slots(lanes, workers), None, note)
 
 
-def on_gpus(
-    engine: Engine, gpus: list[int], found: Found, lanes: int, workers: int | None
-) -> Choice:
+def choose_gpus(
+    engine: Engine, gpus: list[int], found: LibraryGpus, lanes: int, workers: int | None
+) -> DeviceChoice:
     """One worker per GPU, unless fewer or more are asked for."""
     count = min(workers or len(gpus), lanes)
     slots = []
@@ -172,4 +172,4 @@ def on_gpus(
         for k, gpu in enumerate(found.gpus)
         if k in gpus and gpu.free_bytes is not None
     ]
-    return Choice(engine, slots, min(known) if known else None, None)
+    return DeviceChoice(engine, slots, min(known) if known else None, None)

@@ -1,5 +1,5 @@
-"""The driver's side of the workers: one process per device, started, fed, replaced when it dies,
-ended with the run.
+"""The workers of this machine, from the driver's side: one process per device, started, fed,
+replaced when it dies, ended with the run.
 
 On a CPU a worker is pinned to one core and its XLA uses one thread: several XLA devices in one
 process may hang, and one program on all cores is slower than one on each. A single agent is the
@@ -17,7 +17,7 @@ from socket import socketpair
 
 from flatout.children import own_program
 from flatout.errors import RunError
-from flatout.learners.jobs import Chunk, Failure, Job, Order, Ready
+from flatout.learners.jobs import Chunk, Job, Ready, WorkerFailure, WorkOrder
 from flatout.workers.slots import Slot
 
 MOST_RESTARTS = 3  # in a row without a finished chunk
@@ -25,7 +25,7 @@ WIDE = 128  # hidden units from which a network counts as large
 
 
 class ProcessWorker:
-    """One process and the connection to it."""
+    """A `Worker` that is a process of this machine: the process and the connection to it."""
 
     def __init__(self, slot: Slot, jobs: Sequence[Job], log: Path) -> None:
         self.slot, self.jobs, self.log = slot, tuple(jobs), log
@@ -46,14 +46,12 @@ class ProcessWorker:
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, **self.slot.environment, **large_pages(self.jobs)},
             )
-        pin(self.process.pid, self.slot.cores)
+        pin_process(self.process.pid, self.slot.cores)
         self.connection = Connection(ours.detach())
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionResetError
-        ):  # a dead worker shows when it is asked
-            self.connection.send(
-                sys.path
-            )  # an environment of the user's own is found where they found it
+        # a dead worker shows when its answer is read
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            # an environment of the user's own is found where they found it
+            self.connection.send(sys.path)
             self.connection.send(self.jobs)
 
     def answer(self) -> tuple[Chunk, ...]:
@@ -61,20 +59,20 @@ class ProcessWorker:
         was started again.
         """
         try:
-            told = self.connection.recv()
+            message = self.connection.recv()
         except (EOFError, OSError):  # OSError: it died in the middle of a message
             self.replace()
             return ()
-        if isinstance(told, Failure):
-            raise RunError(self.explain(told))
-        if isinstance(told, Ready):
-            self.ready = told
-            return told.last
+        if isinstance(message, WorkerFailure):
+            raise RunError(self.explain(message))
+        if isinstance(message, Ready):
+            self.ready = message
+            return message.last
         self.restarts = 0
-        return (told,)
+        return (message,)
 
-    def ask(self, order: Order) -> None:
-        """Order a chunk."""
+    def ask(self, order: WorkOrder) -> None:
+        """Send an order, which the worker answers with a chunk."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(order)
 
@@ -85,7 +83,7 @@ class ProcessWorker:
         if self.restarts > MOST_RESTARTS:
             raise RunError(
                 f"the worker on {self.slot.name} died {self.restarts} times in a row without "
-                f"finishing a chunk (last: {cause(code)}); its messages are in {self.log}"
+                f"finishing a chunk (last: {explain_exit(code)}); its messages are in {self.log}"
             )
         self.stop()
         self.start()
@@ -98,8 +96,8 @@ class ProcessWorker:
         if self.process.stdin:
             self.process.stdin.close()
 
-    def explain(self, failure: Failure) -> str:
-        """A failure as a sentence."""
+    def explain(self, failure: WorkerFailure) -> str:
+        """A failure as a sentence that says what to do where that is known."""
         if "RESOURCE_EXHAUSTED" in failure.message or failure.kind == "MemoryError":
             largest = max(self.jobs, key=lambda job: job.program.rollout * len(job.seeds))
             return (
@@ -123,8 +121,8 @@ def large_pages(jobs: Sequence[Job]) -> dict[str, str]:
     )
 
 
-def cause(code: int) -> str:
-    """Why a process ended."""
+def explain_exit(code: int) -> str:
+    """Why a process ended, from its exit code, as part of a sentence."""
     if code == -9:
         return (
             "killed, perhaps for want of memory: lower train.n_envs, train.n_steps or the "
@@ -133,7 +131,7 @@ def cause(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def pin(pid: int, cores: Sequence[int]) -> None:
+def pin_process(pid: int, cores: Sequence[int]) -> None:
     """Keep a process on these cores, where the system can."""
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(ProcessLookupError):

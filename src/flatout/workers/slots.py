@@ -30,7 +30,7 @@ CACHE = {
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a worker runs."""
+    """Where a worker runs: its name for messages, its cores, its environment variables."""
 
     name: str
     cores: tuple[int, ...] = ()  # pinned to these; () = anywhere

@@ -2,12 +2,13 @@
 machine's.
 
 A launcher makes something with these names; `driving.py` and `search/` know nothing else of it.
+What a worker must keep to is tested by tests/workers/test_worker_protocol.py, for any launcher.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from flatout.learners.jobs import Chunk, Job, Order, Ready
+from flatout.learners.jobs import Chunk, Job, Ready, WorkOrder
 from flatout.workers.slots import Slot
 
 
@@ -15,7 +16,7 @@ class Waitable(Protocol):
     """What `multiprocessing.connection.wait` can wait for."""
 
     def fileno(self) -> int:
-        """The file descriptor that becomes readable when the worker has said something."""
+        """The file descriptor that becomes readable when the worker has sent something."""
         ...
 
 
@@ -26,7 +27,7 @@ class Worker(Protocol):
 
     @property
     def slot(self) -> Slot:
-        """Where it runs."""
+        """Where it runs: its device or cores."""
         ...
 
     @property
@@ -36,7 +37,9 @@ class Worker(Protocol):
 
     @property
     def ready(self) -> Ready | None:
-        """What it said when its programs were compiled; None before, also after a death."""
+        """Its first message, sent when its programs are compiled; None before it is read, and
+        again after a death.
+        """
         ...
 
     @property
@@ -44,13 +47,17 @@ class Worker(Protocol):
         """Readable when there is an answer; another one after a death."""
         ...
 
-    def ask(self, order: Order) -> None:
-        """Order a chunk. A worker that has died shows when it is listened to."""
+    def ask(self, order: WorkOrder) -> None:
+        """Send an order, which it answers with a chunk; orders are answered in their order. That
+        a worker has died shows when its answer is read.
+        """
         ...
 
     def answer(self) -> tuple[Chunk, ...]:
-        """What it sent: a chunk; after a start the last of each job; nothing if it died and was
-        started again.
+        """What it sent, waiting for it if need be: a chunk; after a start the last of each job;
+        nothing if it died and was started again, when all that was asked of it is to be asked anew.
+
+        Raises RunError where it failed, or dies again and again.
         """
         ...
 

@@ -1,11 +1,11 @@
 """A worker process: owns one device, holds its jobs' lanes, and advances them chunk by chunk when
-told.
+it is asked to.
 
-Started by `workers.py` as `python -m flatout.workers.worker_process`; it gets its jobs through the
-connection that it inherited, and answers every `Order` with a `Chunk`. Orders wait in a queue: a
-driver that sends the next one early never lets the device wait. After each chunk all of its state
-is on disk before the answer is sent. It dies with its driver: the end of its standard input means
-that nobody wants its work any more.
+Started by `process_worker.py` as `python -m flatout.workers.worker_process`; it gets its jobs
+through the connection that it inherited, and answers every `WorkOrder` with a `Chunk`. Orders wait
+in a queue: a driver that sends the next one early never lets the device wait. After each chunk all
+of its state is on disk before the answer is sent. It dies with its driver: the end of its standard
+input means that nobody wants its work any more.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from flatout.learners.engines import LaneBatch, batch_maker
-from flatout.learners.jobs import Failure, Job, Order, Ready
+from flatout.learners.engines import LaneBatch, Programs, choose_batch_maker
+from flatout.learners.jobs import Job, Ready, WorkerFailure, WorkOrder
 from flatout.workers.lifeline import die_with_driver
 
 
@@ -34,26 +34,25 @@ def main() -> None:
         try:
             sys.path[:] = connection.recv()
             serve(connection, connection.recv())
-        except Exception as error:  # told to the driver, which raises it for the user
-            connection.send(Failure(type(error).__name__, str(error)))
+        except Exception as error:  # sent to the driver, which raises it for the user
+            connection.send(WorkerFailure(type(error).__name__, str(error)))
 
 
 def serve(connection: Connection, jobs: Sequence[Job]) -> None:
     """Answer orders until the connection is closed."""
     began = time.perf_counter()
-    crews = assemble(jobs)
-    working = max(crew.compiled.working_bytes for crew in crews)
-    connection.send(
-        Ready(tuple(crew.state.last for crew in crews), time.perf_counter() - began, working)
-    )
-    orders: SimpleQueue[Order | None] = SimpleQueue()
-    threading.Thread(target=receive, args=(connection, orders), daemon=True).start()
+    batches = make_lane_batches(jobs)
+    working = max(batch.programs.working_bytes for batch in batches)
+    last = tuple(batch.state.last for batch in batches)
+    connection.send(Ready(last, time.perf_counter() - began, working))
+    orders: SimpleQueue[WorkOrder | None] = SimpleQueue()
+    threading.Thread(target=receive_orders, args=(connection, orders), daemon=True).start()
     while order := orders.get():
-        chunk = crews[order.job].advance(order)
+        chunk = batches[order.job].advance(order)
         connection.send(chunk._replace(peak_bytes=peak_bytes()))
 
 
-def receive(connection: Connection, orders: "SimpleQueue[Order | None]") -> None:
+def receive_orders(connection: Connection, orders: "SimpleQueue[WorkOrder | None]") -> None:
     """Take orders as they come, None at the end: a driver that sends a large one must not wait for
     this worker while this worker waits for the driver to read its answer.
     """
@@ -63,13 +62,15 @@ def receive(connection: Connection, orders: "SimpleQueue[Order | None]") -> None
     orders.put(None)
 
 
-def assemble(jobs: Sequence[Job]) -> list[LaneBatch]:
-    """The crews of all jobs; equal data is loaded once, and equal shapes are compiled once."""
-    crew_of, load_data = batch_maker(jobs[0].program.environment)
-    loaded, programs, crews = dict[object, Any](), dict[object, Any](), list[LaneBatch]()
+def make_lane_batches(jobs: Sequence[Job]) -> list[LaneBatch]:
+    """A batch of lanes for each job; equal data is loaded once, and equal shapes are compiled
+    once.
+    """
+    engine = choose_batch_maker(jobs[0].program.environment)
+    loaded, programs, batches = dict[object, Any](), dict[object, Programs](), list[LaneBatch]()
     for job in jobs:
         if job.data not in loaded:
-            loaded[job.data] = load_data(job)
+            loaded[job.data] = engine.load_data(job)
         plan = job.evaluation
         shape = (
             job.program,
@@ -77,10 +78,10 @@ def assemble(jobs: Sequence[Job]) -> list[LaneBatch]:
             len(job.seeds),
             plan and (plan.n_envs, plan.n_steps, plan.traced),
         )
-        crew = crew_of(job, loaded[job.data], programs.get(shape))
-        programs[shape] = crew.compiled
-        crews.append(crew)
-    return crews
+        batch = engine.make(job, loaded[job.data], programs.get(shape))
+        programs[shape] = batch.programs
+        batches.append(batch)
+    return batches
 
 
 def peak_bytes() -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flatout.learners.environment import Box, Discrete
-from flatout.learners.jax_engine.evaluate import evaluator
+from flatout.learners.jax_engine.evaluate import make_evaluator
 from flatout.learners.jax_engine.gymnax_environment import GymnaxEnvironment
 from flatout.settings.tables import TrainSettings
 from rounding import assert_close
@@ -108,7 +108,9 @@ def returns(name: str, steps: int, episode: int, settings: TrainSettings) -> np.
         np.asarray(state.updates).tolist() == [updates] * 3
         and runner(lanes.program)._cache_size() == 1
     )
-    found = evaluator(lanes.program, 256, episode)(None, lanes.rates, state.network, jnp.uint32(7))
+    found = make_evaluator(lanes.program, 256, episode)(
+        None, lanes.rates, state.network, jnp.uint32(7)
+    )
     return np.asarray(found.reward).mean(axis=1)
 
 

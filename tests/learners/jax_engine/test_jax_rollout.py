@@ -15,9 +15,9 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from flatout.learners.jax_engine import population as jax_population
-from flatout.learners.jax_engine.noise import normal
-from flatout.learners.jax_engine.rollout import rollout, scale_rewards
-from flatout.learners.rates import UPDATE_METRICS
+from flatout.learners.jax_engine.noise import draw_normal
+from flatout.learners.jax_engine.rollout import run_rollout, scale_rewards
+from flatout.learners.metrics import MINIBATCH_METRICS
 from flatout.learners.trajectory import Batch, Transition
 from flatout.policies.network import actor, critic
 from rounding import assert_close
@@ -51,14 +51,14 @@ def rolled() -> list[Rolled]:
     def look(rates: Any, state: Any) -> Any:
         given = []
 
-        def learn(*inputs: Any) -> Any:
-            given.extend((inputs[-1], jax.random.key_data(inputs[4])))
-            return state.network, state.optimiser, jnp.zeros(UPDATE_METRICS), 0
+        def learn(*_: Any, key: Any, batch: Any, **others: Any) -> Any:
+            given.extend((batch, jax.random.key_data(key)))
+            return state.network, state.optimiser, jnp.zeros(len(MINIBATCH_METRICS)), 0
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jax_population, "_learn", learn)
             after, _ = jax_population._update(lanes.program, DATA, rates, state)
-        _, steps, _ = rollout(lanes.program, DATA, rates, state)
+        _, steps, _ = run_rollout(lanes.program, DATA, rates, state)
         return after, steps, scale_rewards(rates, state, steps), *given
 
     look = jax.jit(jax.vmap(look))
@@ -207,7 +207,7 @@ def test_noise_is_standard_normal(shape: tuple[int, ...]) -> None:
     """JAX draws the same bits everywhere; of other seeds the fourth moment would err by 0.03, the
     others by less.
     """
-    noise = np.asarray(normal(jax.random.key(1), shape))
+    noise = np.asarray(draw_normal(jax.random.key(1), shape))
     assert noise.shape == shape and np.isfinite(noise).all()
     if noise.size > 1000:
         moments = [np.mean(noise**k) for k in (1, 2, 3, 4)]

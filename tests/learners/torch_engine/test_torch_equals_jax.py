@@ -22,11 +22,13 @@ from flatout.arrays import leaves_of, map_leaves, to_numpy  # noqa: E402
 from flatout.learners import shuffle  # noqa: E402
 from flatout.learners.jax_engine import population  # noqa: E402
 from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment  # noqa: E402
-from flatout.learners.jax_engine.noise import noise_key, normal  # noqa: E402
-from flatout.learners.jax_engine.rollout import rollout  # noqa: E402
-from flatout.learners.rates import metric_names, program_of, rates_of  # noqa: E402
+from flatout.learners.jax_engine.noise import draw_normal, noise_key  # noqa: E402
+from flatout.learners.jax_engine.rollout import run_rollout  # noqa: E402
+from flatout.learners.metrics import metric_names  # noqa: E402
+from flatout.learners.rates import program_of, rates_of  # noqa: E402
 from flatout.learners.torch_engine.market_environment import TorchMarketEnvironment  # noqa: E402
-from flatout.learners.torch_engine.ppo import Noise, TorchLearner  # noqa: E402
+from flatout.learners.torch_engine.ppo import TorchLearner  # noqa: E402
+from flatout.learners.torch_engine.rollout import Noise  # noqa: E402
 from flatout.learners.trajectory import Lanes  # noqa: E402
 from flatout.policies.network import Network, new_network  # noqa: E402
 from flatout.settings.tables import TrainSettings  # noqa: E402
@@ -77,10 +79,10 @@ def pair(precision: str, index_only: bool = False, **changes: Any) -> Pair:
     ]
     network: Network = map_leaves(exact, new_network(programs[0].sizes, SEED, settings.log_std))
     data = map_leaves(jnp.asarray, tape)
-    lanes = population.init(
+    lanes = population.init_lanes(
         programs[0], data, jax.tree.map(lambda x: x[None], rates), [network], [SEED]
     )
-    state = population.lane(lanes, 0)
+    state = population.take_lane(lanes, 0)
     dtype = getattr(torch, precision)
     other = TorchLearner(
         programs[1], map_leaves(torch.as_tensor, tape), rates, network, SEED, dtype=dtype
@@ -93,7 +95,7 @@ def noise_of(both: Pair, update: int) -> Noise:
     """What JAX draws in this update, for PyTorch."""
     program = both.program
     size = (program.n_steps, program.n_envs, program.environment.actions.size)
-    action = normal(noise_key(SEED, update, 0), size)
+    action = draw_normal(noise_key(SEED, update, 0), size)
     luck = program.environment.draw(noise_key(SEED, update, 1), program.n_steps, program.n_envs)
     key = noise_key(SEED, update, 2)
     cells = [
@@ -121,9 +123,9 @@ def doubles() -> Iterator[None]:
 
 def rolled_out(both: Pair) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
     """Steps, means of the terms and episodes, by JAX and by PyTorch, as NumPy arrays."""
-    state, expected, means = compiled(rollout, both.program)(both.data, both.rates, both.state)
+    state, expected, means = compiled(run_rollout, both.program)(both.data, both.rates, both.state)
     with torch.no_grad():
-        found, terms = both.other.rollout(noise_of(both, 0))
+        found, terms = both.other.run_rollout(noise_of(both, 0))
     theirs = jax.tree.map(np.asarray, (expected, means, state.episodes))
     return theirs, map_leaves(to_numpy, (found, terms, both.other.episodes))
 

@@ -20,7 +20,7 @@ from flatout.arrays import map_leaves, to_numpy  # noqa: E402
 from flatout.bars.synthetic import RandomWalk  # noqa: E402
 from flatout.learners.checkpoint import read_checkpoint  # noqa: E402
 from flatout.learners.jax_engine import lane_batch as jax_batch  # noqa: E402
-from flatout.learners.jobs import EvaluationPlan, Job, Newcomers, Order  # noqa: E402
+from flatout.learners.jobs import EvaluationPlan, Job, NewLanes, WorkOrder  # noqa: E402
 from flatout.learners.torch_engine import lane_batch as torch_batch  # noqa: E402
 from flatout.learners.torch_engine.lane_batch import TorchLaneBatch  # noqa: E402
 from flatout.market.gymnasium_env import MarketVectorEnv  # noqa: E402
@@ -62,7 +62,7 @@ def job_in(folder: Path, training: MarketTraining | None = None, **changes: Any)
     return replace(job, **changes)
 
 
-def crew_in(folder: Path, **changes: Any) -> TorchLaneBatch:
+def batch_in(folder: Path, **changes: Any) -> TorchLaneBatch:
     job = job_in(folder, **changes)
     return TorchLaneBatch(job, torch_batch.load_data(job))
 
@@ -98,8 +98,8 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(
     tmp_path: Path, run_of: Callable[[str], Run]
 ) -> None:
-    ours = crew_in(tmp_path)
-    ours.advance(Order((1, 1), turn=7))
+    ours = batch_in(tmp_path)
+    ours.advance(WorkOrder((1, 1), round=7))
     [theirs] = (run_of("jax").folder / "checkpoints").iterdir()
     found, expected = (read_checkpoint(path)[0] for path in (ours.job.checkpoint, theirs))
     assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
@@ -110,38 +110,38 @@ def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "jax"])
 def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine: str) -> None:
-    crews = {
+    engines = {
         "torch": (TorchLaneBatch, torch_batch.load_data),
         "jax": (jax_batch.JaxLaneBatch, jax_batch.load_data),
     }
     job = job_in(tmp_path, made(engine))
-    make, load = crews.pop(engine)
-    first = make(job, load(job)).advance(Order((2, 2)))
-    [(other, (make, load))] = crews.items()
+    make, load = engines.pop(engine)
+    first = make(job, load(job)).advance(WorkOrder((2, 2)))
+    [(other, (make, load))] = engines.items()
     job = job_in(tmp_path, made(other))
-    crew = make(job, load(job))
-    assert list(crew.state.last.updates) == [2, 2]
-    np.testing.assert_array_equal(crew.state.last.scores, first.scores)
-    chunk = crew.advance(Order((3, 3)))
+    batch = make(job, load(job))
+    assert list(batch.state.last.updates) == [2, 2]
+    np.testing.assert_array_equal(batch.state.last.scores, first.scores)
+    chunk = batch.advance(WorkOrder((3, 3)))
     assert list(chunk.updates) == [3, 3]
     assert np.isfinite(chunk.metrics).all()
 
 
 def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    whole = crew_in(tmp_path / "whole")
+    whole = batch_in(tmp_path / "whole")
     for until in (2, 4):
-        whole.advance(Order((until, until), turn=until))
-    crew_in(tmp_path / "parts").advance(Order((2, 2), turn=2))
-    again = crew_in(tmp_path / "parts")
-    again.advance(Order((4, 4), turn=4))
+        whole.advance(WorkOrder((until, until), round=until))
+    batch_in(tmp_path / "parts").advance(WorkOrder((2, 2), round=2))
+    again = batch_in(tmp_path / "parts")
+    again.advance(WorkOrder((4, 4), round=4))
     assert again.job.checkpoint.read_bytes() == whole.job.checkpoint.read_bytes()
 
 
 def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
     """Nor does it matter in which order or how far the others go."""
-    both, alone = crew_in(tmp_path / "both"), crew_in(tmp_path / "alone", training=made(seeds=1))
-    both.advance(Order((3, 1)))
-    alone.advance(Order((3,)))
+    both, alone = batch_in(tmp_path / "both"), batch_in(tmp_path / "alone", training=made(seeds=1))
+    both.advance(WorkOrder((3, 1)))
+    alone.advance(WorkOrder((3,)))
     for name, leaf in torch_batch.array_names(alone.state.lanes):
         np.testing.assert_array_equal(
             dict(torch_batch.array_names(both.state.lanes))[name][:1], leaf
@@ -149,15 +149,15 @@ def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
     assert list(both.state.last.updates) == [3, 1]
 
 
-def test_newcomers_take_over_their_lanes_only(tmp_path: Path) -> None:
-    crew, other = crew_in(tmp_path / "a"), crew_in(tmp_path / "b", seeds=[0, 9])
-    crew.advance(Order((2, 2)))
-    rates, judged = crew.job.rates, crew.job.evaluation.environment  # type: ignore[union-attr]
-    newcomer = Newcomers(rates, judged, (1,), (9,), (crew.job.log_std[1],), (crew.job.hidden[1],))
-    crew.advance(Order((2, 1), newcomers=newcomer))
-    other.advance(Order((2, 1)))
+def test_new_agents_take_over_their_lanes_only(tmp_path: Path) -> None:
+    batch, other = batch_in(tmp_path / "a"), batch_in(tmp_path / "b", seeds=[0, 9])
+    batch.advance(WorkOrder((2, 2)))
+    rates, judged = batch.job.rates, batch.job.evaluation.environment  # type: ignore[union-attr]
+    new = NewLanes(rates, judged, (1,), (9,), (batch.job.log_std[1],), (batch.job.hidden[1],))
+    batch.advance(WorkOrder((2, 1), new_lanes=new))
+    other.advance(WorkOrder((2, 1)))
     for (name, ours), (_, theirs) in zip(
-        torch_batch.array_names(crew.state.lanes),
+        torch_batch.array_names(batch.state.lanes),
         torch_batch.array_names(other.state.lanes),
         strict=True,
     ):
@@ -191,12 +191,12 @@ def check_same_traces(found: Any, expected: Any) -> None:
 @pytest.mark.slow
 def test_traces_equal_those_of_jax(tmp_path: Path) -> None:
     job = traced_job(tmp_path / "torch", "torch")
-    crew = TorchLaneBatch(job, torch_batch.load_data(job))
+    batch = TorchLaneBatch(job, torch_batch.load_data(job))
     job = traced_job(tmp_path / "jax", "jax")
     other = jax_batch.JaxLaneBatch(job, jax_batch.load_data(job))
     for delay in (0, 1, 2):
-        found = crew.advance(Order((2, 2), delay=delay)).traces
-        networks = map_leaves(jnp.asarray, crew.state.lanes.network)
+        found = batch.advance(WorkOrder((2, 2), delay=delay)).traces
+        networks = map_leaves(jnp.asarray, batch.state.lanes.network)
         _, expected, _ = other.judge(networks, np.asarray([2, 2]), delay)
         assert found.shape == expected.shape
         check_same_traces(found, expected)
@@ -207,12 +207,12 @@ def test_traces_equal_those_of_jax(tmp_path: Path) -> None:
 def test_pytorch_traces_as_numpy_does(tmp_path: Path) -> None:
     """On a GPU the arrays stay where they are."""
     job = traced_job(tmp_path, "torch")
-    crew = TorchLaneBatch(job, torch_batch.load_data(job))
-    expected = crew.advance(Order((2, 2), delay=1)).traces
-    crew.on_host = False
+    batch = TorchLaneBatch(job, torch_batch.load_data(job))
+    expected = batch.advance(WorkOrder((2, 2), delay=1)).traces
+    batch.on_host = False
     plan = job.evaluation
     assert plan is not None
-    found = np.stack([crew.judged_lane(plan, k, 1) for k in range(2)])
+    found = np.stack([batch.judge_lane(plan, k, 1) for k in range(2)])
     check_same_traces(found, expected)
 
 
@@ -247,16 +247,16 @@ def test_a_saved_policy_gives_the_same_orders_in_every_library(
 
 
 def test_the_best_network_is_kept(tmp_path: Path) -> None:
-    crew = crew_in(tmp_path)
+    batch = batch_in(tmp_path)
     best = np.full(2, -np.inf)
     for until in range(1, 6):
-        chunk = crew.advance(Order((until, until)))
+        chunk = batch.advance(WorkOrder((until, until)))
         won = chunk.scores[:, 0] > best
         best = np.maximum(best, chunk.scores[:, 0])
-        np.testing.assert_array_equal(crew.state.best.score, best.astype(np.float32))
+        np.testing.assert_array_equal(batch.state.best.score, best.astype(np.float32))
         for new, kept in zip(
-            jax.tree.leaves(crew.state.lanes.network),
-            jax.tree.leaves(crew.state.best.network),
+            jax.tree.leaves(batch.state.lanes.network),
+            jax.tree.leaves(batch.state.best.network),
             strict=True,
         ):
             np.testing.assert_array_equal(kept[won], new[won])

@@ -12,11 +12,14 @@ from small_learners import assert_learned_alike
 torch = pytest.importorskip("torch")
 
 from flatout.arrays import map_leaves, to_numpy  # noqa: E402
-from flatout.learners.rates import metric_names, program_of, rates_of  # noqa: E402
+from flatout.learners.metrics import metric_names  # noqa: E402
+from flatout.learners.rates import program_of, rates_of  # noqa: E402
 from flatout.learners.torch_engine import compiled  # noqa: E402
-from flatout.learners.torch_engine.compiled import PLAIN, Fused, quick_kernels  # noqa: E402
+from flatout.learners.torch_engine.compiled import PLAIN, FusedFunction, choose_kernels, warm_up  # noqa: E402
 from flatout.learners.torch_engine.market_environment import TorchMarketEnvironment  # noqa: E402
-from flatout.learners.torch_engine.ppo import Kernels, TorchLearner  # noqa: E402
+from flatout.learners.torch_engine.ppo import TorchLearner  # noqa: E402
+from flatout.learners.torch_engine.rollout import Kernels  # noqa: E402
+from flatout.learners.torch_engine.threads import limit_threads  # noqa: E402
 from flatout.market.torch_market import HostSyncs  # noqa: E402
 from flatout.policies.network import new_network  # noqa: E402
 from flatout.settings.tables import TrainSettings  # noqa: E402
@@ -73,7 +76,7 @@ def test_an_update_never_waits_for_the_device(changes: dict[str, Any]) -> None:
     one.update()  # tensors are made at the first use
     noise = one.draw()
     with HostSyncs() as syncs, torch.no_grad():
-        steps, _ = one.rollout(noise)
+        steps, _ = one.run_rollout(noise)
         batch = one.batch_of(steps)
     one.learn(batch, noise.shuffle, 1e-3)
     assert syncs.found == []
@@ -87,7 +90,7 @@ def test_learning_asks_the_device_once_per_epoch_and_only_for_the_limit() -> Non
         one.update()
         noise = one.draw()
         with torch.no_grad():
-            batch = one.batch_of(one.rollout(noise)[0])
+            batch = one.batch_of(one.run_rollout(noise)[0])
         with HostSyncs() as syncs:
             one.learn(batch, noise.shuffle, 1e-3)
         asked = [
@@ -156,7 +159,7 @@ KNOBS: dict[str, Any] = {
 
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
-    assert {*KNOBS, "engine"} == set(TrainSettings.model_fields)
+    assert {*KNOBS, "engine", "timesteps", "seeds"} == set(TrainSettings.model_fields)
 
 
 @pytest.fixture(scope="module")
@@ -193,11 +196,11 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
     usual = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        one = learner()
-        with one.threads(small=True):
+        cpu = torch.device("cpu")
+        with limit_threads(small=True, device=cpu):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
-        with one.threads(small=False):
+        with limit_threads(small=False, device=cpu):
             assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(usual)
@@ -209,27 +212,27 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
 def test_short_trainings_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
     monkeypatch.setattr(compiled, "can_compile", lambda device: device == "cpu")
-    assert quick_kernels(1000, "cpu") is PLAIN
-    assert all(isinstance(kernel, Fused) for kernel in quick_kernels(10**6, "cpu"))
-    assert quick_kernels(10**6, "mps") is PLAIN
+    assert choose_kernels(1000, "cpu") is PLAIN
+    assert all(isinstance(kernel, FusedFunction) for kernel in choose_kernels(10**6, "cpu"))
+    assert choose_kernels(10**6, "mps") is PLAIN
     monkeypatch.setenv(compiled.SWITCH, "0")
-    assert quick_kernels(10**6, "cpu") is PLAIN
+    assert choose_kernels(10**6, "cpu") is PLAIN
     monkeypatch.setenv(compiled.SWITCH, "1")
-    assert all(isinstance(kernel, Fused) for kernel in quick_kernels(1, "cpu"))
+    assert all(isinstance(kernel, FusedFunction) for kernel in choose_kernels(1, "cpu"))
 
 
 def test_a_compiler_that_fails_costs_a_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """A real failure: there is no such compiler."""
     from torch._inductor import config
 
-    kernels = Kernels(*(Fused(kernel) for kernel in PLAIN))
+    kernels = Kernels(*(FusedFunction(kernel) for kernel in PLAIN))
     with config.patch(
         {"cpp.cxx": ("/nowhere/g++",), "fx_graph_cache": False, "force_disable_caches": True}
     ):
         row = learner(kernels, n_steps=3, minibatches=2).update()
     assert [kernel.current for kernel in kernels] == list(PLAIN)
-    said = capsys.readouterr().err
-    assert said.count("torch.compile failed (") == 2
+    message = capsys.readouterr().err
+    assert message.count("torch.compile failed (") == 2
     assert torch.equal(row, learner(n_steps=3, minibatches=2).update())
 
 
@@ -239,9 +242,9 @@ def test_the_fused_step_learns_alike() -> None:
     """In float64: in float32 an order may fall on the other side of a lot, and Adam enlarges what
     is rounded off.
     """
-    kernels, plain = Kernels(*(Fused(kernel) for kernel in PLAIN)), learner(dtype="float64")
+    kernels, plain = Kernels(*(FusedFunction(kernel) for kernel in PLAIN)), learner(dtype="float64")
     one = learner(kernels, dtype="float64")
-    one.warm_up()
+    warm_up(one)
     for k in range(4):
         found, expected = ({"row": to_numpy(x.update())} for x in (one, plain))
         assert_learned_alike(found, expected, 2 * 3 * (1 + k), 3e-4)

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from flatout.arrays import Array
-from flatout.learners.agent import actor_of, bounded
+from flatout.learners.agent import actor_of, bound_action
 from flatout.learners.jax_engine.noise import noise_key
 from flatout.learners.rates import Program, Rates
 from flatout.policies.network import Network
 
 
-class Evaluation(NamedTuple):
+class EpisodeSums(NamedTuple):
     """Sums over one episode: (lane, env) each, terms (lane, env, term)."""
 
     reward: Array
@@ -24,16 +24,16 @@ class Evaluation(NamedTuple):
     terms: Array
 
 
-def evaluator(
+def make_evaluator(
     program: Program, n_envs: int, n_steps: int, one_by_one: bool | None = None
-) -> Callable[[Any, Rates, Network, int], Evaluation]:
+) -> Callable[[Any, Rates, Network, int], EpisodeSums]:
     """`evaluate(data, rates, networks, seed)`: runs the mode of each policy for at most `n_steps`
     steps.
     """
     one_by_one = jax.default_backend() == "cpu" if one_by_one is None else one_by_one
 
-    def evaluate(data: Any, rates: Rates, networks: Network, seed: Array) -> Evaluation:
-        one = partial(_evaluate, program, n_envs, n_steps, data, seed)
+    def evaluate(data: Any, rates: Rates, networks: Network, seed: Array) -> EpisodeSums:
+        one = partial(_evaluate_lane, program, n_envs, n_steps, data, seed)
         if one_by_one:
             return jax.lax.map(lambda x: one(*x), (rates, networks))
         return jax.vmap(one)(rates, networks)
@@ -41,7 +41,7 @@ def evaluator(
     return jax.jit(evaluate)
 
 
-def _evaluate(
+def _evaluate_lane(
     program: Program,
     n_envs: int,
     n_steps: int,
@@ -49,7 +49,7 @@ def _evaluate(
     seed: Array,
     rates: Rates,
     network: Network,
-) -> Evaluation:
+) -> EpisodeSums:
     env = program.environment
     first, luck = (
         env.draw(noise_key(seed, 0, 0), 1, n_envs),
@@ -59,8 +59,8 @@ def _evaluate(
 
     def body(carry: Any, luck: Any) -> Any:
         state, view, alive, sums = carry
-        policy = actor_of(program, rates, network, env.observe(view, data), jnp)
-        action = bounded(program, policy, policy.mode(jnp), jnp)
+        policy = actor_of(program, rates, network, env.observe(view, data), xp=jnp)
+        action = bound_action(program, policy, policy.mode(jnp), jnp)
         state, step = env.step(state, action, luck, data, rates.environment)
         counted = jnp.stack([step.reward, jnp.ones(n_envs), *step.terms])
         sums = sums + alive * counted
@@ -70,10 +70,10 @@ def _evaluate(
     sums = jnp.zeros((2 + len(env.terms), n_envs))
     carry = (start, env.view(start, data, rates.environment), jnp.ones(n_envs), sums)
     (_, _, _, sums), _ = jax.lax.scan(body, carry, luck)
-    return Evaluation(sums[0], sums[1], sums[2:].T)
+    return EpisodeSums(sums[0], sums[1], sums[2:].T)
 
 
-def tracer(
+def make_tracer(
     program: Program, n_segments: int, n_steps: int, most_delay: int = 0
 ) -> Callable[[Any, Rates, Network, Array], Array]:
     """`trace(data, rates, networks, delay)`: every unweighted term of every bar, (lane, term,
@@ -94,8 +94,8 @@ def tracer(
         view = env.view(start, data, rates.environment)
 
         def decide(view: Any) -> Array:
-            policy = actor_of(program, rates, network, env.observe(view, data), jnp)
-            return bounded(program, policy, policy.mode(jnp), jnp)
+            policy = actor_of(program, rates, network, env.observe(view, data), xp=jnp)
+            return bound_action(program, policy, policy.mode(jnp), jnp)
 
         def body(carry: Any, noise: Array) -> Any:
             state, view, alive, earlier = carry

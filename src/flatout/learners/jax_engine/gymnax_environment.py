@@ -57,7 +57,7 @@ class GymnaxEnvironment(NamedTuple):
 
     def reset(self, noise: Array, data: Any, rates: Any) -> Running:
         observation, state = jax.vmap(lambda key: self.env.reset_env(key, rates))(noise)
-        return Running(state, flat(observation))
+        return Running(state, flatten_observations(observation))
 
     def view(self, state: Running, data: Any, rates: Any) -> Array:
         return state.observation
@@ -88,10 +88,16 @@ class GymnaxEnvironment(NamedTuple):
             )
 
         after, arrived, reward, terminated, truncated = jax.vmap(one)(noise, state.state, action)
-        step = Step(reward, terminated, truncated, (), Running(arrived[1], flat(arrived[0])))
-        return Running(after[1], flat(after[0])), step
+        step = Step(
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            terms=(),
+            arrived=Running(arrived[1], flatten_observations(arrived[0])),
+        )
+        return Running(after[1], flatten_observations(after[0])), step
 
 
-def flat(observation: Array) -> Array:
+def flatten_observations(observation: Array) -> Array:
     """(env, feature) of observations of any shape."""
     return jnp.reshape(observation, (observation.shape[0], -1))

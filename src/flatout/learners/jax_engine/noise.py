@@ -13,7 +13,7 @@ def noise_key(seed: Array, updates: Array | int, purpose: int) -> Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), updates), purpose)
 
 
-def normal(key: Array, shape: tuple[int, ...]) -> Array:
+def draw_normal(key: Array, shape: tuple[int, ...]) -> Array:
     """Standard normal noise by Box and Muller's method, which costs a CPU a third of inverting the
     error function.
     """

@@ -19,23 +19,17 @@ from jax.flatten_util import ravel_pytree
 from flatout.arrays import Array
 from flatout.learners import shuffle
 from flatout.learners.agent import critic_of, distribution_of, loss_of
+from flatout.learners.hyperparameters import ADAM_EPSILON, KL_TOLERANCE
 from flatout.learners.jax_engine.noise import noise_key
-from flatout.learners.jax_engine.rollout import rollout, scale_rewards, values_of
+from flatout.learners.jax_engine.rollout import run_rollout, scale_rewards, values_of
+from flatout.learners.metrics import MINIBATCH_METRICS, mean_metrics, metric_names
 from flatout.learners.ppo_math import Moments
-from flatout.learners.rates import (
-    ADAM_EPSILON,
-    KL_TOLERANCE,
-    UPDATE_METRICS,
-    Program,
-    Rates,
-    mean_metrics,
-    metric_names,
-)
+from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import (
     Batch,
     Episodes,
     Lanes,
-    advantages,
+    compute_advantages,
     scheduled_rate,
     update_metrics,
 )
@@ -44,17 +38,17 @@ from flatout.policies.network import Network
 ADAM = optax.scale_by_adam(eps=ADAM_EPSILON)
 
 
-def init(
+def init_lanes(
     program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]
 ) -> Lanes:
     """Fresh lanes, one per network and seed; `rates` has as many."""
     network = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *networks)
-    return jax.jit(_init, static_argnums=0)(
+    return jax.jit(_init_lanes, static_argnums=0)(
         program, data, rates, network, jnp.asarray(seeds, jnp.uint32)
     )
 
 
-def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Array) -> Lanes:
+def _init_lanes(program: Program, data: Any, rates: Rates, network: Network, seeds: Array) -> Lanes:
     env, n_envs = program.environment, program.n_envs
 
     def one(network: Network, rates: Rates, seed: Array) -> Lanes:
@@ -69,7 +63,9 @@ def _init(program: Program, data: Any, rates: Rates, network: Network, seeds: Ar
             optimiser=new_optimiser(network),
             environment=state,
             view=env.view(state, data, rates.environment),
-            episodes=Episodes(zeros, zeros, zeros, zeros, zeros),
+            episodes=Episodes(
+                earned=zeros, length=zeros, ended=zeros, ended_earned=zeros, ended_length=zeros
+            ),
             discounted=zeros,
             moments=Moments(jnp.zeros(()), jnp.ones(()), jnp.asarray(1e-4)),
             seed=seed,
@@ -86,12 +82,12 @@ def new_optimiser(network: Network) -> Any:
     return ADAM.init(ravel_pytree(network)[0])
 
 
-def lane(tree: Any, k: int) -> Any:
+def take_lane(tree: Any, k: int) -> Any:
     """One lane of a state, of rates or of metrics."""
     return jax.tree.map(lambda leaf: leaf[k], tree)
 
 
-def chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
+def make_chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
     """`run_chunk(data, rates, state) -> (state, metrics)`, jitted: advances every lane to its
     `rates.until` updates.
 
@@ -127,23 +123,45 @@ def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[L
 
 def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
     """One rollout and what is learned from it."""
-    state, steps, terms = rollout(program, data, rates, state)
-    value = values_of(program, data, rates, state.network, steps.seen)
+    state, steps, terms = run_rollout(program, data, rates, state)
+    value = values_of(program, data, rates, state.network, seen=steps.seen)
     log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
     last = critic_of(
-        program, rates, state.network, program.environment.observe(state.view, data), jnp
+        program, rates, state.network, program.environment.observe(state.view, data), xp=jnp
     )
     discounted, moments, reward = scale_rewards(rates, state, steps)
-    advantage, returns = advantages(rates, steps, value, last, reward, jnp)
-    batch = Batch(steps.seen, steps.raw, log_prob, value, advantage, returns)
+    advantage, returns = compute_advantages(rates, steps, value, last, reward=reward, xp=jnp)
+    batch = Batch(
+        seen=steps.seen,
+        raw=steps.raw,
+        log_prob=log_prob,
+        value=value,
+        advantage=advantage,
+        returns=returns,
+    )
     batch = jax.tree.map(lambda x: jnp.reshape(x, (program.rollout, *x.shape[2:])), batch)
     rate = scheduled_rate(rates, state.updates, jnp)
     key = noise_key(state.seed, state.updates, 2)
     network, optimiser, learned, epochs = _learn(
-        program, data, rates, rate, key, state.network, state.optimiser, batch
+        program,
+        data,
+        rates,
+        rate=rate,
+        key=key,
+        network=state.network,
+        optimiser=state.optimiser,
+        batch=batch,
     )
     metrics = update_metrics(
-        learned, rate, epochs, network, state.episodes, batch, steps.reward, terms, jnp
+        learned,
+        rate,
+        epochs,
+        network=network,
+        episodes=state.episodes,
+        batch=batch,
+        reward=steps.reward,
+        terms=terms,
+        xp=jnp,
     )
     state = state._replace(
         network=network,
@@ -172,10 +190,10 @@ def _learn(
 
     def minibatch(carry: Any, rows: Array) -> Any:
         weights, optimiser, going, totals, count = carry
-        (loss, figures), gradient = grad(network_of(weights), _rows(batch, rows))
+        (loss, parts), gradient = grad(network_of(weights), _rows(batch, rows))
         gradient = ravel_pytree(gradient)[0]
         norm = optax.tree.norm(gradient)
-        going = going & (figures[3] <= KL_TOLERANCE * rates.target_kl)
+        going = going & (parts.approx_kl <= KL_TOLERANCE * rates.target_kl)
         gradient = gradient * jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6))
         change, moved = ADAM.update(gradient, optimiser)
         weights = jnp.where(going, weights - rate * change, weights)
@@ -184,7 +202,7 @@ def _learn(
             weights,
             optimiser,
             going,
-            totals + jnp.stack([*figures, loss, norm]),
+            totals + jnp.stack([*parts, loss, norm]),
             count + 1,
         ), None
 
@@ -198,7 +216,13 @@ def _learn(
     def more(carry: Any) -> Array:
         return (carry[0] < rates.epochs) & carry[1][2]
 
-    start = (weights, optimiser, jnp.asarray(True), jnp.zeros(UPDATE_METRICS), jnp.zeros(()))
+    start = (
+        weights,
+        optimiser,
+        jnp.asarray(True),
+        jnp.zeros(len(MINIBATCH_METRICS)),
+        jnp.zeros(()),
+    )
     epochs, inner = jax.lax.while_loop(more, epoch, (jnp.zeros((), jnp.int32), start))
     weights, optimiser, _, totals, made = inner
     return network_of(weights), optimiser, totals / jnp.maximum(made, 1), epochs

@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from flatout.arrays import Array
-from flatout.learners.agent import actor_of, bounded, critic_of
+from flatout.learners.agent import actor_of, bound_action, critic_of
 from flatout.learners.environment import Box
-from flatout.learners.jax_engine.noise import noise_key, normal
+from flatout.learners.jax_engine.noise import draw_normal, noise_key
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Program, Rates
-from flatout.learners.trajectory import Lanes, Transition, count, scaled_step
+from flatout.learners.trajectory import Lanes, Transition, count_episodes, scale_step
 from flatout.policies.network import Network
 
 
-def rollout(
+def run_rollout(
     program: Program, data: Any, rates: Rates, state: Lanes
 ) -> tuple[Lanes, Transition, Array]:
     """`n_steps` steps of all environments; also the mean of each reward term."""
@@ -27,17 +27,19 @@ def rollout(
     network, zeros = state.network, jnp.zeros(n_envs)
     key = noise_key(state.seed, state.updates, 0)
     size = (n_steps, n_envs, env.actions.size)
-    noise = normal(key, size) if isinstance(env.actions, Box) else jax.random.uniform(key, size)
+    noise = (
+        draw_normal(key, size) if isinstance(env.actions, Box) else jax.random.uniform(key, size)
+    )
     luck = env.draw(noise_key(state.seed, state.updates, 1), n_steps, n_envs)
 
     def body(carry: Any, inputs: Any) -> Any:
         environment, view, episodes, sums = carry
         noise, luck = inputs
         observation = env.observe(view, data)
-        policy = actor_of(program, rates, network, observation, jnp)
+        policy = actor_of(program, rates, network, observation, xp=jnp)
         raw = policy.sample(noise, jnp)
         environment, step = env.step(
-            environment, bounded(program, policy, raw, jnp), luck, data, rates.environment
+            environment, bound_action(program, policy, raw, jnp), luck, data, rates.environment
         )
         transition = Transition(
             seen=view if program.index_only else observation,
@@ -46,11 +48,11 @@ def rollout(
             reward=step.reward,
             terminated=step.terminated,
             truncated=step.truncated,
-            final=_final_values(program, data, rates, network, step),
+            final=_final_values(program, data, rates, network, step=step),
         )
         sums = tuple(total + term for total, term in zip(sums, step.terms, strict=True))
         view = env.view(environment, data, rates.environment)
-        episodes = count(episodes, step.reward, step.terminated | step.truncated, jnp)
+        episodes = count_episodes(episodes, step.reward, step.terminated | step.truncated, jnp)
         return (environment, view, episodes, sums), transition
 
     fresh = state.episodes._replace(ended=zeros, ended_earned=zeros, ended_length=zeros)
@@ -70,7 +72,7 @@ def values_of(program: Program, data: Any, rates: Rates, network: Network, seen:
 
     def one(seen: Any) -> Array:
         observation = program.environment.observe(seen, data) if program.index_only else seen
-        return critic_of(program, rates, network, observation, jnp)
+        return critic_of(program, rates, network, observation, xp=jnp)
 
     return jnp.reshape(jax.lax.map(one, blocks), (program.n_steps, program.n_envs))
 
@@ -85,7 +87,7 @@ def _final_values(program: Program, data: Any, rates: Rates, network: Network, s
             rates,
             network,
             env.observe(env.view(arrived, data, rates.environment), data),
-            jnp,
+            xp=jnp,
         )
 
     return jax.lax.cond(
@@ -98,16 +100,16 @@ def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array,
 
     def body(carry: Any, step: Any) -> Any:
         reward, ended = step
-        return scaled_step(rates, carry, reward, ended, jnp)
+        return scale_step(rates, carry, reward, ended, xp=jnp)
 
-    def scaled(_: None) -> Any:
+    def scale(_: None) -> Any:
         ends = steps.terminated | steps.truncated
         (discounted, moments), reward = jax.lax.scan(
             body, (state.discounted, state.moments), (steps.reward, ends)
         )
         return discounted, moments, reward
 
-    def plain(_: None) -> Any:
+    def keep(_: None) -> Any:
         return state.discounted, state.moments, steps.reward
 
-    return jax.lax.cond(rates.normalise_reward, scaled, plain, None)
+    return jax.lax.cond(rates.normalise_reward, scale, keep, None)

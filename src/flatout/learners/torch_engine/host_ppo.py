@@ -18,9 +18,12 @@ from torch import Tensor
 from flatout.arrays import map_leaves, to_numpy
 from flatout.learners.agent import distribution_of
 from flatout.learners.environment import Box, Discrete
+from flatout.learners.metrics import MINIBATCH_METRICS
 from flatout.learners.ppo_math import explained_variance
-from flatout.learners.rates import METRICS, UPDATE_METRICS, Program, Rates
-from flatout.learners.torch_engine.ppo import FEW_UNITS, Adam, TorchLearner
+from flatout.learners.rates import Program, Rates
+from flatout.learners.torch_engine.adam import AdamState
+from flatout.learners.torch_engine.ppo import TorchLearner
+from flatout.learners.torch_engine.threads import is_small_minibatch, limit_threads
 from flatout.learners.trajectory import Batch, Transition
 from flatout.market.rules import OFF
 from flatout.policies.network import Network, actor, critic
@@ -29,7 +32,7 @@ Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
 
-class Seen(NamedTuple):
+class HostView(NamedTuple):
     """What the policy acts on next."""
 
     observation: Any  # (env, feature)
@@ -54,13 +57,13 @@ class HostEnvironment(NamedTuple):
     def draw(self, key: Any, n_steps: int, n_envs: int) -> Tensor:
         return torch.zeros(n_steps, n_envs)
 
-    def reset(self, noise: Any, data: Any, rates: Any) -> Seen:
-        return Seen(noise.new_zeros(noise.shape[0], self.observation_size))
+    def reset(self, noise: Any, data: Any, rates: Any) -> HostView:
+        return HostView(noise.new_zeros(noise.shape[0], self.observation_size))
 
-    def view(self, state: Seen, data: Any, rates: Any) -> Seen:
+    def view(self, state: HostView, data: Any, rates: Any) -> HostView:
         return state
 
-    def observe(self, view: Seen, data: Any) -> Any:
+    def observe(self, view: HostView, data: Any) -> Any:
         return view.observation
 
     def step(self, state: Any, action: Any, noise: Any, data: Any, rates: Any) -> Any:
@@ -84,7 +87,7 @@ class Arrival(NamedTuple):
     going: bool = True  # False: stop here
 
 
-class Draw(NamedTuple):
+class HostNoise(NamedTuple):
     """All that is random in one update."""
 
     action: Floats  # (step, env, action) normal, or uniform for choices
@@ -106,7 +109,7 @@ class HostLearner:
         whole = program._replace(
             minibatches=1
         )  # minibatches are made here: the last one may be smaller
-        self.core = TorchLearner(whole, None, rates, network, seed, device)
+        self.core = TorchLearner(whole, None, rates, network, seed=seed, device=device)
         self.program, self.batch_size = whole, batch_size
         self.seen = np.zeros((program.n_envs, program.environment.observation_size), np.float32)
         self.steps = new_steps(program)
@@ -120,26 +123,28 @@ class HostLearner:
         """The weights for NumPy: views of them on a CPU, copies from elsewhere."""
         return self.views or map_leaves(to_numpy, self.core.network)
 
-    def recall(self, network: Network, adam: Adam, seed: int, updates: int) -> None:
+    def recall(self, network: Network, adam: AdamState, seed: int, updates: int) -> None:
         """Go on from these weights and this memory of Adam's."""
         self.core.load(
             self.core.state._replace(network=network, optimiser=adam, seed=seed, updates=updates)
         )
 
-    def draw(self) -> Draw:
+    def draw(self) -> HostNoise:
         """The noise of the next update; it follows from the seed and the number of updates."""
         program, core = self.program, self.core
         rng = np.random.default_rng([core.seed, 1 + core.updates])
         actions = program.environment.actions
         kind = rng.standard_normal if isinstance(actions, Box) else rng.random
         noise = kind((program.n_steps, program.n_envs, actions.size), np.float32)
-        return Draw(
+        return HostNoise(
             noise,
-            np.stack([rng.permutation(program.rollout) for _ in range(int(core.host.epochs))]),
+            np.stack(
+                [rng.permutation(program.rollout) for _ in range(int(core.host_rates.epochs))]
+            ),
         )
 
     def gather(self, step: Callable[[NDArray[Any]], Arrival], noise: NDArray[Any]) -> bool:
-        """`n_steps` steps with drawn actions; False if it was told to stop before."""
+        """`n_steps` steps with drawn actions; False if it was stopped before."""
         program, network, steps = self.program, self.network, self.steps
         steps.final[:], self.void[:] = 0, False
         for k in range(program.n_steps):
@@ -168,11 +173,11 @@ class HostLearner:
         """
         core = self.core
         core.optimiser.param_groups[0]["lr"] = rate
-        core.view = Seen(core.upload(self.seen))
+        core.view = HostView(core.upload(self.seen))
         with torch.no_grad():
             batch = self.without_void(core.batch_of(map_leaves(core.upload, self.steps)))
         rows, epochs = [], 0
-        with core.threads(self.batch_size * max(self.program.hidden) <= FEW_UNITS):
+        with limit_threads(is_small_minibatch(self.program, self.batch_size), core.device):
             for order in torch.as_tensor(orders, device=core.device):
                 figures, going = self.epoch(batch, order)
                 rows += figures
@@ -187,7 +192,7 @@ class HostLearner:
 
     def epoch(self, batch: Batch, order: Tensor) -> tuple[list[Tensor], bool]:
         """One pass; False if the policy has moved too far amid it."""
-        core, limited = self.core, float(self.core.host.target_kl) < OFF
+        core, limited = self.core, float(self.core.host_rates.target_kl) < OFF
         going, rows = torch.ones((), device=core.device, dtype=torch.bool), []
         for some in torch.split(order, self.batch_size):
             chosen = map_leaves(lambda x, some=some: x.index_select(0, some), batch)
@@ -211,7 +216,7 @@ class HostLearner:
         """What was learned, by the names of `rates.METRICS`."""
         with torch.no_grad():
             known = explained_variance(batch.value, batch.returns, xp)
-        figures = dict(zip(METRICS[:UPDATE_METRICS], learned.tolist(), strict=True))
+        figures = dict(zip(MINIBATCH_METRICS, learned.tolist(), strict=True))
         deviations = to_numpy(self.core.network.log_std)
         spread = {"std": float(np.exp(deviations).mean())} if deviations.size else {}
         return figures | {"explained_variance": float(known)} | spread
@@ -223,7 +228,11 @@ def new_steps(program: Program) -> Transition:
     one = (*size, env.actions.size)
     raw = np.zeros(one, np.float32) if isinstance(env.actions, Box) else np.zeros(size, np.int64)
     return Transition(
-        np.zeros((*size, env.observation_size), np.float32), raw, np.zeros(one, np.float32),
-        np.zeros(size, np.float32),
-        np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.zeros(size, np.float32),
-    )  # fmt: skip
+        seen=np.zeros((*size, env.observation_size), np.float32),
+        raw=raw,
+        head=np.zeros(one, np.float32),
+        reward=np.zeros(size, np.float32),
+        terminated=np.zeros(size, np.bool_),
+        truncated=np.zeros(size, np.bool_),
+        final=np.zeros(size, np.float32),
+    )

@@ -1,5 +1,5 @@
-"""A crew on PyTorch: the lanes of one job, one after another on one device; orders, answers and
-checkpoints are those of the JAX crew.
+"""A batch of lanes on PyTorch: the lanes of one job, one after another on one device; orders,
+answers and checkpoints are those of the batches on JAX.
 """
 
 import os
@@ -11,76 +11,92 @@ import array_api_compat.torch as torch_namespace
 import numpy as np
 import torch
 
-from flatout.arrays import map_leaves, to_numpy
+from flatout.arrays import Array, map_leaves, to_numpy
 from flatout.children import available_cores
-from flatout.learners.batch_state import empty_chunk, save, saved_arrays, untimed
-from flatout.learners.checkpoint import rebuilt
+from flatout.learners.batch_state import (
+    BatchState,
+    Best,
+    EvaluationResult,
+    drop_timings,
+    empty_chunk,
+    no_best,
+    read_state,
+    save_state,
+)
+from flatout.learners.checkpoint import rebuild_tree
 from flatout.learners.jobs import (
     TORCH_DEVICE,
-    Best,
+    AgentSpec,
     Chunk,
     EvaluationPlan,
     Job,
-    Newcomers,
-    Order,
-    Saved,
+    NewLanes,
+    WorkOrder,
 )
 from flatout.learners.lane_trees import stack_trees, take_lane
 from flatout.learners.market_environment import MarketEnvironment
-from flatout.learners.rates import mean_metrics, metric_names
+from flatout.learners.metrics import SCORE, mean_metrics, metric_names
 from flatout.learners.stepwise import NumpyMarketEnvironment, evaluate, trace
-from flatout.learners.torch_engine.compiled import quick_kernels
+from flatout.learners.torch_engine.compiled import choose_kernels, warm_up
 from flatout.learners.torch_engine.ppo import TorchLearner
+from flatout.learners.torch_engine.rollout import Kernels
 from flatout.learners.trajectory import Lanes
 from flatout.policies.network import new_network
 
 
-class Compiled(NamedTuple):
-    """What crews of one shape share."""
+class TorchPrograms(NamedTuple):
+    """What batches of one shape share."""
 
-    kernels: Any
+    kernels: Kernels
     working_bytes: int = 0  # unknown before it runs
 
 
 class TorchLaneBatch:
     """Lanes that advance one after another."""
 
-    def __init__(self, job: Job, data: Any, compiled: Compiled | None = None) -> None:
-        self.job, self.data, self.device = job, data, device()
+    def __init__(self, job: Job, data: Any, programs: TorchPrograms | None = None) -> None:
+        self.job, self.data, self.device = job, data, device_of_worker()
         self.on_host = self.device == "cpu"  # where NumPy can read the same memory
-        self.compiled = compiled or Compiled(quick_kernels(vector_steps(job), self.device))
+        self.programs = programs or TorchPrograms(
+            choose_kernels(count_vector_steps(job), self.device)
+        )
         self.rates = job.rates
         plan = job.evaluation
         self.judged = plan.environment if plan else None
-        agents = zip(job.seeds, job.log_std, job.hidden, strict=True)
-        self.lanes = [self.fresh(k, *agent) for k, agent in enumerate(agents)]
-        self.state = self.start()
-        if compiled is None:
-            self.lanes[0].warm_up()
+        self.lanes = [self.new_learner(k, agent) for k, agent in enumerate(job.agents())]
+        self.state = self.load_or_start()
+        if programs is None:
+            warm_up(self.lanes[0])
 
-    def fresh(self, lane: int, seed: int, log_std: float, hidden: tuple[int, ...]) -> TorchLearner:
+    def new_learner(self, lane: int, agent: AgentSpec) -> TorchLearner:
         """A new agent for a lane."""
         program = self.job.program
-        network = new_network(program.sizes, seed, log_std, hidden)
-        rates = take_lane(self.rates, lane)
         return TorchLearner(
-            program, self.data, rates, network, seed, self.device, kernels=self.compiled.kernels
+            program,
+            self.data,
+            rates=take_lane(self.rates, lane),
+            network=new_network(program.sizes, agent.seed, agent.log_std, agent.hidden),
+            seed=agent.seed,
+            device=self.device,
+            kernels=self.programs.kernels,
         )
 
-    def start(self) -> Saved:
+    def load_or_start(self) -> BatchState:
         """The lanes as the checkpoint has them, or fresh ones."""
-        count, lanes = len(self.lanes), self.snapshot()
-        nothing = Best(
-            np.full(count, -np.inf, np.float32), np.zeros(count, np.int32), lanes.network
-        )
-        fresh = Saved(lanes, nothing, empty_chunk(self.job))
-        arrays = saved_arrays(self.job, array_names(fresh))
+        lanes = self.snapshot()
+        best = no_best(len(self.lanes), lanes.network)
+        fresh = BatchState(lanes, best, empty_chunk(self.job))
+        arrays = read_state(self.job, array_names(fresh))
         if arrays is None:
             return fresh
-        last = Chunk(*(None if part is None else rebuilt(part, arrays, f"last/{name}")
-                       for name, part in fresh.last._asdict().items()))  # fmt: skip
-        loaded = Saved(
-            rebuilt(lanes, arrays, "lanes"), rebuilt(nothing, arrays, "best"), untimed(last)
+        last: dict[str, Any] = {
+            name: None if part is None else rebuild_tree(part, arrays, f"last/{name}")
+            for name, part in fresh.last._asdict().items()
+        }
+        loaded = BatchState(
+            lanes=rebuild_tree(lanes, arrays, "lanes"),
+            best=rebuild_tree(best, arrays, "best"),
+            last=drop_timings(Chunk(**last)),
         )
         for k, lane in enumerate(self.lanes):
             lane.load(take_lane(loaded.lanes, k))
@@ -88,18 +104,18 @@ class TorchLaneBatch:
 
     def snapshot(self) -> Lanes:
         """The state of all lanes, on the host, with the lane axis first."""
-        return stack_trees([map_leaves(as_saved, lane.state) for lane in self.lanes])
+        return stack_trees([map_leaves(to_saved_kind, lane.state) for lane in self.lanes])
 
-    def advance(self, order: Order) -> Chunk:
+    def advance(self, order: WorkOrder) -> Chunk:
         """Carry out an order; what it led to is on disk when this returns."""
         began = time.perf_counter()
-        if order.newcomers:
-            self.receive(order.newcomers)
+        if order.new_lanes:
+            self.begin_lanes(order.new_lanes)
         done = [lane.updates for lane in self.lanes]
         metrics = []
         for lane, until in zip(self.lanes, order.until, strict=True):
-            lane.buffers = self.lanes[0].buffers  # they take turns: one rollout's memory serves all
-            metrics.append(advanced(lane, until))
+            lane.buffers = self.lanes[0].buffers  # one after another: one memory serves all
+            metrics.append(advance_lane(lane, until))
         busy = time.perf_counter() - began
         lanes = self.snapshot()
         scores, traces, best = self.judge(lanes, order.delay)
@@ -112,39 +128,31 @@ class TorchLaneBatch:
             seconds=time.perf_counter() - began,
             peak_bytes=0,
             job=order.job,
-            turn=order.turn,
+            round=order.round,
             traces=traces,
         )
-        self.state = Saved(lanes, best, untimed(chunk))
-        save(self.job, array_names(self.state))
+        self.state = BatchState(lanes, best, drop_timings(chunk))
+        save_state(self.job, array_names(self.state))
         return chunk._replace(networks=lanes.network) if order.networks else chunk
 
-    def judge(self, lanes: Lanes, delay: int) -> tuple[Any, Any, Best]:
-        """Scores, traces and the best networks so far; empty arrays for what was not asked for."""
+    def judge(self, lanes: Lanes, delay: int) -> EvaluationResult:
+        """What the evaluation finds of the lanes' networks."""
         plan, last = self.job.evaluation, self.state.last
         if plan is None:
-            return last.scores, last.traces, self.state.best
-        found = [self.judged_lane(plan, k, delay) for k in range(len(self.lanes))]
+            return EvaluationResult(last.scores, last.traces, self.state.best)
+        found = np.stack([self.judge_lane(plan, k, delay) for k in range(len(self.lanes))])
         if plan.traced:
-            return last.scores, np.stack(found), self.state.best
-        scores = np.stack(found)
-        now = Best(scores[:, 0], lanes.updates, lanes.network)
-        return (
-            scores,
-            last.traces,
-            chosen(scores[:, 0] > self.state.best.score, now, self.state.best),
-        )
+            return EvaluationResult(last.scores, found, self.state.best)
+        now = Best(found[:, SCORE], lanes.updates, lanes.network)
+        won = found[:, SCORE] > self.state.best.score
+        return EvaluationResult(found, last.traces, select_lanes(won, now, self.state.best))
 
-    def judged_lane(self, plan: EvaluationPlan, k: int, delay: int) -> Any:
-        """One lane's figures or traces."""
-        lane, size = self.lanes[k], (plan.n_envs, plan.n_steps)
-        program, xp = self.job.program, torch_namespace
-        place: Callable[[Any], Any] = lane.upload
-        data, network, key = (
-            self.data,
-            lane.network,
-            torch.Generator(lane.device).manual_seed(plan.seed),
-        )
+    def judge_lane(self, plan: EvaluationPlan, k: int, delay: int) -> Array:
+        """One lane's scores or traces."""
+        lane, data = self.lanes[k], self.data
+        program, network, xp = self.job.program, lane.network, torch_namespace
+        place: Callable[[Array], Array] = lane.upload
+        key = torch.Generator(lane.device).manual_seed(plan.seed)
         if self.on_host and isinstance(program.environment, MarketEnvironment):
             program = program._replace(
                 environment=NumpyMarketEnvironment(program.environment.shape)
@@ -157,30 +165,42 @@ class TorchLaneBatch:
         with torch.no_grad():
             if plan.traced:
                 which = place(((np.arange(plan.n_envs) + 0.5) / plan.n_envs).astype(np.float32))
-                return to_numpy(trace(program, size, data, rates, network, which, delay, xp))
-            return to_numpy(evaluate(program, size, data, rates, network, key, xp))
+                return to_numpy(
+                    trace(
+                        program,
+                        data,
+                        rates,
+                        network,
+                        n_steps=plan.n_steps,
+                        which=which,
+                        delay=delay,
+                        xp=xp,
+                    )
+                )
+            size = {"n_envs": plan.n_envs, "n_steps": plan.n_steps}
+            return to_numpy(evaluate(program, data, rates, network, **size, key=key, xp=xp))
 
-    def receive(self, newcomers: Newcomers) -> None:
+    def begin_lanes(self, new: NewLanes) -> None:
         """Put new agents into some lanes; the others stay as they are, except for their rates."""
-        self.rates, self.judged = newcomers.rates, newcomers.judged
+        self.rates, self.judged = new.rates, new.judged
         for k, lane in enumerate(self.lanes):
             lane.set_rates(take_lane(self.rates, k))
-        for taken, seed, log_std, hidden in zip(*newcomers[2:], strict=True):
-            self.lanes[taken] = self.fresh(taken, seed, log_std, hidden)
+        for k, agent in new.agents():
+            self.lanes[k] = self.new_learner(k, agent)
 
 
-def vector_steps(job: Job) -> int:
+def count_vector_steps(job: Job) -> int:
     """Steps of all environments together that the job is going to make."""
     return int(np.sum(job.rates.updates)) * job.program.n_steps
 
 
-def as_saved(leaf: Any) -> Any:
+def to_saved_kind(leaf: Array) -> Array:
     """A leaf as JAX would keep it: PyTorch's sums of whole numbers are wider."""
     array = to_numpy(leaf)
     return array.astype(np.int32) if array.dtype == np.int64 else array
 
 
-def advanced(lane: TorchLearner, until: int) -> Any:
+def advance_lane(lane: TorchLearner, until: int) -> Array:
     """Bring a lane to so many updates; its metrics over those that it made."""
     total, before = np.zeros(len(metric_names(lane.program)), np.float32), lane.updates
     if before < until:
@@ -188,15 +208,15 @@ def advanced(lane: TorchLearner, until: int) -> Any:
     return mean_metrics(total, np.asarray(lane.updates - before, np.float32), np)
 
 
-def chosen(lanes: Any, new: Any, old: Any) -> Any:
+def select_lanes(lanes: Any, new: Any, old: Any) -> Any:
     """The new values of some lanes among the old ones of the others."""
     if not isinstance(new, tuple):
         return np.where(np.reshape(lanes, (-1,) + (1,) * (np.ndim(new) - 1)), new, old)
-    parts = [chosen(lanes, *pair) for pair in zip(new, old, strict=True)]
+    parts = [select_lanes(lanes, *pair) for pair in zip(new, old, strict=True)]
     return type(new)(*parts) if hasattr(new, "_fields") else tuple(parts)
 
 
-def array_names(tree: Any, name: str = "") -> list[tuple[str, Any]]:
+def array_names(tree: Any, name: str = "") -> list[tuple[str, Array]]:
     """(name, leaf) of all arrays of nested tuples, in order:
     `lanes/network/actor/hidden/0/weight`.
     """
@@ -212,7 +232,7 @@ def array_names(tree: Any, name: str = "") -> list[tuple[str, Any]]:
     return [found for path, part in parts for found in array_names(part, path)]
 
 
-def device() -> str:
+def device_of_worker() -> str:
     """This worker's device, as its slot says."""
     return os.environ.get(TORCH_DEVICE, "cpu")
 
@@ -222,4 +242,4 @@ def load_data(job: Job) -> Any:
     many threads.
     """
     torch.set_num_threads(len(available_cores()))
-    return map_leaves(lambda path: torch.from_numpy(np.load(path)).to(device()), job.data)
+    return map_leaves(lambda path: torch.from_numpy(np.load(path)).to(device_of_worker()), job.data)
