@@ -16,9 +16,9 @@ from flatout import runs
 from flatout.errors import RunError
 from flatout.runs import (
     PACKAGES,
-    alone,
     create_run,
-    installed,
+    hold_folder,
+    installed_version,
     is_held,
     runs_folder,
     sweep,
@@ -177,7 +177,7 @@ def test_versions_are_those_that_are_installed() -> None:
 
 
 def test_an_absent_package_has_no_version() -> None:
-    assert installed("there-is-no-such-package") is None
+    assert installed_version("there-is-no-such-package") is None
 
 
 def test_leftovers_of_killed_writers_are_swept_and_nothing_else(
@@ -205,12 +205,12 @@ def test_leftovers_of_killed_writers_are_swept_and_nothing_else(
 def test_a_folder_has_one_driver_at_a_time(tmp_path: Path) -> None:
     """The second one is refused, and the lock ends with the first."""
     assert not is_held(tmp_path)
-    with alone(tmp_path):
+    with hold_folder(tmp_path):
         assert is_held(tmp_path)
-        with pytest.raises(RunError, match="another process"), alone(tmp_path):
+        with pytest.raises(RunError, match="another process"), hold_folder(tmp_path):
             pass
     assert not is_held(tmp_path)
-    with alone(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
@@ -225,7 +225,7 @@ def test_a_folder_with_a_link_in_it_is_refused_and_nothing_outside_is_touched(
     (outside / ".bashrc").write_text("precious")
     (run / place).parent.mkdir(parents=True, exist_ok=True)
     (run / place).symlink_to(outside if place == "checkpoints" else outside / ".bashrc")
-    with pytest.raises(RunError, match=f"{place} is a symbolic link to"), alone(run):
+    with pytest.raises(RunError, match=f"{place} is a symbolic link to"), hold_folder(run):
         pass
     assert not is_held(run)
     assert (outside / ".bashrc").read_text() == "precious"
@@ -235,7 +235,7 @@ def test_a_folder_with_a_link_in_it_is_refused_and_nothing_outside_is_touched(
 def test_a_folder_may_itself_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "real")
-    with alone(tmp_path / "run"):
+    with hold_folder(tmp_path / "run"):
         assert is_held(tmp_path / "real")
 
 
@@ -245,14 +245,14 @@ def test_what_lies_where_the_lock_shall_be_is_not_truncated(tmp_path: Path) -> N
     run = tmp_path / "run"
     run.mkdir()
     (run / "lock").hardlink_to(tmp_path / "precious")
-    with alone(run):
+    with hold_folder(run):
         pass
     assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_a_lock_that_cannot_be_held_is_said(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
-    with pytest.raises(RunError, match="lock cannot be held"), alone(tmp_path):
+    with pytest.raises(RunError, match="lock cannot be held"), hold_folder(tmp_path):
         pass
 
 
@@ -290,11 +290,11 @@ def test_a_file_to_be_appended_to_with_a_second_name_is_refused(tmp_path: Path) 
     (run / "logs").mkdir(parents=True)
     for name in ("study.journal", "metrics.jsonl", "logs/worker-0.log"):
         (run / name).hardlink_to(tmp_path / "precious")
-        with pytest.raises(RunError, match=f"{name} is one file with another"), alone(run):
+        with pytest.raises(RunError, match=f"{name} is one file with another"), hold_folder(run):
             pass
         (run / name).unlink()
     (run / "about.json").hardlink_to(tmp_path / "precious")  # replaced, not written to
-    with alone(run):
+    with hold_folder(run):
         write_bytes(run / "about.json", b"other")
     assert (tmp_path / "precious").read_text() == "precious"
 
@@ -314,6 +314,6 @@ def test_a_folder_that_cannot_be_looked_through_is_refused(
     monkeypatch.setattr(os, "scandir", refuse)
     with (
         pytest.raises(RunError, match="scratch: cannot be looked through: Permission denied"),
-        alone(tmp_path),
+        hold_folder(tmp_path),
     ):
         pass

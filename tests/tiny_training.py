@@ -12,7 +12,7 @@ import numpy as np
 import flatout
 from flatout.learners.rates import program_of, rates_of
 from flatout.training.metrics_file import Row
-from flatout.training.training import Lane, Result, Training, train
+from flatout.training.training import Lane, Result, Training, train_lanes
 from flatout.workers.slots import ONE_THREAD, Slot
 from small_learners import ClockEnvironment, biting_settings, clock
 
@@ -103,7 +103,7 @@ def run_tiny(
 ) -> list[Result]:
     """Train, or go on, in this folder."""
     folder.mkdir(exist_ok=True)
-    return train(tiny_training(**changes), folder, tiny_slots(cache, workers), on_rows)
+    return train_lanes(tiny_training(**changes), folder, tiny_slots(cache, workers), on_rows)
 
 
 def checkpoints(folder: Path) -> dict[str, bytes]:

@@ -22,7 +22,14 @@ from flatout.errors import RunError
 from flatout.file_names import file_name
 from flatout.settings.loading import Resolved
 
-__all__ = ["alone", "check_links", "installed", "runs_folder", "write_bytes", "write_json"]
+__all__ = [
+    "check_links",
+    "hold_folder",
+    "installed_version",
+    "runs_folder",
+    "write_bytes",
+    "write_json",
+]
 
 LOCK = "lock"
 # letters of a run's name in that of its folder, so that it is never too long; `about.json` has the
@@ -94,13 +101,13 @@ def runs_folder(root: Path) -> Path:
 
 def versions() -> dict[str, str | None]:
     """Installed versions of what decides the numbers; None for what is absent."""
-    return {name: installed(name) for name in PACKAGES}
+    return {name: installed_version(name) for name in PACKAGES}
 
 
-def installed(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """The version of a package, or None.
 
-    >>> installed("numpy") is not None, installed("no-such-package")
+    >>> installed_version("numpy") is not None, installed_version("no-such-package")
     (True, None)
     """
     try:
@@ -150,11 +157,11 @@ def sweep(folder: Path, deep: bool = False) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def hold_folder(folder: Path) -> Iterator[None]:
     """Hold the folder: two drivers on one run would overwrite each other's checkpoints. Ends with
     the process.
 
-    >>> with tempfile.TemporaryDirectory() as folder, alone(Path(folder)):
+    >>> with tempfile.TemporaryDirectory() as folder, hold_folder(Path(folder)):
     ...     is_held(Path(folder))
     True
     """

@@ -43,7 +43,7 @@ PATIENCE = 60.0  # seconds that a process may take to start on a busy machine
 RUNNER = """
 import sys, time
 from pathlib import Path
-from flatout.runs import alone
+from flatout.runs import hold_folder
 from flatout.search.storage import give_lease_back, open_storage, open_study, take_lease
 
 folder, sweeps = Path(sys.argv[1]), int(sys.argv[2])

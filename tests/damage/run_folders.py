@@ -18,7 +18,7 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
 from flatout.policies.bundle import Bundle
-from flatout.runs import alone
+from flatout.runs import hold_folder
 from flatout.training.metrics_file import Journal
 from flatout.training.prepare import prepare_training, source_of_run
 from flatout.training.request import read_request
@@ -130,7 +130,7 @@ def go_on(run: Path) -> str:
     source = source_of_run(request, run, resolved.settings)
     prepared = prepare_training(request, resolved, source)
     made, workers = prepared.made, len(prepared.chosen.slots)
-    with alone(run):
+    with hold_folder(run):
         make_jobs(made.training, run, workers)
         (run / "logs").mkdir(exist_ok=True)
         Journal(made.training.program, run).close()

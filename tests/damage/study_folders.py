@@ -35,7 +35,7 @@ from flatout.runs import write_json
 from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.finalist_results import conditions_of, read_finalist_results
 from flatout.search.finalists import choose_finalists
-from flatout.search.run import Prepared, Request, open_study_folder, write_missing_report
+from flatout.search.run import PreparedStudy, StudyRequest, open_study_folder, write_missing_report
 from flatout.search.run import prepare as prepare_study
 from flatout.search.study_orders import make_orders
 from flatout.settings.loading import Resolved
@@ -131,13 +131,13 @@ def bars_of(path: Path) -> Any:
     return read_bars(path)
 
 
-def prepared(originals: Path, out: Path, name: str, trials: int) -> Prepared:
+def prepared(originals: Path, out: Path, name: str, trials: int) -> PreparedStudy:
     """The study as `flatout search` prepares it."""
     sampler = "cmaes" if name == "gamma" else "tpe"  # the one that reads again what it drew
     search = {**SETTINGS["search"], "trials": trials, "sampler": sampler}
     resolved = Resolved(settings=Settings.model_validate({**SETTINGS, "search": search}), origin={})
     bars = originals / "bars.parquet"
-    return prepare_study(Request(name, str(bars)), resolved, bars_of(bars), 2, out)
+    return prepare_study(StudyRequest(name, str(bars)), resolved, bars_of(bars), 2, out)
 
 
 def damage(number: int, originals: Path, folder: Path) -> str:
@@ -236,7 +236,7 @@ def go_on(originals: Path, out: Path, name: str) -> str:
     return "went on"
 
 
-def finish_known(study: Any, made: Prepared) -> None:
+def finish_known(study: Any, made: PreparedStudy) -> None:
     """The report that is there; a new one would be computed from policies, which this study has
     not.
     """

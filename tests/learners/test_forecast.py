@@ -94,7 +94,7 @@ def test_the_forecast_is_what_a_worker_takes(tmp_path: Path) -> None:
         "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ONE_THREAD, "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
     }  # fmt: skip
     slots = [Slot("cpu", (), environment)]
-    plan = make_plan(made.training, slots).measured(slots)
+    plan = make_plan(made.training, slots).with_trial(slots)
     assert plan.measured_bytes is not None
     assert plan.memory.total == pytest.approx(plan.measured_bytes, rel=0.2)
 

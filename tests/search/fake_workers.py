@@ -19,7 +19,7 @@ from flatout.learners.jobs import Chunk, Job, Ready, WorkOrder
 from flatout.learners.metrics import metric_names
 from flatout.market.rewards import RewardTerms
 from flatout.search.lane_layout import Layout
-from flatout.search.run import Prepared, open_study_folder
+from flatout.search.run import PreparedStudy, open_study_folder
 from flatout.search.scheduler import Scheduler
 from flatout.search.study import Study
 from flatout.search.study_orders import make_jobs
@@ -173,7 +173,7 @@ def fakes(studies: list[Study], earned: Earned = earned) -> Iterator[list[FakeWo
 
 
 def play(
-    folder: Path, made: Prepared, earned: Earned = earned, on_round: Any = lambda *_: None
+    folder: Path, made: PreparedStudy, earned: Earned = earned, on_round: Any = lambda *_: None
 ) -> Played:
     """Run the trials of a study, or go on with them, until nothing is waited for."""
     folder.mkdir(exist_ok=True)
@@ -184,12 +184,12 @@ def play(
         return Played(study, table(study.optuna_study))
 
 
-def made_study(workers: int = 2, **changes: Any) -> Prepared:
+def made_study(workers: int = 2, **changes: Any) -> PreparedStudy:
     """A small study; equal ones are made once."""
     return prepared(Path("nowhere"), workers=workers, **changes)
 
 
-def layout_of(made: Prepared, **changes: int) -> Prepared:
+def layout_of(made: PreparedStudy, **changes: int) -> PreparedStudy:
     """The same study with another layout."""
     layout: Layout = made.layout._replace(**changes)
     return made.__class__(made.request, made.resolved, made.panel, made.market, layout)

@@ -13,7 +13,7 @@ import optuna
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal
 from flatout.search.report_model import StudyReport
-from flatout.search.run import Prepared, Request, prepare, run_studies
+from flatout.search.run import PreparedStudy, StudyRequest, prepare, run_studies
 from flatout.search.storage import close_storage, open_storage
 from flatout.search.study import Study
 from flatout.settings.loading import Resolved
@@ -58,10 +58,12 @@ def small_settings(**changes: Mapping[str, Any]) -> Settings:
 
 def prepared(
     out: Path, name: str = "study", workers: int = 2, panel: Panel | None = None, **changes: Any
-) -> Prepared:
+) -> PreparedStudy:
     """A small study before its workers start."""
     resolved = Resolved(settings=small_settings(**changes), origin={})
-    return prepare(Request(name), resolved, small_panel() if panel is None else panel, workers, out)
+    return prepare(
+        StudyRequest(name), resolved, small_panel() if panel is None else panel, workers, out
+    )
 
 
 def small_slots(cache: Path, count: int = 2) -> list[Slot]:

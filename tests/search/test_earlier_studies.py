@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
 from flatout.cli.main import main
-from flatout.search.run import Request, prepare, run_studies
+from flatout.search.run import StudyRequest, prepare, run_studies
 from flatout.search.study_state import read_state
 from flatout.settings.loading import Resolved
 
@@ -61,7 +61,7 @@ def test_an_unfinished_study_goes_on_and_keeps_its_trials(runs: Path) -> None:
     begun, kept = stored(folder, "unfinished"), trial_files(folder)
     assert [row["state"] for row in begun] == ["COMPLETE", "RUNNING", "RUNNING"]
     settings = json.loads((folder / "settings.json").read_text())
-    request = Request("unfinished", "bars.parquet")
+    request = StudyRequest("unfinished", "bars.parquet")
     made = prepare(
         request, Resolved.model_validate(settings), read_bars(Path("bars.parquet")), 1, runs
     )

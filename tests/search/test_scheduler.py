@@ -24,12 +24,12 @@ from flatout.evaluation.backtest import backtest
 from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.evaluation.trial_registry import trials_ever
 from flatout.policies.bundle import Bundle
-from flatout.runs import alone
+from flatout.runs import hold_folder
 from flatout.search import scheduler
 from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.market_study import LOG_RETURN
 from flatout.search.report_model import StudyReport
-from flatout.search.run import Prepared, make_folder, open_study_folder, run_studies
+from flatout.search.run import PreparedStudy, make_folder, open_study_folder, run_studies
 from flatout.search.scheduler import STOP
 from flatout.search.study import Study
 from flatout.search.study_state import read_state
@@ -265,7 +265,7 @@ def test_a_study_that_is_over_is_not_run_again(
     assert results(undisturbed.folder) == before
 
 
-def begin(out: Path, study: Prepared) -> None:
+def begin(out: Path, study: PreparedStudy) -> None:
     """As far as it comes before its workers start."""
     with open_study_folder(study, make_folder(out, study.request.name), None):
         pass
@@ -308,7 +308,7 @@ def test_a_folder_has_one_driver_at_a_time(tmp_path: Path, cache: Path, undistur
     folder = shutil.copytree(undisturbed.folder, tmp_path / "study")
     before = results(folder), (folder / "settings.json").read_bytes()
     for changes in ({}, {"search": {"trials": 9}}):
-        with alone(folder), pytest.raises(RunError, match="by another process"):
+        with hold_folder(folder), pytest.raises(RunError, match="by another process"):
             run_small(tmp_path, cache, {"study": changes})
         assert (results(folder), (folder / "settings.json").read_bytes()) == before
 
@@ -504,12 +504,12 @@ def test_a_driver_may_be_killed_twenty_times(
     tmp_path: Path, cache: Path, dead_knob: str, seed: int
 ) -> None:
     [report] = run_small(tmp_path / "alone", cache, {"study": LONG})
-    alone = Ended(tmp_path / "alone" / "study", report)
-    state = read_state(alone.folder)
+    hold_folder = Ended(tmp_path / "alone" / "study", report)
+    state = read_state(hold_folder.folder)
     assert state is not None
     rounds = sorted(random.Random(seed).sample(range(state.round - 1), 16))
     (tmp_path / "killed").mkdir()
-    check_driver_kills(tmp_path / "killed", cache, alone, rounds, ends=2, seed=seed)
+    check_driver_kills(tmp_path / "killed", cache, hold_folder, rounds, ends=2, seed=seed)
 
 
 @pytest.mark.slow

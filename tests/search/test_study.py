@@ -19,7 +19,7 @@ from small_studies import table
 
 from flatout.errors import RunError
 from flatout.learners.metrics import metric_names
-from flatout.search.run import Prepared, open_study_folder
+from flatout.search.run import PreparedStudy, open_study_folder
 from flatout.search.scheduler import STOP, Scheduler
 from flatout.search.storage import LEASE, open_storage, open_study
 from flatout.search.study import Study
@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def made(trials: int = 6, **search: Any) -> Prepared:
+def made(trials: int = 6, **search: Any) -> PreparedStudy:
     return made_study(search={"trials": trials, **search})
 
 
@@ -118,7 +118,7 @@ def test_knobs_are_drawn_independently(tmp_path: Path) -> None:
 # --- kills ----------------------------------------------------------------------------------------
 
 
-def check_deaths(tmp_path: Path, study: Prepared, wanted: Callable[[int, str], bool]) -> None:
+def check_deaths(tmp_path: Path, study: PreparedStudy, wanted: Callable[[int, str], bool]) -> None:
     """Goes on from where a process killed before each of these writes has left the folder."""
     with writes_to(tmp_path / "study", tmp_path, wanted) as writes:
         undisturbed = play(tmp_path / "study", study)
@@ -186,7 +186,7 @@ def until(rounds: int) -> Callable[[Study, Any], None]:
     return on_round
 
 
-def interrupted(folder: Path, study: Prepared, rounds: int) -> None:
+def interrupted(folder: Path, study: PreparedStudy, rounds: int) -> None:
     """Plays some rounds and dies."""
     with pytest.raises(Killed):
         play(folder, study, on_round=until(rounds))

@@ -175,7 +175,7 @@ def test_episodes_are_short_enough_to_start_in_many_places(
 
 
 def test_a_shortened_training_is_judged_after_each_update(made: MarketTraining) -> None:
-    short = made.shortened(2).training
+    short = made.with_updates(2).training
     assert (short.updates, short.chunk, short.lanes) == (2, 1, made.training.lanes)
 
 

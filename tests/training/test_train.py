@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_an_interruption_saves_the_policies_and_says_how_to_go_on(tmp_path: Path) -> None:
     made = prepared(settings={**TINY, "train": {**TINY["train"], "timesteps": 64 * 6}})
-    made = replace(made, made=made.made.shortened(6))
+    made = replace(made, made=made.made.with_updates(6))
     run = start_run(made, tmp_path)
 
     def interrupt(rows: list[Row]) -> None:

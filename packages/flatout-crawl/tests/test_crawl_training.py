@@ -16,7 +16,7 @@ import pytest
 import safetensors.numpy
 
 from flatout.errors import BundleError, RunError, SettingsError
-from flatout.runs import alone
+from flatout.runs import hold_folder
 from flatout.slow_envs.model import flatten_weights
 from flatout.slow_envs.overlap import Overlap
 from flatout_crawl.choosers.environment import FocusedCrawl
@@ -242,6 +242,6 @@ def test_a_training_writes_through_no_link_and_beside_nobody_else(tmp_path: Path
     with pytest.raises(RunError, match="symbolic link"):
         train(tasks(), SMALL, folder)
     (folder / METRICS).unlink()
-    with alone(folder), pytest.raises(RunError, match="used by another process"):
+    with hold_folder(folder), pytest.raises(RunError, match="used by another process"):
         train(tasks(), SMALL, folder)
     assert outside.read_text() == "mine"

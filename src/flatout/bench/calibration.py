@@ -13,7 +13,7 @@ from typing import Any
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal, RandomWalk
-from flatout.search.run import Request, prepare, run_studies
+from flatout.search.run import StudyRequest, prepare, run_studies
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 from flatout.workers.devices import choose_devices
@@ -92,7 +92,7 @@ def judge_market(
     chosen = choose_devices("auto", None, MANY)
     slots = chosen.slots
     resolved = Resolved(settings=settings_for(trials, timesteps, seed), origin={})
-    request = Request(f"{kind}-{seed}")
+    request = StudyRequest(f"{kind}-{seed}")
     made = prepare(request, resolved, panel, workers=len(slots), out=out, chosen=chosen)
     [report] = run_studies(
         [made], slots, out, None, lambda study, decisions: None, lambda study, stage: None

@@ -19,7 +19,7 @@ import optuna
 from flatout.bench.market_speed import ALL_RULES, bench_market, bench_panel, measure_rate
 from flatout.bench.training_speed import flop_per_step, measure_peak_gflops
 from flatout.bench.workload import EPOCHS, MINIBATCH, ROLLOUT, LearnerShape
-from flatout.search.run import Request, open_study_folder, prepare
+from flatout.search.run import StudyRequest, open_study_folder, prepare
 from flatout.search.scheduler import Scheduler, start_study_workers
 from flatout.search.study import Study
 from flatout.settings.loading import Resolved
@@ -103,7 +103,7 @@ def run_slice(pruner: str, seconds: float, n_workers: int) -> Study:
     settings = bench_settings(pruner, TRIALS)
     with tempfile.TemporaryDirectory() as out, contextlib.ExitStack() as stack:
         folder = Path(out)
-        request = Request("bench")
+        request = StudyRequest("bench")
         made = prepare(
             request, Resolved(settings=settings, origin={}), bench_panel(), n_workers, folder
         )

@@ -106,7 +106,7 @@ def backtest_command(
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """The report for people."""
+    """Print the figures beside those of the baselines and of luck."""
     period = (
         f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
     )

@@ -113,7 +113,7 @@ def study_speed(
 
 
 def show_pairs(result: dict[str, Any], as_json: bool) -> None:
-    """Names and figures."""
+    """Print names and their figures as a table, or as JSON."""
     if as_json:
         print_json(result)
         return
@@ -145,13 +145,13 @@ def verdict_speed(
 
     console = Console(stderr=True)
 
-    def told(name: str, row: dict[str, Any]) -> None:
+    def print_verdict(name: str, row: dict[str, Any]) -> None:
         word = "PROMOTABLE" if row["promotable"] else f"refused by {', '.join(row['refused_by'])}"
         console.print(
             f"{name}: Sharpe {row['median_sharpe']:.2f}; {word}", highlight=False, soft_wrap=True
         )
 
-    result = calibrate(walks, signals, trials, TIMESTEPS, strength, told)
+    result = calibrate(walks, signals, trials, TIMESTEPS, strength, print_verdict)
     if as_json:
         print_json(result)
         return
@@ -215,7 +215,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def show_parts(title: str, times: dict[str, float], as_json: bool) -> None:
-    """What each part takes."""
+    """Print what each part takes, as a table or as JSON."""
     if as_json:
         print_json(times)
         return

@@ -31,7 +31,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
     from flatout.bench.calibration import own_registry
     from flatout.evaluation.audit import audit
     from flatout.search.progress import StudyProgress
-    from flatout.search.run import Request, prepare, run_studies
+    from flatout.search.run import StudyRequest, prepare, run_studies
 
     settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})
     chosen, panel = choose_devices("auto", None, MANY), built_in_market(seed=seed)
@@ -53,7 +53,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
         show({**findings[-1], "details": ()}, quiet)
     name = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
     made = prepare(
-        Request(name), Resolved(settings=settings, origin={}), panel, len(slots), out, chosen
+        StudyRequest(name), Resolved(settings=settings, origin={}), panel, len(slots), out, chosen
     )
     quiet.print(
         f"search: {settings.search.trials} trials x {made.layout.splits} splits, "

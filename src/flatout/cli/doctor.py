@@ -57,13 +57,13 @@ def look() -> dict[str, Any]:
         "gpu drivers": list_hardware() or ["none"],
         "jax devices": seen_by("jax"),
         "torch devices": seen_by("torch"),
-        "chosen": chosen(),
+        "chosen": describe_choice(),
         **known,
         "missing": missing(),
     }
 
 
-def chosen() -> str:
+def describe_choice() -> str:
     """Where `flatout train` would compute if nothing is asked for."""
     choice = choose_devices("auto", None, sys.maxsize)
     places = ", ".join(slot.name for slot in choice.slots)

@@ -36,7 +36,7 @@ def export_command(
 
 
 def lines_of(report: dict[str, Any]) -> list[str]:
-    """The report for people."""
+    """What was written, and what to mind, in lines for people."""
     lines = [f"{report['file']}: {report['meaning']}, {report['bytes']:,} bytes"]
     for kind in ("inputs", "outputs"):
         for name, shape in report.get(kind, {}).items():

@@ -9,7 +9,7 @@ import threading
 import traceback
 from typing import Any
 
-from flatout.runs import installed
+from flatout.runs import installed_version
 from flatout.terminal import plain
 
 CURES = {
@@ -45,7 +45,7 @@ def describe_surprise(error: BaseException, path: str) -> str:
 
 def keep_traceback(error: BaseException) -> str:
     """Write the traceback into a new file of this user alone."""
-    lines = [f"flatout {installed('flatout')}, Python {sys.version}\n", f"{sys.argv}\n\n"]
+    lines = [f"flatout {installed_version('flatout')}, Python {sys.version}\n", f"{sys.argv}\n\n"]
     handle, path = tempfile.mkstemp(prefix="flatout-traceback-", suffix=".txt")
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.writelines([*lines, *traceback.format_exception(error)])

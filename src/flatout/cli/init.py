@@ -88,7 +88,7 @@ def next_commands(path: Path) -> list[str]:
 
 
 def settings_text(settings: Settings | None = None) -> str:
-    """The whole file."""
+    """The text of a settings file with every default."""
     return TITLE + "\n".join(table_lines(settings or Settings(), "")) + "\n"
 
 
@@ -112,7 +112,9 @@ def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
     own = {name: pair for name, pair in fields.items() if not is_table(pair[1])}
     if prefix and own:
         yield from heading(prefix, explanation(type(model)))
-        yield from aligned([setting(f"{prefix}.{name}", *pair) for name, pair in own.items()])
+        yield from align_comments(
+            [setting(f"{prefix}.{name}", *pair) for name, pair in own.items()]
+        )
     for name, (field, value) in fields.items():
         below = f"{prefix}.{name}".removeprefix(".")
         if isinstance(value, BaseModel):
@@ -156,7 +158,7 @@ def choices(annotation: Any) -> list[str]:
     return [str(word) for word in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
-def aligned(lines: list[tuple[str, str]]) -> Iterator[str]:
+def align_comments(lines: list[tuple[str, str]]) -> Iterator[str]:
     """Comments below each other; one that would make its line too long goes above it."""
     column = max((len(line) for line, comment in lines if comment and len(line) <= 40), default=0)
     for line, comment in lines:

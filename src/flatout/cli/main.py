@@ -26,7 +26,7 @@ from flatout.cli import (
 from flatout.cli.failures import describe_failure, keep_interrupts, make_streams_safe, print_error
 from flatout.cli.guests import add_guests
 from flatout.errors import FlatoutError
-from flatout.runs import installed
+from flatout.runs import installed_version
 from flatout.terminal import say
 
 main = typer.Typer(
@@ -41,7 +41,7 @@ main = typer.Typer(
 def tell_version(asked: bool) -> None:
     """Print the version and stop."""
     if asked:
-        typer.echo(f"flatout {installed('flatout')}")
+        typer.echo(f"flatout {installed_version('flatout')}")
         raise typer.Exit
 
 

@@ -27,7 +27,7 @@ from flatout.settings.loading import load_settings
 from flatout.terminal import plain, say
 
 if TYPE_CHECKING:  # loads Optuna, which takes a second
-    from flatout.search.run import Prepared
+    from flatout.search.run import PreparedStudy
     from flatout.search.run_study import StudyResult
     from flatout.workers.slots import Slot
 
@@ -114,7 +114,7 @@ def search_command(
         sys.exit(NOT_PROMOTABLE)
 
 
-def tell_plans(prepared: Sequence["Prepared"], slots: Sequence["Slot"], as_json: bool) -> None:
+def tell_plans(prepared: Sequence["PreparedStudy"], slots: Sequence["Slot"], as_json: bool) -> None:
     """The forecasts, for people or programs."""
     from flatout.search.forecast import make_study_plan
 

@@ -153,7 +153,7 @@ def train_command(
             device=device,
         )
     if plan_only:
-        tell_plan(prepared.plan.measured(prepared.chosen.slots), as_json)
+        tell_plan(prepared.plan.with_trial(prepared.chosen.slots), as_json)
         return
     run = resume or start_run(prepared, out)
     if not as_json:

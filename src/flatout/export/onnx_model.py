@@ -18,7 +18,7 @@ from flatout.export.onnx_scaling import add_scaling
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Perceptron
-from flatout.runs import installed
+from flatout.runs import installed_version
 
 OPSET, IR_VERSION = 18, 9  # of 2022 and 2023: runtimes that are years old read them
 HALF, ONE = np.float32(0.5), np.float32(1)
@@ -56,7 +56,7 @@ def model_of(bundle: Bundle) -> ModelProto:
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
         producer_name="flatout",
-        producer_version=installed("flatout") or "",
+        producer_version=installed_version("flatout") or "",
     )  # fmt: skip
     helper.set_model_props(model, properties(bundle))
     checker.check_model(model, full_check=True)

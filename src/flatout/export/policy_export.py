@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flatout.errors import BundleError
 from flatout.policies.bundle import Bundle
-from flatout.runs import installed, write_bytes
+from flatout.runs import installed_version, write_bytes
 
 
 class ExportedFile(NamedTuple):
@@ -44,7 +44,7 @@ def make_sb3(bundle: Bundle) -> ExportedFile:
         "observation_size": bundle.observation_size,
         "action_size": bundle.action_size,
         "activation": bundle.activation,
-        "stable_baselines3": installed("stable-baselines3"),
+        "stable_baselines3": installed_version("stable-baselines3"),
     }
     return ExportedFile(
         zip_of(bundle),
@@ -93,7 +93,7 @@ def make_joblib(bundle: Bundle) -> ExportedFile:
     facts = {
         "scaler": bundle.recipe.recipe.scaler,
         "columns": columns_of(bundle.recipe),
-        "scikit_learn": installed("scikit-learn"),
+        "scikit_learn": installed_version("scikit-learn"),
     }
     return ExportedFile(
         joblib_of(bundle.recipe),
@@ -101,8 +101,8 @@ def make_joblib(bundle: Bundle) -> ExportedFile:
         (
             "give it float64; NaN stays NaN, where flatout shows the policy 0",
             (
-                f"it is a pickle of scikit-learn {installed('scikit-learn')}: other versions may "
-                f"not read it"
+                f"it is a pickle of scikit-learn {installed_version('scikit-learn')}: other "
+                f"versions may not read it"
             ),
         ),
     )

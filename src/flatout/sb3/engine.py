@@ -15,7 +15,7 @@ from flatout.sb3.model import LearningModel
 from flatout.sb3.trained_state import TrainedState
 
 
-class UpdateResult(NamedTuple):
+class EngineUpdate(NamedTuple):
     """What came of one rollout."""
 
     metrics: dict[str, float] | None  # None: a callback cut the rollout short, nothing was learned
@@ -69,7 +69,7 @@ class LearningEngine(Protocol):
         """Called by `learn` before its first update; with `reset` all episodes begin anew."""
         ...
 
-    def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:
+    def run_update(self, model: LearningModel, callbacks: Callbacks) -> EngineUpdate:
         """Make one rollout, learn from it, and call the callbacks on the way. Called by `learn`
         until there were enough steps; counts them in `model.num_timesteps`.
         """

@@ -25,7 +25,7 @@ from flatout.sb3.arguments import (
 )
 from flatout.sb3.array_envs import ArrayEnvs
 from flatout.sb3.callbacks import Callbacks
-from flatout.sb3.engine import EngineSource, UpdateResult
+from flatout.sb3.engine import EngineSource, EngineUpdate
 from flatout.sb3.environments import Infos, UnreachableEnvs
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
 from flatout.sb3.trained_state import TrainedState
@@ -166,7 +166,7 @@ class FusedEngine:
         """Draw other noise from now on, in fresh environments."""
         self.restore(self.learner_state._replace(seed=seed))
 
-    def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:
+    def run_update(self, model: LearningModel, callbacks: Callbacks) -> EngineUpdate:
         """One rollout and what is learned from it, then the callbacks."""
         callbacks.rollout_start()
         model.num_timesteps += self.program.rollout
@@ -190,7 +190,7 @@ class FusedEngine:
         going = callbacks.step({**shown, "dones": ended, "infos": infos})
         keep_episodes(model, infos, ended > 0)
         callbacks.rollout_end()
-        return UpdateResult(metrics, going)
+        return EngineUpdate(metrics, going)
 
     def stop(self) -> None:
         """Do nothing: nothing runs between updates."""

@@ -16,7 +16,7 @@ from flatout.policies.network import Network
 from flatout.sb3 import flat_spaces
 from flatout.sb3.arguments import ScheduledValues, evaluate_schedules, rates_of_model
 from flatout.sb3.callbacks import Callbacks, Names
-from flatout.sb3.engine import EngineSource, UpdateResult
+from flatout.sb3.engine import EngineSource, EngineUpdate
 from flatout.sb3.environments import Infos
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
 from flatout.sb3.trained_state import TrainedState
@@ -123,7 +123,7 @@ class HostEngine:
         self.learner.core.seed = seed
         self.venv.seed(seed)
 
-    def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:
+    def run_update(self, model: LearningModel, callbacks: Callbacks) -> EngineUpdate:
         """One rollout and what is learned from it; nothing is learned from a rollout that a
         callback cut short.
         """
@@ -142,12 +142,12 @@ class HostEngine:
             return self.step(model, callbacks, raw, shown)
 
         if not learner.gather(step, noise.action):
-            return UpdateResult(None, go_on=False)
+            return EngineUpdate(None, go_on=False)
         callbacks.rollout_end()
         update_progress(model)
         rates = rates_of_model(model, (), evaluate_schedules(model))
         learner.core.set_rates(rates)
-        return UpdateResult(learner.learn(noise.order, float(rates.learning_rate)), go_on=True)
+        return EngineUpdate(learner.learn(noise.order, float(rates.learning_rate)), go_on=True)
 
     def step(
         self, model: LearningModel, callbacks: Callbacks, raw: NDArray[Any], shown: Names

@@ -18,7 +18,7 @@ from flatout.policies.network import Network
 from flatout.sb3 import flat_spaces
 from flatout.sb3.arguments import evaluate_schedules, hyperparameters_of_model
 from flatout.sb3.callbacks import Callbacks
-from flatout.sb3.engine import EngineSource, UpdateResult
+from flatout.sb3.engine import EngineSource, EngineUpdate
 from flatout.sb3.environments import Infos, UnreachableEnvs
 from flatout.sb3.logger import OVERLAP_METRICS
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
@@ -189,7 +189,7 @@ class WaitingEngine:
             **vars(numbers),
         )
 
-    def run_update(self, model: LearningModel, callbacks: Callbacks) -> UpdateResult:
+    def run_update(self, model: LearningModel, callbacks: Callbacks) -> EngineUpdate:
         """Wait for the next update; the environments never wait for it."""
         callbacks.rollout_start()
         runner, session = self.start_session(model)
@@ -217,7 +217,7 @@ class WaitingEngine:
             **mean_deviation(self.network),
             "learning_rate": self.rule_of(model).learning_rate,
         }
-        return UpdateResult(metrics, going)
+        return EngineUpdate(metrics, going)
 
     def new_episode_infos(self, session: Session) -> Infos:
         """The infos of episodes that ended since the last call."""

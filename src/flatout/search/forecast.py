@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flatout.search.run import Prepared
+from flatout.search.run import PreparedStudy
 from flatout.search.space import middle_value
 from flatout.training.plan import Plan, make_plan
 from flatout.training.training import Lane, Training
@@ -15,7 +15,7 @@ from flatout.workers.slots import Slot
 class StudyPlan:
     """The forecast of one study."""
 
-    prepared: Prepared
+    prepared: PreparedStudy
     plan: Plan  # of one batch of lanes
 
     @property
@@ -72,7 +72,9 @@ class StudyPlan:
         return lines
 
 
-def make_study_plan(prepared: Prepared, slots: Sequence[Slot], measure: bool = True) -> StudyPlan:
+def make_study_plan(
+    prepared: PreparedStudy, slots: Sequence[Slot], measure: bool = True
+) -> StudyPlan:
     """The forecast; measuring takes some seconds."""
     market, layout = prepared.market, prepared.layout
     values = {name: middle_value(knob) for name, knob in market.settings.search.space.items()}
@@ -99,4 +101,4 @@ def make_study_plan(prepared: Prepared, slots: Sequence[Slot], measure: bool = T
         eval_steps=market.test_bars,
     )
     plan = make_plan(training, slots)
-    return StudyPlan(prepared, plan.measured(slots) if measure else plan)
+    return StudyPlan(prepared, plan.with_trial(slots) if measure else plan)

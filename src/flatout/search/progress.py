@@ -14,7 +14,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from flatout.search.run import Prepared
+from flatout.search.run import PreparedStudy
 from flatout.search.study import Study
 from flatout.search.study_state import TrialDecision
 from flatout.terminal import can_draw, describe_span, plain, say
@@ -24,7 +24,7 @@ class StudyProgress:
     """Shows how far each study is, until the block is left."""
 
     def __init__(
-        self, prepared: Sequence[Prepared], quiet: bool, console: Console | None = None
+        self, prepared: Sequence[PreparedStudy], quiet: bool, console: Console | None = None
     ) -> None:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
@@ -54,7 +54,7 @@ class StudyProgress:
         self.bar.stop()
 
     def show_stage(self, study: Study, stage: str) -> None:
-        """A stage begins."""
+        """Show that a stage of a study begins."""
         name = study.name
         self.bar.update(self.tasks[name], description=f"{plain(name)}: {plain(stage)}")
         if not self.quiet and not self.drawn:

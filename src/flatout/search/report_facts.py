@@ -11,7 +11,7 @@ from flatout.evaluation import metrics
 from flatout.evaluation.paths import finite, path_figures, path_returns
 from flatout.folds.stitch import judged_bars
 from flatout.market.rewards import RewardTerms
-from flatout.runs import installed
+from flatout.runs import installed_version
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.judgement import TRADED, Judgement
 from flatout.search.market_study import LOG_RETURN
@@ -43,7 +43,7 @@ def make_report(found: Judgement) -> StudyReport:
     """The report of a study that was judged, every part of it."""
     conditions = found.finals.conditions
     return StudyReport(
-        flatout=installed("flatout"),
+        flatout=installed_version("flatout"),
         study=found.study.name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         verdict=VerdictFacts.model_validate(found.verdict.facts()),

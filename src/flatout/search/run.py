@@ -21,7 +21,7 @@ from flatout.bars.source import BUILT_IN
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import shorten_repr
 from flatout.learners.engines import engine_of
-from flatout.runs import LOCK, alone, runs_folder, sweep, versions, write_bytes, write_json
+from flatout.runs import LOCK, hold_folder, runs_folder, sweep, versions, write_bytes, write_json
 from flatout.search.about_study import ABOUT, CURE, SETTINGS, is_begun, study_path
 from flatout.search.about_study import read_run as read_run
 from flatout.search.callbacks import OnBar, OnRound, OnStage
@@ -59,7 +59,7 @@ MAY_CHANGE = ("search.trials",)  # of a study that has begun
 
 
 @dataclass(frozen=True)
-class Request:
+class StudyRequest:
     """Which bars a study is about."""
 
     name: str
@@ -69,10 +69,10 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedStudy:
     """A study before its workers start."""
 
-    request: Request
+    request: StudyRequest
     resolved: Resolved
     panel: Panel
     market: MarketStudy
@@ -85,13 +85,13 @@ class Prepared:
 
 
 def prepare(
-    request: Request,
+    request: StudyRequest,
     resolved: Resolved,
     panel: Panel,
     workers: int,
     out: Path,
     chosen: DeviceChoice | None = None,
-) -> Prepared:
+) -> PreparedStudy:
     """Folds, tape and lanes; nothing is written. What memory has decided for a study that exists
     stays decided.
     """
@@ -115,7 +115,7 @@ def prepare(
     layout = make_layout(
         len(market.folds.splits), settings.train.seeds, workers, search.trials, search.batch
     )
-    return Prepared(request, resolved, panel, market, layout)
+    return PreparedStudy(request, resolved, panel, market, layout)
 
 
 def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineName:
@@ -136,7 +136,7 @@ def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineN
 
 
 def run_studies(
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedStudy],
     slots: Sequence[Slot],
     out: Path,
     storage: str | None,
@@ -160,7 +160,7 @@ def run_studies(
 
 
 def write_missing_report(
-    study: Study, prepared: Prepared, on_stage: OnStage, progress: OnBar
+    study: Study, prepared: PreparedStudy, on_stage: OnStage, progress: OnBar
 ) -> StudyReport | None:
     """The report of a study whose finalists were judged, written unless it exists; None for a
     study that is not over.
@@ -220,7 +220,7 @@ def check_empty(folder: Path) -> None:
         )
 
 
-def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
+def check_begun(folder: Path, prepared: PreparedStudy, url: str | None) -> None:
     """Compare what is asked with what a study was begun with."""
     asked = prepared.resolved.settings
     begun, about = read_run(folder)
@@ -252,7 +252,7 @@ def check_begun(folder: Path, prepared: Prepared, url: str | None) -> None:
         )
 
 
-def write_request(folder: Path, prepared: Prepared, url: str | None) -> None:
+def write_request(folder: Path, prepared: PreparedStudy, url: str | None) -> None:
     """Write down what was asked for: all of it of a new study, and that one has grown."""
     program, asked = prepared.market.program, prepared.resolved
     if not is_begun(folder):
@@ -295,11 +295,11 @@ def list_unequal_leaves(a: Any, b: Any, name: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def open_study_folder(prepared: Prepared, folder: Path, url: str | None) -> Iterator[Study]:
+def open_study_folder(prepared: PreparedStudy, folder: Path, url: str | None) -> Iterator[Study]:
     """The study, held by this process alone. What was asked is written down once the storage is
     open: a mistyped URL must not stay with the study.
     """
-    with alone(folder):
+    with hold_folder(folder):
         if is_begun(folder):
             check_begun(folder, prepared, url)
             remove_leftovers(folder)

@@ -12,7 +12,7 @@ from flatout.search.about_study import study_path
 from flatout.search.finalist_results import policy_folder
 from flatout.search.progress import StudyProgress
 from flatout.search.report_model import StudyReport
-from flatout.search.run import Prepared, Request, agreed_engine, prepare, run_studies
+from flatout.search.run import PreparedStudy, StudyRequest, agreed_engine, prepare, run_studies
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 from flatout.settings.tables import EngineName
 from flatout.workers.devices import DeviceChoice, choose_devices
@@ -115,7 +115,7 @@ def run_study(
 
 def prepare_studies(
     asked: Sequence[AskedStudy], out: Path, workers: int | None, device: str | None
-) -> tuple[list[Prepared], DeviceChoice]:
+) -> tuple[list[PreparedStudy], DeviceChoice]:
     """Folds, tapes and lanes of some studies that share the machine; nothing is written."""
     names = [study.name for study in asked]
     if len(set(names)) < len(names):
@@ -127,7 +127,7 @@ def prepare_studies(
     prepared = []
     for study in asked:
         source = study.source
-        request = Request(study.name, source.given_name, source.symbols, source.bar)
+        request = StudyRequest(study.name, source.given_name, source.symbols, source.bar)
         prepared.append(
             prepare(request, study.resolved, source.read(), len(chosen.slots), out, chosen)
         )
@@ -135,7 +135,7 @@ def prepare_studies(
 
 
 def run_prepared(
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedStudy],
     chosen: DeviceChoice,
     out: Path,
     storage: str | None,

@@ -64,7 +64,7 @@ def load_settings(
     for name, text in sorted((os.environ if environment is None else environment).items()):
         if name.startswith(ENVIRONMENT_PREFIX):
             keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-            merge(merged, nested(keys, parse_value(text), name), name, origin)
+            merge(merged, nest_value(keys, parse_value(text), name), name, origin)
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
@@ -74,7 +74,7 @@ def load_settings(
         source = f"--set {text}"
         merge(
             merged,
-            nested(key.strip().split("."), parse_value(value.strip()), source),
+            nest_value(key.strip().split("."), parse_value(value.strip()), source),
             source,
             origin,
         )
@@ -111,7 +111,7 @@ def resolve_settings(
         return known
     tables, sources = known.settings.model_dump(mode="json"), dict(known.origin)
     for name, value in wanted.items():
-        merge(tables, nested(name.split("."), value, GIVEN), GIVEN, sources)
+        merge(tables, nest_value(name.split("."), value, GIVEN), GIVEN, sources)
     return Resolved(settings=validate(tables, sources), origin=sources)
 
 
@@ -124,7 +124,7 @@ def parse_value(text: str) -> Any:
     return found["value"] if len(found) == 1 else text  # a text of several lines is no value
 
 
-def nested(keys: list[str], value: Any, source: str) -> dict[str, Any]:
+def nest_value(keys: list[str], value: Any, source: str) -> dict[str, Any]:
     """{"a": {"b": value}} from ["a", "b"]."""
     if len(keys) > DEEPEST:
         raise SettingsError(

@@ -44,7 +44,7 @@ class MarketTraining:
     agents: tuple[Agent, ...]
     agent_of: dict[str, Agent]  # by lane name
 
-    def shortened(self, updates: int) -> "MarketTraining":
+    def with_updates(self, updates: int) -> "MarketTraining":
         """The same with fewer updates, judged after each."""
         return replace(self, training=replace(self.training, updates=updates, chunk=1))
 

@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
-        """Of all workers."""
+        """Memory of all workers together."""
         return self.memory.total * self.workers
 
     @property
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """From start to end."""
+        """From start to end, compiling included; None before a trial was made."""
         if self.steps_per_s is None or self.compile_seconds is None:
             return None
         return self.compile_seconds + self.training.steps / self.steps_per_s
@@ -62,7 +62,7 @@ class Plan:
             else self.memory.total <= self.free
         )
 
-    def measured(self, slots: Sequence[Slot]) -> "Plan":
+    def with_trial(self, slots: Sequence[Slot]) -> "Plan":
         """The same with the time that a short trial on all workers forecasts; nothing is tried that
         does not fit.
         """
@@ -96,7 +96,7 @@ class Plan:
         return share * float(trial.steps) / seconds
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """The forecast as plain values, as `--plan --json` prints it."""
         program = self.training.program
         return {
             "agents": len(self.training.lanes),
@@ -120,7 +120,7 @@ class Plan:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The forecast in sentences, as `--plan` prints it."""
         f = self.facts()
         memory = ", ".join(
             f"{name} {size / MIB:,.0f}" for name, size in self.memory._asdict().items()

@@ -60,7 +60,7 @@ def prepare_training(
         free=chosen.free_bytes,
     )
     if request.updates is not None:
-        made = made.shortened(request.updates)
+        made = made.with_updates(request.updates)
     settled = replace(
         request,
         workers=len(chosen.slots),

@@ -23,8 +23,7 @@ from flatout.training.prepare import PreparedTraining, prepare_training, source_
 from flatout.training.progress import TrainingProgress
 from flatout.training.request import LEAST_HELD_OUT, MOST_HELD_OUT, TrainRequest, read_request
 from flatout.training.result import AgentResult, TrainingResult
-from flatout.training.training import finished_lanes
-from flatout.training.training import train as train_lanes
+from flatout.training.training import finished_lanes, train_lanes
 
 EVALUATIONS = 20
 OnRows = Callable[[list[Row]], None]

@@ -21,14 +21,14 @@ from flatout.learners.jobs import Chunk, EvaluationPlan, Job
 from flatout.learners.lane_trees import stack_trees, take_lane
 from flatout.learners.rates import Program, Rates
 from flatout.policies.network import Network, new_network
-from flatout.runs import alone, sweep
+from flatout.runs import hold_folder, sweep
 from flatout.training.metrics_file import Journal, Row
 from flatout.workers.driving import Until, drive_workers, start_workers
 from flatout.workers.slots import Slot, share_lanes
 
 
 class Lane(NamedTuple):
-    """One agent."""
+    """One agent of a training: its seed, what it learns by, and what it is judged on."""
 
     name: str
     seed: int
@@ -40,7 +40,7 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """What shall be trained."""
+    """What shall be trained: one program, the data that all lanes share, and the lanes."""
 
     program: Program
     data: Any  # NamedTuples of NumPy arrays that all lanes share, or None
@@ -52,7 +52,7 @@ class Training:
 
     @property
     def steps(self) -> int:
-        """Transitions in all."""
+        """Transitions that all lanes together will make."""
         return self.updates * self.program.rollout * len(self.lanes)
 
 
@@ -67,18 +67,18 @@ class Result(NamedTuple):
     updates: int
 
 
-def train(
-    training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]
+def train_lanes(
+    training: Training, folder: Path, slots: Sequence[Slot], on_rows: Callable[[list[Row]], None]
 ) -> list[Result]:
-    """Train all lanes, from their checkpoints if there are any; `heard` is told of each chunk's
+    """Train all lanes, from their checkpoints if there are any; `on_rows` gets each chunk's
     rows.
     """
-    with alone(folder):
-        return train_alone(training, folder, slots, heard)
+    with hold_folder(folder):
+        return train_held(training, folder, slots, on_rows)
 
 
-def train_alone(
-    training: Training, folder: Path, slots: Sequence[Slot], heard: Callable[[list[Row]], None]
+def train_held(
+    training: Training, folder: Path, slots: Sequence[Slot], on_rows: Callable[[list[Row]], None]
 ) -> list[Result]:
     """The same, once the folder is held."""
     jobs = make_jobs(training, folder, len(slots))
@@ -91,7 +91,7 @@ def train_alone(
         drive_workers(
             workers,
             lambda k, chunk: next_until(training, chunk),
-            lambda k, chunk: heard(journal.note(jobs[k], chunk)),
+            lambda k, chunk: on_rows(journal.note(jobs[k], chunk)),
         )
     shutil.rmtree(folder / "scratch", ignore_errors=True)
     sweep(folder / "checkpoints")

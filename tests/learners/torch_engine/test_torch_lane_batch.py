@@ -30,7 +30,7 @@ from flatout.policies.bundle import Bundle  # noqa: E402
 from flatout.policies.network import actor  # noqa: E402
 from flatout.settings.tables import Settings  # noqa: E402
 from flatout.training.market_training import MarketTraining, make_agent, make_training  # noqa: E402
-from flatout.training.training import Result, finished_lanes, make_jobs, train  # noqa: E402
+from flatout.training.training import Result, finished_lanes, make_jobs, train_lanes  # noqa: E402
 from flatout.workers.slots import cpu_slots  # noqa: E402
 from rounding import assert_close  # noqa: E402
 
@@ -45,10 +45,10 @@ TRAIN = {
 }
 
 
-def made(engine: str = "torch", seeds: int = 2, **train: Any) -> MarketTraining:
+def made(engine: str = "torch", seeds: int = 2, **train_lanes: Any) -> MarketTraining:
     settings = Settings.model_validate(
         {
-            "train": {**TRAIN, "engine": engine, **train},
+            "train": {**TRAIN, "engine": engine, **train_lanes},
             "features": {"indicators": ["return_1", "roc"]},
         }
     )
@@ -87,7 +87,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
         return Run(
             training,
             folder,
-            train(training.training, folder, cpu_slots(workers, workers), rows.extend),
+            train_lanes(training.training, folder, cpu_slots(workers, workers), rows.extend),
             rows,
         )
 

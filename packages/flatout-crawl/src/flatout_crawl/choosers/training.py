@@ -21,7 +21,7 @@ from pydantic import Field
 
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import parse_json, read_json_if_there, read_tensors, shorten_repr
-from flatout.runs import alone, write_bytes, write_json
+from flatout.runs import hold_folder, write_bytes, write_json
 from flatout.sb3.logger import Logger
 from flatout.slow_envs.batcher import Batching
 from flatout.slow_envs.learner_state import LearnerState
@@ -104,7 +104,7 @@ class CheckpointCounts:
     version: Digits
 
 
-class TrainingProgress(NamedTuple):
+class CrawlTrainingProgress(NamedTuple):
     """How far a training is, after an update."""
 
     steps: int
@@ -121,10 +121,10 @@ def train(
     tasks: Sequence[CrawlTask],
     settings: CrawlTraining,
     folder: Path,
-    on_progress: Callable[[TrainingProgress], None] = lambda _: None,
+    on_progress: Callable[[CrawlTrainingProgress], None] = lambda _: None,
 ) -> CrawlPolicy:
     """Train until the steps are done, going on where the folder's checkpoint ends."""
-    with alone(folder):
+    with hold_folder(folder):
         return asyncio.run(CrawlTrainer(tasks, settings, folder, on_progress).run())
 
 
@@ -136,7 +136,7 @@ class CrawlTrainer:
         tasks: Sequence[CrawlTask],
         settings: CrawlTraining,
         folder: Path,
-        on_progress: Callable[[TrainingProgress], None],
+        on_progress: Callable[[CrawlTrainingProgress], None],
     ) -> None:
         self.settings, self.folder, self.on_progress = settings, folder, on_progress
         self.model = LinkScorer(candidates=settings.candidates, width=settings.width)
@@ -220,7 +220,7 @@ class CrawlTrainer:
             journal.record(f"train/{name}", update.figures[name])
         journal.dump(self.steps)
 
-    def progress(self) -> TrainingProgress:
+    def progress(self) -> CrawlTrainingProgress:
         """How far the training is, by its last episodes."""
         recent = self.session.episodes[-RECENT:]
         figures = self.session.figures()
@@ -228,7 +228,7 @@ class CrawlTrainer:
         def mean(value: Callable[[FinishedEpisode], float]) -> float:
             return float(np.mean([value(one) for one in recent])) if recent else 0.0
 
-        return TrainingProgress(
+        return CrawlTrainingProgress(
             steps=self.steps,
             total=self.settings.steps,
             steps_per_s=(self.steps - self.steps_before) / max(time.monotonic() - self.begun, 1e-9),

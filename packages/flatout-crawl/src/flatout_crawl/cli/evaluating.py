@@ -15,7 +15,7 @@ from rich.table import Table
 from flatout.cli.options import print_json
 from flatout.errors import BundleError, SettingsError
 from flatout.foreign import parse_json
-from flatout.runs import installed, runs_folder, write_json
+from flatout.runs import installed_version, runs_folder, write_json
 from flatout.terminal import plain, progress_bar
 from flatout_crawl.choosers.baselines import standard
 from flatout_crawl.choosers.evaluate import policy_chooser
@@ -81,7 +81,7 @@ def evaluate(exam: Exam, out: Path | None, gate: bool, as_json: bool) -> None:
         "settings": exam_as_json(exam),
         "assumptions": assumptions(exam, policy),
         **found,
-        "flatout": installed("flatout"),
+        "flatout": installed_version("flatout"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_json(folder / EVALUATION, evaluation)

@@ -16,11 +16,11 @@ from rich.progress import Progress as Bar
 from flatout.cli.options import print_json
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import read_json, shorten_repr
-from flatout.runs import installed, runs_folder, write_json
+from flatout.runs import installed_version, runs_folder, write_json
 from flatout.terminal import plain
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.choosers.site_task import Judge, site_task
-from flatout_crawl.choosers.training import POLICY, CrawlTraining, TrainingProgress
+from flatout_crawl.choosers.training import POLICY, CrawlTraining, CrawlTrainingProgress
 from flatout_crawl.choosers.training import train as train_policy
 from flatout_crawl.cli.running import fresh_folder
 from flatout_crawl.reading.relevance import parse_relevance
@@ -207,7 +207,9 @@ def keep_school(folder: Path, school: School) -> School:
                 f"{shorten_repr(given[other[0]])} is given now: give the same, or another --out"
             )
     else:
-        write_json(folder / SCHOOL, {**school_as_json(school), "flatout": installed("flatout")})
+        write_json(
+            folder / SCHOOL, {**school_as_json(school), "flatout": installed_version("flatout")}
+        )
     return school
 
 
@@ -233,7 +235,7 @@ class TrainingWatch:
         self.console, self.quiet, self.last, self.lines = (
             console,
             quiet,
-            cast(TrainingProgress | None, None),
+            cast(CrawlTrainingProgress | None, None),
             0,
         )
         columns = (
@@ -253,7 +255,7 @@ class TrainingWatch:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def on_progress(self, now: TrainingProgress) -> None:
+    def on_progress(self, now: CrawlTrainingProgress) -> None:
         """Show how far the training is."""
         self.last = now
         text = (

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from aiohttp.abc import AbstractResolver
 
 from flatout.errors import SettingsError
-from flatout.runs import installed
+from flatout.runs import installed_version
 from flatout_crawl.net.exchange import RequestCaps
 from flatout_crawl.net.fetching import Answer, Fetcher
 from flatout_crawl.net.http import LiveFetcher
@@ -107,7 +107,7 @@ def politeness_of(order: CrawlOrder) -> Politeness | None:
 
 def agent_of(order: CrawlOrder) -> str:
     """The user agent; without a contact, which public hosts require, where none was given."""
-    return order.user_agent or f"flatout/{installed('flatout')}"
+    return order.user_agent or f"flatout/{installed_version('flatout')}"
 
 
 def live_fetcher(

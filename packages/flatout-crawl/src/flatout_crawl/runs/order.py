@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import read_file, read_json, shorten_repr
-from flatout.runs import check_links, installed, runs_folder, write_bytes, write_json
+from flatout.runs import check_links, installed_version, runs_folder, write_bytes, write_json
 from flatout_crawl.choosers.session import CrawlTask
 from flatout_crawl.net.addresses import Lab
 from flatout_crawl.net.fetching import Answer, Fetcher
@@ -148,7 +148,7 @@ def begin(folder: Path, order: CrawlOrder) -> bool:
         order=order,
         files=files,
         started=started,
-        flatout=installed("flatout"),
+        flatout=installed_version("flatout"),
         python=platform.python_version(),
     )
     write_json(folder / RUN, asdict(begun))
