@@ -130,8 +130,8 @@ def mask_choices(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
     """The categorical over the allowed choices, at least one of which there must be.
 
     >>> import numpy as np
-    >>> mask_choices(np.array([[0.0, 3.0, 1.0]]), allowed=np.array([[True, False, True]]),
-    xp=np).mode(np)
+    >>> logits, allowed = np.array([[0.0, 3.0, 1.0]]), np.array([[True, False, True]])
+    >>> mask_choices(logits, allowed, np).mode(np)
     array([2])
     """
     return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))

@@ -69,7 +69,7 @@ def train(
     ...                workers=1, evaluations=1, progress=False, out=tempfile.mkdtemp())
     >>> sorted(result.agents["portfolio"].metrics)
     ['buy_and_hold', 'cash', 'equal_weight', 'momentum', 'portfolio-seed0']
-    >>> result.load_policy().predict([0.0] * 86).shape
+    >>> result.load_policy().predict([0.0] * 97).shape
     (6,)
     """
     if resume is not None:
