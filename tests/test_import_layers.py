@@ -1,4 +1,4 @@
-"""Imports go downward only; the layers stand in pyproject.toml."""
+"""Imports go downward only, without cycles, and every module is wanted by somebody."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 
+import grimp
 import pytest
 
 import flatout
@@ -49,6 +50,62 @@ def test_every_part_of_a_package_has_a_layer(package: ModuleType) -> None:
     folders = {path.parent.name for path in folder.glob("*/__init__.py")}
     files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     assert layers_of(package.__name__) == folders | files
+
+
+# Started by name: as a program of flatout's own, by the shell, by Gymnasium, or from Python.
+STARTED = {
+    "flatout.cli.main",
+    "flatout.sb3.vec_env",
+    "flatout_crawl.bench.slow_contestant",
+    "flatout_crawl.bench.slow_sb3",
+    "flatout_crawl.cli.bench",
+    "flatout_crawl.cli.crawl",
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("flatout", "flatout_crawl", cache_dir=None)
+
+
+def find_cycles(graph: grimp.ImportGraph) -> list[set[str]]:
+    """Modules that import each other, directly or over others; imports inside functions count."""
+    cycles = []
+    for module in graph.modules:
+        below = graph.find_upstream_modules(module)
+        around = {other for other in below if module in graph.find_upstream_modules(other)}
+        if around:
+            cycles.append(around | {module})
+    return cycles
+
+
+@pytest.mark.long
+def test_no_modules_import_each_other(graph: grimp.ImportGraph) -> None:
+    assert find_cycles(graph) == []
+
+
+def test_a_cycle_would_be_found() -> None:
+    made = grimp.ImportGraph()
+    for importer, imported in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
+        made.add_import(importer=importer, imported=imported)
+    assert {"a", "b", "c"} in find_cycles(made)
+    assert not any("d" in cycle for cycle in find_cycles(made))
+
+
+def test_every_module_is_wanted_by_somebody(graph: grimp.ImportGraph) -> None:
+    sources = "\n".join(
+        path.read_text()
+        for folder in ("src", "packages/flatout-crawl/src")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    orphans = {
+        module
+        for module in graph.modules
+        if not graph.find_modules_that_directly_import(module)
+        and not graph.find_children(module)
+        and f'"{module}' not in sources
+    }
+    assert orphans <= STARTED
 
 
 def test_an_import_upward_would_be_found(tmp_path: Path) -> None:

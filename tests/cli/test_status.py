@@ -47,7 +47,7 @@ from flatout.runs import hold_folder
 from flatout.search.storage import give_lease_back, open_storage, open_study, take_lease
 
 folder, sweeps = Path(sys.argv[1]), int(sys.argv[2])
-with alone(folder):
+with hold_folder(folder):
     study = open_study(open_storage(folder, None), folder.name, "wilcoxon")
     take_lease(study, folder)
     print("held", flush=True)

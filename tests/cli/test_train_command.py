@@ -251,7 +251,7 @@ def test_a_plan_counts_the_memory_of_all_workers(
 ) -> None:
     """Nothing is measured here."""
     monkeypatch.setattr(
-        Plan, "measured", lambda plan, slots: replace(plan, steps_per_s=50.0, compile_seconds=2.0)
+        Plan, "with_trial", lambda plan, slots: replace(plan, steps_per_s=50.0, compile_seconds=2.0)
     )
     told = json.loads(call("--bars", str(bars), *FOUR, "--workers", "2", "--plan", "--json").stdout)
     assert (told["workers"], told["seconds"]) == (2, 2 + told["steps"] / 50)
