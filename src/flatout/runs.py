@@ -11,12 +11,16 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
 
 from flatout.errors import RunError
 from flatout.file_names import file_name
@@ -26,7 +30,9 @@ __all__ = [
     "check_links",
     "hold_folder",
     "installed_version",
+    "pack_arrays",
     "runs_folder",
+    "write_arrays",
     "write_bytes",
     "write_json",
 ]
@@ -145,6 +151,35 @@ def write_bytes(path: Path, content: bytes) -> None:
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)  # there only if it was not moved
+
+
+def pack_arrays(
+    arrays: Mapping[str, NDArray[Any]], notes: Mapping[str, Any] | None = None
+) -> bytes:
+    """Arrays by name as the content of a safetensors file, the one form in which flatout keeps
+    arrays. Each note is kept as JSON in its header; give one at most, as several have no order.
+
+    >>> from flatout.foreign import parse_tensors
+    >>> parse_tensors(pack_arrays({"bias": np.ones(2)}, {"made": {"by": 7}}), where="weights").notes
+    {'made': '{"by": 7}'}
+    """
+    content = {name: np.require(array, requirements="C") for name, array in arrays.items()}
+    header = {name: json.dumps(value, sort_keys=True) for name, value in (notes or {}).items()}
+    return safetensors.numpy.save(content, metadata=header or None)
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, NDArray[Any]], notes: Mapping[str, Any] | None = None
+) -> None:
+    """Write arrays and notes as a safetensors file, whole or not at all.
+
+    >>> from flatout.foreign import read_tensors
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_arrays(Path(folder, "weights.safetensors"), {"bias": np.ones(2)})
+    ...     read_tensors(Path(folder, "weights.safetensors")).arrays["bias"]
+    array([1., 1.])
+    """
+    write_bytes(path, pack_arrays(arrays, notes))
 
 
 def sweep(folder: Path, deep: bool = False) -> None:

@@ -188,3 +188,11 @@ def test_the_same_app_can_be_added_twice_without_being_changed() -> None:
     assert app.registered_commands[0].name == "own-name"
     for name in ("first", "second"):
         assert CliRunner().invoke(main, [name]).stdout == "mine\n"
+
+
+@pytest.mark.parametrize("verb", ["train", "data", "bench env", "nowhere hello"])
+def test_no_guest_takes_the_place_of_a_verb(flatout: Flatout, tmp_path: Path, verb: str) -> None:
+    install(tmp_path, ONE_VERB, f"{verb} = hello_flatout:app")
+    run = flatout(*verb.split(), "--help")
+    assert "Say hello" not in run.stdout
+    assert f"hello-flatout adds no command `{verb}`" in run.stderr

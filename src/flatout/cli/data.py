@@ -18,6 +18,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.resample import resample
 from flatout.bars.write import write_bars
+from flatout.cli.options import BarsCommand, Symbols
 from flatout.terminal import plain, say
 
 app = typer.Typer(
@@ -29,13 +30,10 @@ PLAIN_WIDTH = 150  # where there is no terminal, nothing may be cut off
 Source = Annotated[
     Path, typer.Argument(help="A CSV, Parquet or Feather file, or a folder of one file per symbol.")
 ]
-Symbols = Annotated[
-    str | None, typer.Option(help="Only these symbols, in this order: BTCUSDT,ETHUSDT.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
-@app.command()
+@app.command(cls=BarsCommand)
 def check(
     path: Source,
     symbols: Symbols = None,
@@ -45,7 +43,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Read bars with every check and report gaps, empty bars and jumps per symbol."""
-    panel = read_bars(path, symbols=split(symbols), bar=bar)
+    panel = read_bars(path, symbols=symbols, bar=bar)
     reports = check_bars(panel)
     if as_json:
         typer.echo(
@@ -61,7 +59,7 @@ def check(
     say(sentence(panel))
 
 
-@app.command()
+@app.command(cls=BarsCommand)
 def convert(
     path: Source,
     out: Annotated[
@@ -72,19 +70,13 @@ def convert(
     as_json: AsJson = False,
 ) -> None:
     """Read bars with every check and write them as Parquet, resampled if --bar is given."""
-    panel = read_bars(path, symbols=split(symbols))
+    panel = read_bars(path, symbols=symbols)
     panel = panel if bar is None else resample(panel, bar)
     manifest = write_bars(panel, out)
     if as_json:
         typer.echo(json.dumps(summary(panel) | {"file": str(out), "manifest": str(manifest)}))
         return
     say(f"{out}: {sentence(panel)}")
-
-
-def split(symbols: str | None) -> list[str] | None:
-    return (
-        None if symbols is None else [name.strip() for name in symbols.split(",") if name.strip()]
-    )
 
 
 def summary(panel: Panel) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 import typer
 
 from flatout.errors import RunError
+from flatout.terminal import say
 
 GROUP = "flatout.commands"
 
@@ -24,7 +25,27 @@ def add_guests(main: typer.Typer, bench: typer.Typer) -> None:
     """Add the verbs of all installed guests to `flatout` and `flatout bench`."""
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         *group, name = point.name.split()
-        add_guest(bench if group == ["bench"] else main, name, load_guest(point))
+        parent = bench if group == ["bench"] else main
+        if group not in ([], ["bench"]) or name in verbs_of(parent):
+            say(
+                f"note: {name_of(point)} adds no command `{point.name}`: flatout has one of that "
+                "name, or no such group",
+                err=True,
+            )
+            continue
+        add_guest(parent, name, load_guest(point))
+
+
+def verbs_of(app: typer.Typer) -> set[str]:
+    """The verbs that an app has: its own come first, and no guest takes their place."""
+    commands = [(one.name, one.callback) for one in app.registered_commands]
+    names = [name or getattr(callback, "__name__", "") for name, callback in commands]
+    return {*names, *(one.name or "" for one in app.registered_groups)}
+
+
+def name_of(point: EntryPoint) -> str:
+    """The distribution that an entry point comes from."""
+    return point.dist.name if point.dist else point.value
 
 
 def load_guest(point: EntryPoint) -> typer.Typer:
@@ -60,9 +81,8 @@ def refuse_guest(point: EntryPoint, why: str) -> typer.Typer:
     @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
     def explain(_: typer.Context) -> None:
         """Cannot be loaded; run it to see why."""
-        distribution = point.dist.name if point.dist else point.value
         raise RunError(
-            f"{distribution} is installed but cannot be loaded ({why}): install it again, in the "
+            f"{name_of(point)} is installed but cannot be loaded ({why}): install it again, in the "
             "version of this flatout"
         )
 

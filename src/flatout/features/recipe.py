@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
@@ -36,7 +35,7 @@ from flatout.features.scalers import (
 )
 from flatout.features.training_rows import TrainingRows, row_numbers
 from flatout.foreign import Sha256, parse_tensors, read_file, read_json, shorten_repr
-from flatout.runs import write_bytes, write_json
+from flatout.runs import pack_arrays, write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
 
 JSON_FILE = "recipe.json"
@@ -149,9 +148,7 @@ class FittedRecipe:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = safetensors.numpy.save(
-            {"statistics": np.ascontiguousarray(self.scaler.statistics)}
-        )
+        tensors = pack_arrays({"statistics": self.scaler.statistics})
         facts = _description(self, tensors)
         write_bytes(_tensor_path(folder, facts), tensors)
         write_json(folder / JSON_FILE, facts.model_dump(mode="json"))

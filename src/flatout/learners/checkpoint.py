@@ -6,18 +6,16 @@ can take networks out.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from flatout.errors import RunError
 from flatout.foreign import parse_json, read_tensors
-from flatout.runs import write_bytes
+from flatout.runs import write_arrays
 
 FORMAT = "flatout.checkpoint"
 VERSION = 1
@@ -48,16 +46,9 @@ def rebuild_tree(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str)
 
 
 def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
-    """Replace the checkpoint."""
-    content = {
-        name: np.require(array, requirements="C") for name, array in arrays.items()
-    }  # 0-d stays 0-d
-    about = json.dumps(
-        {"version": VERSION, "facts": facts, "sha256": hash_arrays(content)}, sort_keys=True
-    )
-    write_bytes(
-        path, safetensors.numpy.save(content, metadata={FORMAT: about})
-    )  # one key: several have no order
+    """Replace the checkpoint by one with these arrays, which says these facts of itself."""
+    about = {"version": VERSION, "facts": facts, "sha256": hash_arrays(arrays)}
+    write_arrays(path, arrays, {FORMAT: about})
 
 
 def hash_arrays(arrays: Arrays) -> str:
@@ -68,7 +59,7 @@ def hash_arrays(arrays: Arrays) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        digest.update(array.data if array.size else b"")
+        digest.update(np.require(array, requirements="C").data if array.size else b"")
     return digest.hexdigest()
 
 

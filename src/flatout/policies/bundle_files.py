@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -35,7 +34,7 @@ from flatout.foreign import (
     validate_shape,
 )
 from flatout.policies.network import Layer, Network, Perceptron, Sizes
-from flatout.runs import write_bytes, write_json
+from flatout.runs import pack_arrays, write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
 from flatout.settings.loading import validate
 from flatout.settings.tables import Activation, DistributionName, MarketSettings
@@ -154,7 +153,7 @@ def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str
 
 def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: FittedRecipe) -> None:
     """Put a policy into the folder; the module's docstring says why the order matters."""
-    tensors = safetensors.numpy.save(arrays)
+    tensors = pack_arrays(arrays)
     named = {
         "format": FORMAT,
         "version": VERSION,

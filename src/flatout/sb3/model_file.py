@@ -15,14 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import Field
 
 from flatout.errors import BundleError
 from flatout.foreign import Sha256, parse_json, parse_tensors, read_file
-from flatout.runs import write_bytes
+from flatout.runs import pack_arrays, write_bytes
 from flatout.settings.fields import Model, NotNegative, Number, Share
 from flatout.settings.tables import Activation
 
@@ -150,9 +148,7 @@ def write_model(path: Any, facts: Mapping[str, Any], arrays: Arrays) -> None:
     """Write a model whole or not at all; `path` gets the ending .zip if it has none, or is an open
     file.
     """
-    tensors = safetensors.numpy.save(
-        {name: np.require(array, requirements="C") for name, array in arrays.items()}
-    )
+    tensors = pack_arrays(arrays)
     about = {
         "format": FORMAT,
         "version": VERSION,

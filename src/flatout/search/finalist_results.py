@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from flatout.errors import RunError
 from flatout.foreign import finite, read_tensors, shorten_repr
 from flatout.market.rewards import RewardTerms
-from flatout.runs import write_bytes
+from flatout.runs import write_arrays
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.study import Study
 
@@ -75,7 +74,7 @@ def write_finalist_results(
         "finalist_terms": np.ascontiguousarray(finalist_terms, np.float32),
         "controls": np.ascontiguousarray(np.stack(controls), np.float32),
     }
-    write_bytes(study.folder / FILE, safetensors.numpy.save(arrays))
+    write_arrays(study.folder / FILE, arrays)
 
 
 def read_finalist_results(study: Study) -> FinalistResults:

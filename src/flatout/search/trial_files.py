@@ -1,6 +1,5 @@
 """What every trial earned on bars that did not teach it, bar by bar, one small file per trial."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -8,14 +7,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NotRequired
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from flatout.errors import RunError
 from flatout.folds.splits import Folds
 from flatout.foreign import finite, parse_json, read_tensors, shorten_repr
-from flatout.runs import write_bytes
+from flatout.runs import write_arrays
 from flatout.search.about_study import CURE
 from flatout.search.study_state import Scores, Whole
 
@@ -55,10 +53,7 @@ def write_trial(folder: Path, trial: TrialFile) -> None:
     path = trial_path(folder, trial.facts["number"])
     path.parent.mkdir(exist_ok=True)
     arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in TRACES}
-    write_bytes(
-        path,
-        safetensors.numpy.save(arrays, metadata={FORMAT: json.dumps(trial.facts, sort_keys=True)}),
-    )
+    write_arrays(path, arrays, {FORMAT: trial.facts})
 
 
 def read_trial(folder: Path, number: int) -> TrialFile:
