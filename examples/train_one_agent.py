@@ -20,7 +20,8 @@ for name in ("portfolio-seed0", "equal_weight"):
 policy = result.load_policy()  # NumPy alone runs it
 env = flatout.MarketEnv(bars, fitted=policy.bundle.recipe)
 observation, _ = env.reset(seed=0)
-print("weights it asks for:", policy.predict(observation).round(2))
+action = policy.predict(observation)  # from -1, nothing, to 1, all of it
+print("action, the last is cash:", action.round(2))
 
 later = PlantedSignal(n_bars=3000, seed=2).panel()  # bars that neither taught nor judged
 test = policy.backtest(later, progress=False)

@@ -14,7 +14,7 @@ PROMISED = {
     "own_reward_and_environment": ["reward ", "at 10 degrees it heats with +"],
     "slow_environment": ["s of waiting in ", "price 1"],
     "study_with_verdict": ["NOT PROMOTABLE", "gates refuse it", "report.html"],
-    "train_one_agent": ["on the bars that were held out", "weights it asks for", "p = 0.0"],
+    "train_one_agent": ["on the bars that were held out", "the last is cash", "p = 0.0"],
 }
 LONGEST = 60  # lines
 

@@ -27,11 +27,15 @@ def test_a_polars_frame_is_the_file_it_was_read_from(file: Path) -> None:
     assert read_bars(pl.read_parquet(file)).fingerprint == read_bars(file).fingerprint
 
 
-@pytest.mark.parametrize("shape", ["columns", "index of times", "index of both"])
+@pytest.mark.parametrize(
+    "shape", ["columns", "index of times", "index and column", "index of both"]
+)
 def test_a_pandas_frame_is_the_file_it_was_read_from(file: Path, shape: str) -> None:
     frame = pd.DataFrame(pl.read_parquet(file).to_dict(as_series=False))
     if shape == "index of times":
         frame = frame.set_index("date")
+    if shape == "index and column":
+        frame = frame.set_index("date", drop=False)
     if shape == "index of both":
         frame = frame.set_index(["symbol", "date"])
     assert read_bars(frame).fingerprint == WALK.fingerprint
@@ -76,10 +80,11 @@ def bars_from(symbol: str, start: int) -> pl.DataFrame:
     [
         (pl.DataFrame(), "the frame: it has no bars"),
         (pl.DataFrame({"date": [1], "close": [2.0]}), "the frame"),
-        ([1, 2, 3], "the frame: it is a list. Give a path, or a frame of Polars or pandas."),
+        ([1, 2, 3], "the frame: it is of type list. Give a path, a Panel, or a frame"),
         (pd.DataFrame({("a", "b"): [1.0]}), "its columns have 2 levels"),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "two of its columns have one name"),
     ],
-    ids=["empty", "columns", "list", "levels"],
+    ids=["empty", "columns", "list", "levels", "twice"],
 )
 def test_what_is_no_frame_of_bars_is_refused(given: Any, said: str) -> None:
     with pytest.raises(BarsError) as error:

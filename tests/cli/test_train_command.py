@@ -267,6 +267,7 @@ def test_a_plan_counts_the_memory_of_all_workers(
         ["--symbols", "AAA", "--seeds", "2", "--symbols", "BBB"],
         ["--symbols", "AAA,BBB", "--seeds", "2"],
         ["--symbols", "AAA, BBB", "--seeds", "2"],
+        ["--symbols=AAA,BBB", "--seeds", "2"],
     ],
 )
 def test_symbols_may_be_given_in_a_row_or_one_by_one(
@@ -305,7 +306,7 @@ def test_an_unknown_symbol_is_refused(bars: Path, tmp_path: Path) -> None:
 
 def test_a_symbol_given_twice_is_refused(bars: Path, tmp_path: Path) -> None:
     said = refusal(tmp_path / "runs", "--bars", str(bars), "--symbols", "AAA", "BBB", "AAA", *TINY)
-    assert said == "--symbols names AAA twice"
+    assert said == "symbols name AAA twice: name each once"
 
 
 def test_too_few_bars_are_refused(bars: Path, tmp_path: Path) -> None:
@@ -381,7 +382,7 @@ def test_a_device_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> No
         "--device cuda: jax and torch see no such device here; leave --device out"
     )
     said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda0", *TINY)
-    assert said.startswith("--device cuda0 is unknown; there are auto, cpu, cuda, cuda:N")
+    assert said.startswith("the device cuda0 is unknown; there are auto, cpu, cuda, cuda:N")
 
 
 def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones(folder: Path) -> None:
 def test_another_extension_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         BundleError,
-        match=r"policy\.pkl: an export to joblib is a \.joblib file; give --out such a name",
+        match=r"policy\.pkl: an export to joblib is a \.joblib file; give it such a name",
     ):
         export_policy(folder, "joblib", tmp_path / "policy.pkl")
     assert not (tmp_path / "policy.pkl").exists()

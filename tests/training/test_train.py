@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import flatout
+from flatout.bars.panel import PRICES
 from flatout.bars.synthetic import RandomWalk, built_in_market
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
-from flatout.errors import BarsError, RulesError, SettingsError
+from flatout.errors import BarsError, FlatoutError, RulesError, RunError, SettingsError
 from flatout.settings.loading import load_settings, resolve_settings
 from flatout.training.metrics_file import Row
 from flatout.training.prepare import PreparedTraining, start_run
@@ -53,7 +55,7 @@ def test_a_policy_predicts_and_backtests(trained: Any) -> None:
     assert set(result.metrics) >= {"last", "cash"}
     run = result.write(trained.run.parent)
     assert {path.name for path in run.iterdir()} >= {"ledger.csv", "metrics.json", "equity.html"}
-    with pytest.raises(KeyError, match="there are BBB-seed0, AAA-seed0"):
+    with pytest.raises(RunError, match="there are BBB-seed0, AAA-seed0"):
         trained.load_policy("CCC")
 
 
@@ -135,7 +137,7 @@ def test_indicators_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(RulesError, match=r"folds.hold_out is 0; a training holds out 0.01 to 0.9"):
         prepared(settings={**TINY, "folds": {"hold_out": 0.0}})
-    with pytest.raises(RulesError, match="AAA twice"):
+    with pytest.raises(RulesError, match="AAA twice: name each once"):
         prepared(symbols=["AAA", "AAA"])
     with pytest.raises(BarsError, match="the bars hold AAA, BBB"):
         prepared(symbols=["CCC"])
@@ -143,8 +145,75 @@ def test_what_cannot_be_is_refused() -> None:
         prepared(settings={"train": {"gama": 0.9}})
     with pytest.raises(SettingsError, match="settings are a int; give a path, a dict"):
         prepared(settings=5)
-    with pytest.raises(BarsError, match="it is a set"):
+    with pytest.raises(BarsError, match="it is of type set"):
         prepared(bars={1, 2})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bars": ""}, "bars are an empty text"),
+        ({"symbols": 5}, "symbols are 5: give names"),
+        ({"symbols": [1]}, "symbols are [1]: give names"),
+        ({"bar": 4}, "bar is 4: give a size as a text"),
+        ({"seed": -1}, "seed is -1: give a whole number"),
+        ({"evaluations": 0}, "evaluations"),
+        ({"evaluations": -3}, "evaluations"),
+        ({"workers": -1}, "workers: Input should be greater than or equal to 1, given -1"),
+        ({"workers": "2"}, "workers"),
+    ],
+)
+def test_arguments_are_refused_in_a_sentence(changes: dict[str, Any], said: str) -> None:
+    given = {"bars": WALK, "workers": 1} | changes
+    with pytest.raises(FlatoutError) as error:
+        prepare_new(resolve_settings(TINY), given.pop("bars"), **given)
+    assert said in str(error.value)
+
+
+def test_one_symbol_without_a_column_is_trained_and_kept(tmp_path: Path) -> None:
+    times = pd.date_range("2024-01-01", periods=300, freq="h", tz="America/New_York", name="Foo")
+    panel = RandomWalk(n_bars=300, seed=1, symbols=("BTC",)).panel()
+    columns = {name: getattr(panel, name)[:, 0] for name in (*PRICES, "volume")}
+    made = prepared(bars=pd.DataFrame(columns, times), symbols=["BTC"])
+    run = start_run(made, tmp_path)
+    again = prepare_resumed(run)
+    assert again.request.fingerprints == made.request.fingerprints
+
+
+def test_bars_that_cannot_be_kept_leave_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = prepared()
+    monkeypatch.setattr("flatout.bars.source.write_bars", lambda panel, path: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        start_run(made, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_resumed_run_cannot_follow_is_refused(trained: Any) -> None:
+    with pytest.raises(RunError, match="leave out symbols, timesteps, or start a new run"):
+        flatout.train(resume=trained.run, timesteps=5, symbols=["AAA"])
+    words = ["train", "--resume", str(trained.run), "--seeds", "3"]
+    refused = CliRunner().invoke(main, words)
+    assert "leave out --seeds" in str(refused.exception)
+
+
+def test_an_option_stands_over_an_old_name_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "old.toml").write_text("[search]\ntimesteps = 2000\nseeds = 2\n")
+    resolved = load_settings(tmp_path / "old.toml", ["train.timesteps=500"])
+    assert (resolved.settings.train.timesteps, resolved.settings.train.seeds) == (500, 2)
+    resolved = load_settings(tmp_path / "old.toml", ["search.timesteps=700"])
+    assert resolved.settings.train.timesteps == 700
+
+
+def test_settings_of_a_backtest_may_be_an_object(trained: Any) -> None:
+    policy = trained.load_policy("AAA-seed0")
+    dear = flatout.Settings.model_validate({"market": {"costs": {"half_spread_bps": 50}}})
+    for settings in (flatout.Settings(), dear):
+        result = policy.backtest(WALK, symbols="AAA", settings=settings, progress=False)
+        found = result.resolved.settings
+        assert found.features.indicators == ("return_1",)
+        assert found.market.costs.half_spread_bps == settings.market.costs.half_spread_bps
 
 
 def test_an_interruption_saves_the_policies_and_says_how_to_go_on(tmp_path: Path) -> None:

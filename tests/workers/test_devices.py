@@ -162,5 +162,7 @@ def test_a_device_that_is_not_there_is_an_error(
 
 @pytest.mark.parametrize("device", ["gpu0", "CPU", "cuda:", "tpu"])
 def test_an_unknown_device_is_refused(device: str) -> None:
-    with pytest.raises(RunError, match=f"--device {device} is unknown; there are auto, cpu, cuda"):
+    with pytest.raises(
+        RunError, match=f"the device {device} is unknown; there are auto, cpu, cuda"
+    ):
         choose_devices("auto", device, 1)

@@ -49,8 +49,8 @@ def read_frame(frame: Frame) -> Table:
     else:
         raise refusal(
             NAME,
-            f"it is a {type(frame).__name__}",
-            "Give a path, or a frame of Polars or pandas.",
+            f"it is of type {type(frame).__name__}",
+            "Give a path, a Panel, or a frame of Polars or pandas.",
         )
     if ROW in found.columns:
         raise refusal(NAME, f"a column is called {ROW!r}", "Remove it.")
@@ -67,11 +67,16 @@ def from_pandas(frame: PandasFrame) -> pl.DataFrame:
             f"its columns have {frame.columns.nlevels} levels",
             "Bring the symbols into a column: frame.stack(level=1).reset_index().",
         )
+    if not frame.columns.is_unique:
+        raise refusal(NAME, "two of its columns have one name", "Give each column its own name.")
     index = frame.index
-    if index.nlevels > 1 or index.name is not None:
+    if index.nlevels > 1:
         frame = frame.reset_index()
     elif index.dtype.kind == "M" or hasattr(index, "tz"):
-        frame = frame.reset_index(names="date")
+        name = "date" if "date" not in frame.columns else None
+        frame = frame.reset_index(names=name) if name else frame
+    elif index.name is not None and index.name not in frame.columns:
+        frame = frame.reset_index()
     return pl.DataFrame({str(name): from_series(frame[name]) for name in frame.columns})
 
 

@@ -122,6 +122,8 @@ def read_rows(
     symbol.
     """
     path = path_of(source)
+    if isinstance(symbols, str):
+        symbols = [name.strip() for name in symbols.split(",")]
     check_wish(path, symbols)
     sole = symbols[0] if symbols is not None and len(symbols) == 1 and not path.is_dir() else None
     parts: list[pl.DataFrame] = []

@@ -18,11 +18,13 @@ from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.bars.write import write_bars
 from flatout.errors import BarsError
+from flatout.foreign import shorten_repr
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 
 BUILT_IN = "built-in random walk"
 IN_MEMORY = "bars in memory"
+MOST_SEED = 2**31 - 1
 COLUMNS = (*PRICES, "volume", "tradable")
 Bars = str | os.PathLike[str] | Panel | Frame
 
@@ -95,7 +97,7 @@ class BarsSource:
         """
         if not self.in_memory:
             return self
-        panel = replace(self, symbols=None, bar=None).read()
+        panel = replace(self, bar=None).read()
         if not path.exists():
             write_bars(panel, path)
         kept = replace(self, bars=str(path))
@@ -119,6 +121,7 @@ def find_source(
     that file.
     """
     data = resolved.settings.data
+    check_given(bars, symbols, bar, seed)
     if bars is None and data.bars is not None:
         given: str | Panel | Frame | None = str((folder_of(resolved) / data.bars).resolve())
     elif isinstance(bars, str | os.PathLike):
@@ -132,6 +135,19 @@ def find_source(
     if size is not None:
         parse_bar(size)  # refused before anything is read
     return BarsSource(given, chosen, size, seed, wanted_extras(resolved.settings))
+
+
+def check_given(bars: object, symbols: object, bar: object, seed: object) -> None:
+    """Refuse what cannot name bars, symbols, a bar size or a seed, before anything is read."""
+    if isinstance(bars, str) and not bars.strip():
+        raise BarsError("bars are an empty text: give a path, a Panel, a frame, or None")
+    several = isinstance(symbols, Sequence) and all(isinstance(name, str) for name in symbols)
+    if symbols is not None and not several:
+        raise BarsError(f"symbols are {shorten_repr(symbols)}: give names, as in ['BTC', 'ETH']")
+    if bar is not None and not isinstance(bar, str):
+        raise BarsError(f"bar is {shorten_repr(bar)}: give a size as a text, as in '4h'")
+    if type(seed) is not int or not 0 <= seed <= MOST_SEED:
+        raise BarsError(f"seed is {shorten_repr(seed)}: give a whole number, 0 to {MOST_SEED:,}")
 
 
 def source_of_request(request: Mapping[str, Any], settings: Settings) -> BarsSource:

@@ -69,15 +69,17 @@ class SpaceSeparated(TyperCommand):
     """
 
     lists: tuple[str, ...] = ()
+    never_listed: tuple[str, ...] = ()  # endings of arguments that belong to no list
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option's name before each of its values."""
         spread: list[str] = []
         current: str | None = None
+        args = [part for arg in args for part in split_equals(arg)]
         for arg, following in pairwise([*args, "--"]):
             if arg in self.lists and following.startswith("-"):
                 raise typer.BadParameter(f"{arg} needs at least one value", ctx)
-            if arg.startswith("-"):
+            if arg.startswith("-") or arg.endswith(self.never_listed):
                 current = arg if arg in self.lists else None
                 spread += [] if current else [arg]
             else:
@@ -90,6 +92,11 @@ class BarsCommand(SpaceSeparated):
     """A command that takes `--symbols BTC ETH`."""
 
     lists = (SYMBOLS,)
+
+
+def split_equals(arg: str) -> list[str]:
+    """`--symbols=BTC,ETH` as its two words; all else stays as it is."""
+    return [SYMBOLS, arg.removeprefix(f"{SYMBOLS}=")] if arg.startswith(f"{SYMBOLS}=") else [arg]
 
 
 def split_commas(text: str) -> list[str]:

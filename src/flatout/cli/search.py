@@ -35,7 +35,9 @@ NOT_PROMOTABLE = 3  # exit code with --gate
 
 
 class SearchCommand(BarsCommand):
-    """A command that takes `--symbols BTC ETH`."""
+    """A command that takes `--symbols BTC ETH` before or after its settings files."""
+
+    never_listed = (".toml",)
 
 
 def search_command(

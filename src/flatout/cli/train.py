@@ -36,10 +36,16 @@ from flatout.training.request import (
     MOST_HELD_OUT,
     MOST_SEEDS,
     MOST_TIMESTEPS,
-    MOST_WORKERS,
 )
 from flatout.training.result import TrainingResult
-from flatout.training.train import EVALUATIONS, prepare_new, prepare_resumed, run_training
+from flatout.training.train import (
+    EVALUATIONS,
+    prepare_new,
+    prepare_resumed,
+    refuse_beside_resume,
+    run_training,
+)
+from flatout.workers.devices import MOST_WORKERS
 
 TEST_RUN_UPDATES = 2
 SHOWN = {
@@ -130,6 +136,13 @@ def train_command(
 ) -> None:
     """Train PPO agents in the market; saves the best and the last policy of each as a bundle."""
     if resume:
+        others = {
+            "--bars": bars, "--symbols": symbols, "--portfolio": portfolio, "--bar": bar,
+            "--timesteps": timesteps, "--n-envs": n_envs, "--seeds": seeds, "--hold-out": hold_out,
+            "--workers": workers, "--engine": engine, "--test-run": test_run, "--config": config,
+            "--set": overrides, "--seed": seed,
+        }  # fmt: skip
+        refuse_beside_resume(others)
         prepared = prepare_resumed(resume, device)
     else:
         chosen = {

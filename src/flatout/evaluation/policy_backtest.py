@@ -154,7 +154,7 @@ def find_rows(panel: Panel, period: Period, warm: int) -> tuple[int, int]:
 def parse_time(name: str, text: str) -> np.datetime64:
     """The time an option names; without a zone it is UTC."""
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(str(text))
         time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
     except (ValueError, OverflowError):
         given = shorten_repr(text)

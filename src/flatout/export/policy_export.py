@@ -144,15 +144,21 @@ def find_target(name: str) -> Target:
     return TARGETS[name]
 
 
-def export_policy(folder: Path, to: str, out: Path | None = None) -> dict[str, Any]:
-    """Write the policy saved in a folder as another file; returns what was written, as plain JSON
-    values.
+def export_policy(folder: Path | str, to: str, out: Path | str | None = None) -> dict[str, Any]:
+    """Write the policy saved in a folder as a file that other programs read.
+
+    to   "onnx" (the policy with its scaling), "sb3" (a zip that Stable-Baselines3's PPO loads) or
+         "joblib" (its scaler, for scikit-learn)
+    out  the file to write, with the ending of its kind; by default here, named after the folder
+
+    Returns what was written, as plain JSON values: file, kind, meaning, size, sha256 and remarks.
     """
+    folder, out = Path(folder), None if out is None else Path(out)
     target = find_target(to)
     path = out or Path(f"{folder.resolve().name}{target.suffix}")
     if path.suffix != target.suffix:
         raise BundleError(
-            f"{path}: an export to {to} is a {target.suffix} file; give --out such a name"
+            f"{path}: an export to {to} is a {target.suffix} file; give it such a name"
         )
     check_installed(to, target)
     made = target.make(Bundle.load(folder))

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from flatout.errors import SettingsError
 from flatout.foreign import parse_toml, read_toml, shorten, shorten_repr
 from flatout.settings.fields import Model
-from flatout.settings.tables import LOT_STEP_KINDS, Settings
+from flatout.settings.tables import LOT_STEP_KINDS, OLD_SEARCH, Settings
 
 ENVIRONMENT_PREFIX = "FLATOUT__"
 MOST_TOLD = 10  # problems
@@ -93,9 +93,11 @@ def resolve_settings(
     wanted = {name: value for name, value in (changes or {}).items() if value is not None}
     if isinstance(given, Resolved):
         known = given
-    elif isinstance(given, Settings):
+    elif isinstance(given, Settings) and not base:
         known = Resolved(settings=given, origin=dict.fromkeys(given.model_fields_set, GIVEN))
-    elif isinstance(given, Mapping):
+    elif isinstance(given, Mapping | Settings):
+        if isinstance(given, Settings):
+            given = given.model_dump(mode="json", exclude_unset=True)
         origin: dict[str, str] = {}
         merged: dict[str, Any] = {}
         merge(merged, base or {}, OWN, origin)
@@ -144,7 +146,7 @@ def merge(
     prefix: str = "",
 ) -> None:
     """Write `new` over `base`, table by table, noting the source of every value."""
-    for key, value in new.items():
+    for key, value in (new if prefix else take_old_keys(new)).items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             below = base.setdefault(key, {})
@@ -162,6 +164,18 @@ def merge(
                     del origin[below]
             base[key] = value
             origin[name] = source
+
+
+def take_old_keys(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One source's tables with `search.timesteps` and `search.seeds`, as earlier versions had them,
+    in their new home: so a later source may stand over them.
+    """
+    search, train = tables.get("search"), tables.get("train", {})
+    if not isinstance(search, Mapping) or not isinstance(train, Mapping):
+        return tables
+    moved = {name: search[name] for name in OLD_SEARCH if name in search and name not in train}
+    rest = {name: value for name, value in search.items() if name not in moved}
+    return {**tables, "search": rest, "train": {**train, **moved}} if moved else tables
 
 
 def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:

@@ -73,8 +73,12 @@ class Plan:
         with tempfile.TemporaryDirectory() as folder:
             jobs = make_jobs(trial, Path(folder), len(slots))
             last: dict[int, Chunk] = {}
+
+            def keep_last(worker: int, chunk: Chunk) -> None:
+                last[worker] = chunk
+
             with start_workers(slots, [[job] for job in jobs], Path(folder)) as workers:
-                drive_workers(workers, lambda k, chunk: next_until(trial, chunk), last.__setitem__)
+                drive_workers(workers, lambda k, chunk: next_until(trial, chunk), keep_last)
             compiled = max((w.ready.compile_seconds for w in workers if w.ready), default=0.0)
         return replace(
             self,

@@ -2,6 +2,7 @@
 written.
 """
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def make_agents(request: TrainRequest, resolved: Resolved, source: BarsSource) -
     else:
         twice = sorted({name for name in request.symbols if request.symbols.count(name) > 1})
         if twice:
-            raise RulesError(f"--symbols names {', '.join(twice)} twice")
+            raise RulesError(f"symbols name {', '.join(twice)} twice: name each once")
         panels, names = source.read_each(), request.symbols
     return [
         make_agent(name, panel, resolved.settings, request.held_out)
@@ -99,7 +100,11 @@ def start_run(prepared: PreparedTraining, out: Path) -> Path:
     if prepared.source.in_memory:
         request = replace(request, bars=KEPT_BARS)  # relative to the folder, which may be moved
     run = write_request(out, name, request, known)
-    prepared.source.keep(run / KEPT_BARS)
+    try:
+        prepared.source.keep(run / KEPT_BARS)
+    except BaseException:
+        shutil.rmtree(run)  # a run that could not go on is none
+        raise
     return run
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from flatout.errors import RunError
 from flatout.evaluation.saved_policy import SavedPolicy, load_policy
 
 Figures = Mapping[str, float | None]  # by name, as `evaluation/metrics.py` has them
@@ -41,7 +42,7 @@ class TrainingResult:
         """The saved policy of a lane, by default of the first."""
         name = lane if lane is not None else next(iter(self.bundles))
         if name not in self.bundles:
-            raise KeyError(f"there is no lane {name!r}; there are {', '.join(self.bundles)}")
+            raise RunError(f"there is no lane {name!r}; there are {', '.join(self.bundles)}")
         [folder] = [one for one in self.bundles[name] if one.endswith(f"/{which}")]
         return load_policy(self.run / folder)
 

@@ -1,7 +1,8 @@
 """`flatout.train`: agents trained at once as lanes of one program, judged on unseen bars."""
 
+import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from flatout.errors import BundleError, RulesError, RunError
 from flatout.evaluation.assumptions import describe_market
 from flatout.evaluation.held_out import judge_policies
 from flatout.file_names import file_name
+from flatout.foreign import parse_json
 from flatout.policies.bundle import Bundle
 from flatout.runs import is_held, versions, write_json
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
@@ -60,6 +62,11 @@ def train(
     seeds      agents per market; stands over train.seeds (1)
     hold_out   share of the bars, the last ones, that judge; stands over folds.hold_out (0.2)
     out        the folder in which the run's own folder is made
+    seed       of everything random; a market's agents have seeds from it on
+    evaluations  how often the agents are judged on the held-out bars and saved
+    workers    processes; else one per GPU or CPU core
+    engine     "jax", "torch" or "auto"; stands over train.engine
+    device     "cpu", "cuda", "cuda:1", "rocm", "mps"; else the best there is
     resume     a run's folder: go on after an interruption; all else but `device` is as it was
     progress   a bar on a terminal or in a notebook, lines elsewhere
 
@@ -73,6 +80,13 @@ def train(
     (6,)
     """
     if resume is not None:
+        others = {
+            "bars": bars, "symbols": symbols, "portfolio": portfolio, "bar": bar,
+            "workers": workers,
+            "settings": settings, "timesteps": timesteps, "seeds": seeds, "hold_out": hold_out,
+            "engine": engine, "seed": seed,
+        }  # fmt: skip
+        refuse_beside_resume(others)
         prepared = prepare_resumed(Path(resume), device)
         run = Path(resume)
     else:
@@ -121,23 +135,39 @@ def prepare_new(
             f"folds.hold_out is {share:g}; a training holds out {LEAST_HELD_OUT:g} to "
             f"{MOST_HELD_OUT:g} of its bars, to judge the agents on"
         )
-    if isinstance(symbols, str):
-        symbols = source.symbols
-    request = TrainRequest(
-        bars=source.path,
-        symbols=list(symbols) if symbols else list(source.symbols) if source.symbols else None,
-        portfolio=portfolio or (not symbols and source.symbols is not None),
-        bar=source.bar,
-        timesteps=settings.train.timesteps or 0,
-        updates=updates,
-        seed=seed,
-        seeds=settings.train.seeds,
-        held_out=share,
-        evaluations=evaluations,
-        workers=workers,
-        device=device,
-    )
+    asked = {
+        "bars": source.path,
+        "symbols": list(source.symbols) if source.symbols else None,
+        # symbols of the settings are one market; those that the caller names are one each
+        "portfolio": portfolio or (source.symbols is not None and not symbols),
+        "bar": source.bar,
+        "timesteps": settings.train.timesteps,
+        "updates": updates,
+        "seed": seed,
+        "seeds": settings.train.seeds,
+        "held_out": share,
+        "evaluations": evaluations,
+        "workers": workers,
+        "device": device,
+    }
+    text = json.dumps(asked, default=str)  # the form in which it is kept, and checked again
+    request = parse_json(text, TrainRequest, "a training", RulesError, "give what is allowed")
     return prepare_training(request, resolved, source)
+
+
+def refuse_beside_resume(given: Mapping[str, object]) -> None:
+    """Refuse arguments that a run which goes on cannot follow: it is as it was begun."""
+    named = [name for name, value in given.items() if not is_default(value)]
+    if named:
+        raise RunError(
+            f"a run that is resumed goes on as it was begun: leave out {', '.join(named)}, or "
+            "start a new run"
+        )
+
+
+def is_default(value: object) -> bool:
+    """Whether an argument was left out: None, False or the seed 0; tables are not compared."""
+    return value is None or value is False or (type(value) is int and value == 0)
 
 
 def prepare_resumed(run: Path, device: str | None = None) -> PreparedTraining:

@@ -18,6 +18,7 @@ from flatout.learners.jobs import TORCH_DEVICE
 from flatout.settings.tables import EngineName
 from flatout.workers.slots import CACHE, Slot, cpu_slots
 
+MOST_WORKERS = 1024
 PROBE_SECONDS = 120  # a GPU that does not answer for so long is broken
 DRIVERS = {
     "/dev/nvidiactl": ("NVIDIA", "/proc/driver/nvidia/version"),
@@ -104,10 +105,12 @@ def choose_devices(
     """The engine and the workers' slots; `device` is what the user asked for, None or auto for
     anything.
     """
+    if workers is not None and (type(workers) is not int or not 1 <= workers <= MOST_WORKERS):
+        raise RunError(f"workers are {workers!r}: give a whole number, 1 to {MOST_WORKERS:,}")
     wanted = device or "auto"
     if not ALLOWED.fullmatch(wanted):
         raise RunError(
-            f"--device {wanted} is unknown; there are auto, cpu, cuda, cuda:N, rocm, rocm:N and mps"
+            f"the device {wanted} is unknown; there are auto, cpu, cuda, cuda:N, rocm, rocm:N, mps"
         )
     if engine == "torch" and importlib.util.find_spec("torch") is None:
         raise RunError(
