@@ -20,6 +20,8 @@ from flatout.settings.tables import Settings
 from flatout.training.market_training import make_agent, make_training
 from flatout.training.training import make_jobs
 
+pytestmark = pytest.mark.long  # workers that compile
+
 WRITTEN = Path(__file__).parents[1] / "fixtures" / "before_rooms" / "lanes.safetensors"
 TABLES: dict[str, Any] = {
     "train": {"n_envs": 4, "n_steps": 8, "minibatches": 2, "epochs": 2, "hidden": [4, 4]},

@@ -21,6 +21,8 @@ from flatout.search.run import StudyRequest, prepare, run_studies
 from flatout.search.study_state import read_state
 from flatout.settings.loading import Resolved
 
+pytestmark = pytest.mark.long  # workers that compile
+
 EARLIER = Path(__file__).parents[1] / "fixtures" / "before_rooms" / "studies"
 
 

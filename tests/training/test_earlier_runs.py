@@ -10,6 +10,8 @@ import pytest
 import flatout
 from rounding import assert_close
 
+pytestmark = pytest.mark.long  # workers that compile
+
 BEFORE = Path(__file__).parents[1] / "fixtures" / "before_rooms"
 EXPECTED = json.loads((BEFORE / "expected.json").read_text())
 

@@ -22,6 +22,8 @@ from flatout.training.prepare import PreparedTraining, start_run
 from flatout.training.result import TrainingResult
 from flatout.training.train import prepare_new, prepare_resumed, run_training
 
+pytestmark = pytest.mark.long  # workers that compile
+
 WALK = RandomWalk(n_bars=300, seed=2, symbols=("AAA", "BBB")).panel()
 TINY: dict[str, Any] = {
     "train": {"n_envs": 4, "n_steps": 16, "hidden": [8], "timesteps": 128},

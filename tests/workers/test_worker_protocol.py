@@ -26,6 +26,8 @@ from flatout.workers.worker import Worker
 from tiny_training import DyingEnvironment, FailingEnvironment, tiny_slots, tiny_training
 from worker_processes import lives
 
+pytestmark = pytest.mark.long  # workers that compile
+
 PATIENCE = 600.0  # seconds that anything here may take on a busy machine
 
 
