@@ -10,7 +10,6 @@ from rich.console import Console
 from flatout.bars.source import find_source
 from flatout.cli.options import (
     Bars,
-    BarsCommand,
     BarSize,
     Config,
     Json,
@@ -22,10 +21,6 @@ from flatout.cli.options import (
 from flatout.cli.verdict_box import tick
 from flatout.settings.loading import load_settings
 from flatout.terminal import plain, say
-
-
-class AuditCommand(BarsCommand):
-    """A command that takes `--symbols BTC ETH`."""
 
 
 def audit_command(

@@ -11,7 +11,6 @@ from flatout.bars.source import find_source
 from flatout.cli.failures import describe_refusal
 from flatout.cli.options import (
     Bars,
-    BarsCommand,
     BarSize,
     Config,
     Json,
@@ -47,10 +46,6 @@ POLICY_HELP = (
     "own features and its own market settings; --config, FLATOUT__ variables and --set change the "
     "latter, but neither action nor fill."
 )
-
-
-class BacktestCommand(BarsCommand):
-    """A command that takes `--symbols BTC ETH`."""
 
 
 def backtest_command(

@@ -25,6 +25,7 @@ from flatout.cli import (
 )
 from flatout.cli.failures import describe_failure, keep_interrupts, make_streams_safe, print_error
 from flatout.cli.guests import add_guests
+from flatout.cli.options import BarsCommand
 from flatout.errors import FlatoutError
 from flatout.runs import installed_version
 from flatout.terminal import say
@@ -62,8 +63,8 @@ def options(
 
 main.command("demo")(demo.demo)
 main.command("doctor")(doctor.doctor)
-main.command("backtest", cls=backtest.BacktestCommand)(backtest.backtest_command)
-main.command("train", cls=train.TrainCommand)(train.train_command)
+main.command("backtest", cls=BarsCommand)(backtest.backtest_command)
+main.command("train", cls=BarsCommand)(train.train_command)
 main.command("search", cls=search.SearchCommand)(search.search_command)
 main.command("init")(init.init_command)
 main.command("status")(status.status_command)
@@ -71,7 +72,7 @@ main.command("stop")(stop.stop_command)
 main.command("report")(report.report_command)
 main.command("export")(export.export_command)
 main.command("import-arrays", cls=import_arrays.ImportCommand)(import_arrays.import_arrays_command)
-main.command("audit", cls=audit.AuditCommand)(audit.audit_command)
+main.command("audit", cls=BarsCommand)(audit.audit_command)
 main.add_typer(trials.app, name="trials")
 main.add_typer(data.app, name="data")
 main.add_typer(bench.app, name="bench")

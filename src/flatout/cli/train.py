@@ -13,7 +13,6 @@ from rich.table import Table
 
 from flatout.cli.options import (
     Bars,
-    BarsCommand,
     BarSize,
     Config,
     Device,
@@ -55,10 +54,6 @@ SHOWN = {
     "annual_turnover": ("turnover per year", "{:.1f}"),
     "exposure": ("exposure", "{:.0%}"),
 }
-
-
-class TrainCommand(BarsCommand):
-    """A command that takes `--symbols BTC ETH`."""
 
 
 def train_command(

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from flatout.bars.source import MOST_SEED
 from flatout.foreign import read_json
 from flatout.runs import check_links, create_run, runs_folder
 from flatout.settings.loading import Resolved
 from flatout.workers.devices import MOST_WORKERS
 
 MOST_TIMESTEPS, MOST_SEEDS, MOST_EVALUATIONS = 10**15, 10_000, 10**6
-MOST_SEED = 2**31 - 1
 LEAST_HELD_OUT, MOST_HELD_OUT = 0.01, 0.9
 NOT_A_RUN = "give --resume the folder of a `flatout train` run that can go on"
 
