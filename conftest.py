@@ -9,11 +9,19 @@ it away.
 BLAS gets one thread: on a busy machine its threads wait for each other in busy loops, a hundred
 times longer than the small products of tests take. What the caller has set stays
 (`tests/portable.py` runs the suite with three). No example of Hypothesis has a deadline.
+
+Studies are counted in a registry of the test process, which goes with it: trials of tests are no
+evidence about anybody's bars.
+
+A shell lets programs in its background ignore Ctrl-C, and their children after them; tests press
+it, so here it works wherever the suite was started.
 """
 
 import hashlib
 import os
 import platform
+import signal
+import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -38,6 +46,10 @@ SETTINGS = {
 }
 for name, value in SETTINGS.items():  # before anything imports jax, numpy or torch
     os.environ.setdefault(name, value)
+REGISTRY = tempfile.TemporaryDirectory(prefix="flatout-registry-")  # removed when pytest ends
+os.environ["FLATOUT_REGISTRY"] = REGISTRY.name
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

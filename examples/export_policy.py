@@ -13,9 +13,9 @@ result = flatout.train(
     evaluations=1,
     progress=False,
 )
-folder = result.run / result.bundles["portfolio-seed0"][0]
+folder = result.folder / result.bundles["portfolio-seed0"][0]
 written = flatout.export_policy(folder, "onnx", Path("policy.onnx"))
-print(written["file"], written["meaning"])
+print(written.file, written.meaning)
 
 session = onnxruntime.InferenceSession("policy.onnx")
 kinds = {"tensor(double)": np.float64, "tensor(float)": np.float32}
@@ -30,4 +30,4 @@ print("inputs:", {name: value.shape for name, value in inputs.items()})
 print("outputs:", {name: value.shape for name, value in outputs.items()})
 
 written = flatout.export_policy(folder, "sb3", Path("policy.zip"))
-print(written["file"], written["meaning"])  # stable_baselines3.PPO.load("policy.zip") opens it
+print(written.file, written.meaning)  # stable_baselines3.PPO.load("policy.zip") opens it

@@ -12,8 +12,9 @@ from gymnasium import spaces
 
 import flatout
 
-# A market whose reward punishes drawdowns; weights are data, so they may be searched, too.
-settings = {"market": {"reward": {"log_return": 1.0, "drawdown": 0.05, "turnover": 0.01}}}
+# A market whose reward punishes what adds to a drawdown, and charges 10 bps more of what is traded;
+# weights are data, so they may be searched, too.
+settings = {"market": {"reward": {"log_return": 1.0, "drawdown": 0.05, "turnover": 0.001}}}
 env = flatout.MarketEnv(settings=flatout.Settings.model_validate(settings))
 env.reset(seed=0)
 _, reward, _, _, info = env.step(env.action_space.sample())

@@ -102,7 +102,7 @@ def free_market(assets: int) -> tuple[Costs, Limits]:
 
 def reward_weights() -> RewardWeights:
     """Every term counts."""
-    return RewardWeights(*(np.asarray(w) for w in (1.0, 0.5, 0.1, 0.2, 0.05, 0.02, 2.0, 0.98)))
+    return RewardWeights(*(np.asarray(w) for w in (1.0, 0.5, 0.1, 0.2, 0.05, 0.2, 2.0, 0.98, 0.1)))
 
 
 def whole_tape(n_bars: int, first: int = 0, length: float = OFF) -> Segments:

@@ -69,6 +69,13 @@ class ClockEnvironment(NamedTuple):
     def terms(self) -> tuple[str, ...]:
         return ("steady", "miss")
 
+    @property
+    def traced(self) -> tuple[str, ...]:
+        return ()
+
+    def trace(self, state: Ticking) -> tuple[Any, ...]:
+        return ()
+
     def draw(self, key: Any, n_steps: int, n_envs: int) -> Any:
         return jax.random.uniform(key, (n_steps, n_envs), minval=-1.0)
 

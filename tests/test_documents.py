@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+import flatout
+
 ROOT = Path(__file__).resolve().parents[1]
 NOT_OURS = {"runs", "dist", "build", "node_modules"}  # beside all hidden folders but .github
 # where a path in a document may begin
@@ -277,3 +279,30 @@ def test_what_moved_is_gone_and_where_it_went_is_there() -> None:
         assert source is None or source.name == "__init__.py", f"{old} is still there"
         for dotted in MODULE.findall(now):
             assert source_of(dotted.split(".")), f"{old}: there is no {dotted}"
+
+
+def test_the_house_has_all_rooms() -> None:
+    """README shows every folder and module at the top of the source."""
+    [house] = [
+        block.group()
+        for block in FENCE.finditer((ROOT / "README.md").read_text(encoding="utf-8"))
+        if "src/flatout/\n" in block.group()
+    ]
+    names = [
+        f"{path.name}/" if path.is_dir() else path.name
+        for place in (ROOT / "src", ROOT / "src" / "flatout")
+        for path in place.iterdir()
+        if (path.is_dir() and path.suffix == "") or path.suffix == ".py"
+    ]
+    missing = [name for name in names if not name.startswith("_") and name not in house]
+    assert missing == []
+
+
+def test_files_that_trainings_and_studies_write_are_said_to_be_of_both() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert "| `bars.parquet`, `bars.manifest.json` | training, study |" in table
+
+
+@pytest.mark.parametrize("function", [flatout.train, flatout.run_study])
+def test_the_help_says_when_variables_are_read(function: Any) -> None:
+    assert "FLATOUT__ variables" in function.__doc__

@@ -84,7 +84,6 @@ class Judged(NamedTuple):
 
     growth: Floats  # of the logarithm of the equity
     turnover: Floats
-    squared_weight: Floats
 
 
 class Outcome(NamedTuple):
@@ -187,7 +186,7 @@ def per_bar(program: Program, evaluation: evaluate.EpisodeSums) -> Judged:
     assert np.all(np.asarray(evaluation.length) == BARS)
     sums = np.moveaxis(np.asarray(evaluation.terms, np.float64), -1, 0)
     terms = dict(zip(program.environment.terms, sums / BARS, strict=True))
-    return Judged(terms["log_return"], -terms["turnover"], -terms["concentration"])
+    return Judged(terms["log_return"], -terms["turnover"])
 
 
 # --- the best -------------------------------------------------------------------------------------
@@ -296,7 +295,7 @@ def test_on_a_random_walk_trading_stops_and_nothing_is_earned(record_property: R
     """
     market = market_of(WALK)
     outcome = learn(WALK, market)
-    growth, turnover, squared_weight = (figure.mean(axis=1) for figure in outcome.judged)
+    growth, turnover = (figure.mean(axis=1) for figure in outcome.judged)
     record_property("growth_per_bar", growth.tolist())
     record_property(
         "turnover_with_noise", [outcome.first_turnover.tolist(), outcome.last_turnover.tolist()]
@@ -306,7 +305,9 @@ def test_on_a_random_walk_trading_stops_and_nothing_is_earned(record_property: R
         f"{outcome.last_turnover}"
     )
     assert isinstance(WALK.process, RandomWalk)
-    luck = WALK.process.sigma * np.sqrt(squared_weight / independent_bars(starts_of(market)))
+    # of a stretch's growth, which varies with the square of what was held
+    squared_weight = outcome.judged.growth.var(axis=1) * BARS / WALK.process.sigma**2
+    luck = standard_error(outcome.judged.growth, starts_of(market))
     explained = WALK.process.drift * squared_weight - COST * turnover
     assert np.all(np.abs(growth - explained) < 3 * luck + 1e-6)
     assert np.all(growth <= 3 * luck)

@@ -156,7 +156,7 @@ def test_more_runs_than_a_second_can_name_are_refused(
     monkeypatch.setattr(runs, "datetime", FrozenClock)
     for end in ("", *(f"-{k}" for k in range(1, 100))):
         (tmp_path / f"20240506T070809-demo{end}").mkdir()
-    with pytest.raises(RunError, match="give --out a fresh folder"):
+    with pytest.raises(RunError, match="give `out` a fresh folder"):
         create_run(tmp_path, "demo", resolved, {})
 
 
@@ -270,7 +270,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_work(tmp_path: Path)
         tmp_path / ("x" * 300),
     ):
         with pytest.raises(
-            RunError, match=r"cannot be used for runs: .*; give --out another folder"
+            RunError, match=r"cannot be used for runs: .*; give `out` another folder"
         ):
             runs_folder(folder)
 

@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from flatout.errors import SettingsError
-from flatout.settings.loading import known_keys, load_settings
+from flatout.settings.loading import known_keys, load_settings, resolve_settings
 from flatout.settings.tables import FeeTier, Settings
 
 CAPITAL = "FLATOUT__MARKET__CAPITAL"
@@ -129,6 +130,38 @@ def test_an_unknown_key_names_the_nearest(override: str, unknown: str, nearest: 
         message
         == f"{unknown} (from --set {override}): there is no such setting; did you mean {nearest}?"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "nested"),
+    [
+        ({"train.n_envs": 8}, '{"train": {"n_envs": 8}}'),
+        ({"train.n_env": 8}, '{"train": {"n_envs": 8}}'),
+        ({"market": {"limits.reserve": 0.1}}, '{"market": {"limits": {"reserve": 0.1}}}'),
+    ],
+)
+def test_a_key_with_dots_is_answered_with_the_nested_form(
+    given: dict[str, Any], nested: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        resolve_settings(given)
+    assert str(caught.value).endswith(
+        f" (from the caller): a name with dots is no key; tables lie within tables: write {nested}"
+    )
+
+
+@pytest.mark.parametrize("text", ["BTC, ETH", "BTC,ETH", "BTC,ETH,"])
+def test_symbols_may_be_one_text(tmp_path: Path, text: str) -> None:
+    path = toml(tmp_path, f'[data]\nsymbols = "{text}"\n')
+    for resolved in (load_settings(path), resolve_settings({"data": {"symbols": text}})):
+        assert resolved.settings.data.symbols == ("BTC", "ETH")
+    assert load_settings(None, ["data.symbols=BTC"], {}).settings.data.symbols == ("BTC",)
+
+
+@pytest.mark.parametrize("text", ["", " , "])
+def test_a_text_without_a_symbol_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"data\.symbols \(from the caller\)"):
+        resolve_settings({"data": {"symbols": text}})
 
 
 def test_a_key_like_no_other_gets_no_suggestion() -> None:
@@ -262,7 +295,7 @@ def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
 def test_an_override_without_a_value_says_how_to_write_one() -> None:
     message = refused(None, "market.capital")
     assert "'market.capital' has no '='" in message
-    assert "--set market.capital=5000" in message
+    assert "write it as market.capital=5000" in message
 
 
 def test_of_many_unknown_keys_ten_are_named_and_the_others_counted(tmp_path: Path) -> None:
@@ -351,3 +384,17 @@ def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
     assert "is a pipe, a socket or a device, where a file is wanted" in refused(
         tmp_path / "flatout.toml"
     )
+
+
+def test_every_form_of_settings_stands_over_what_a_policy_brings(tmp_path: Path) -> None:
+    """`Resolved`, as `load_settings` gives it, once threw the policy's own market away."""
+    own = {"market": {"capital": 7.0, "limits": {"reserve": 0.2, "trailing_stop": 0.1}}}
+    path = toml(tmp_path, "[data]\nbars = 'a.csv'\n[market.limits]\ntrailing_stop = 'off'\n")
+    tables = {"data": {"bars": "a.csv"}, "market": {"limits": {"trailing_stop": "off"}}}
+    forms = (path, tables, Settings.model_validate(tables), load_settings(path, environment={}))
+    first, *others = [resolve_settings(form, base=own) for form in forms]
+    assert first.settings.market.capital == 7
+    assert first.settings.market.limits.reserve == 0.2
+    assert first.settings.market.limits.trailing_stop is None
+    assert [one.settings for one in others] == [first.settings] * 3
+    assert others[-1].origin == first.origin

@@ -12,7 +12,7 @@ import numpy as np
 import flatout
 from flatout.learners.rates import program_of, rates_of
 from flatout.training.metrics_file import Row
-from flatout.training.training import Lane, Result, Training, train_lanes
+from flatout.training.training import Lane, TrainedLane, Training, train_lanes
 from flatout.workers.slots import ONE_THREAD, Slot
 from small_learners import ClockEnvironment, biting_settings, clock
 
@@ -100,7 +100,7 @@ def run_tiny(
     workers: int = 1,
     on_rows: Callable[[list[Row]], None] = lambda rows: None,
     **changes: Any,
-) -> list[Result]:
+) -> list[TrainedLane]:
     """Train, or go on, in this folder."""
     folder.mkdir(exist_ok=True)
     return train_lanes(tiny_training(**changes), folder, tiny_slots(cache, workers), on_rows)

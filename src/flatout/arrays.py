@@ -4,20 +4,25 @@ The kernel is written against the standard and takes its namespace as `xp`; this
 one that asks which library the arrays belong to. It knows nothing about markets.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Namespace"]
+__all__ = ["Array", "ArrayTree", "Namespace", "NumpyArray"]
 
 Array = Any  # an array of NumPy, PyTorch or JAX; the standard has no common type to name
-Namespace = Any
-T = TypeVar("T", bound=tuple[Any, ...])
+Namespace = Any  # the module of such a library; modules have no type to name
+# An array, or tuples of trees, named or not; only who made one knows which. A union would have to
+# be told apart again wherever a tree is read, and JAX's own pytrees are of no type either.
+ArrayTree = Any
+NumpyArray = NDArray[Any]  # of numbers of any kind; where the kind is known, say it instead
+T = TypeVar("T", bound=tuple[ArrayTree, ...])
 
 
-def to_numpy(array: Array) -> NDArray[Any]:
+def to_numpy(array: Array) -> NumpyArray:
     """A NumPy view or copy of any array; waits for the device."""
     if array_api_compat.is_torch_array(array):
         array = array.detach().cpu()
@@ -55,7 +60,7 @@ def contiguous(array: Array) -> Array:
     return array.contiguous() if hasattr(array, "contiguous") else array
 
 
-def map_leaves(function: Any, tree: T) -> T:
+def map_leaves(function: Callable[..., Array], tree: T) -> T:
     """Apply a function to every leaf of nested tuples, named or not, returning the same
     structure.
     """
@@ -65,7 +70,7 @@ def map_leaves(function: Any, tree: T) -> T:
     return type(tree)(*leaves) if hasattr(tree, "_fields") else type(tree)(leaves)
 
 
-def leaves_of(tree: Any) -> list[Any]:
+def leaves_of(tree: ArrayTree) -> list[Array]:
     """The leaves of nested tuples, in order."""
     return (
         [leaf for part in tree for leaf in leaves_of(part)] if isinstance(tree, tuple) else [tree]

@@ -24,12 +24,14 @@ import numpy as np
 import pydantic_core
 import safetensors
 import safetensors.numpy
-from numpy.typing import NDArray
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
+from flatout.arrays import NumpyArray
 from flatout.errors import FlatoutError, RunError
 
 __all__ = [
+    "JsonTable",
+    "JsonValue",
     "Refuse",
     "Sha256",
     "Tensors",
@@ -43,10 +45,15 @@ __all__ = [
     "read_tensors",
     "read_toml",
     "shorten_repr",
+    "to_path",
     "validate_shape",
 ]
 
 T = TypeVar("T")
+# What a JSON or TOML file holds or shall hold, as Python has it: who asks knows what stands where.
+# A recursive type would have to be told apart again at every step into it.
+JsonValue = Any
+JsonTable = dict[str, JsonValue]
 Refuse = Callable[[str], FlatoutError]  # an error class
 Sha256 = Annotated[
     str, StringConstraints(pattern=r"^[0-9a-f]{64}$")
@@ -74,8 +81,26 @@ class Tensors(NamedTuple):
     {'format': '1'}
     """
 
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, NumpyArray]
     notes: dict[str, str]
+
+
+def to_path(given: object, name: str, refuse: Refuse = RunError) -> Path:
+    """A path that a caller gives, or a refusal of what is none; `name` is the argument's.
+
+    >>> to_path("runs", "`out`")
+    PosixPath('runs')
+    >>> to_path(3, "`out`")
+    Traceback (most recent call last):
+    flatout.errors.RunError: `out` is 3, which is no path; give that of a file or folder
+    """
+    if isinstance(given, str | os.PathLike):
+        path = os.fspath(given)
+        if isinstance(path, str) and path.strip() and "\0" not in path:
+            return Path(path)
+    raise refuse(
+        f"{name} is {shorten_repr(given)}, which is no path; give that of a file or folder"
+    )
 
 
 def read_file(path: Path, limit: int, refuse: Refuse = RunError, cure: str = RESTORE) -> bytes:
@@ -188,7 +213,7 @@ def parse_json(
         raise refuse(f"{where}: is not JSON: {error}; {cure}") from None
 
 
-def check_finite(tree: Any) -> None:
+def check_finite(tree: object) -> None:
     """ValueError for a number in a tree that is larger than any."""
     rest = [tree]
     while rest:
@@ -200,7 +225,7 @@ def check_finite(tree: Any) -> None:
 
 
 def validate_shape(
-    value: Any, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
+    value: object, shape: type[T], where: str, refuse: Refuse = RunError, cure: str = RESTORE
 ) -> T:
     """A value that came out of a foreign file or database, checked to have the shape of a type.
 
@@ -230,7 +255,7 @@ def problem_of(error: ValidationError) -> str:
     return f"{place}: {problem['msg'][: 4 * SHOWN]}, given {shorten_repr(problem['input'])}"
 
 
-def shorten(value: Any, limit: int = SHOWN) -> str:
+def shorten(value: object, limit: int = SHOWN) -> str:
     """A text for a message, or how anything else reads, without its end if it is longer than so
     many characters: what stands in a foreign file may have megabytes.
     """
@@ -238,7 +263,7 @@ def shorten(value: Any, limit: int = SHOWN) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def shorten_repr(value: Any) -> str:
+def shorten_repr(value: object) -> str:
     """A value for a message as Python writes it, texts in quotes, without its end if it is long.
 
     >>> shorten_repr("word"), len(shorten_repr("x" * 1000))
@@ -251,7 +276,7 @@ def shorten_repr(value: Any) -> str:
     return shorten(text)
 
 
-def read_toml(path: Path, refuse: Refuse, cure: str = "give a TOML file") -> dict[str, Any]:
+def read_toml(path: Path, refuse: Refuse, cure: str = "give a TOML file") -> JsonTable:
     """The table in a TOML file of at most 1 MB.
 
     >>> from tempfile import TemporaryDirectory
@@ -265,7 +290,7 @@ def read_toml(path: Path, refuse: Refuse, cure: str = "give a TOML file") -> dic
 
 def parse_toml(
     content: bytes | str, where: str, refuse: Refuse, cure: str = "give a TOML file"
-) -> dict[str, Any]:
+) -> JsonTable:
     """The table in TOML text; `where` names it in a refusal.
 
     >>> parse_toml("market.capital = 5000", where="settings", refuse=RunError)
@@ -288,7 +313,7 @@ def parse_toml(
     return table
 
 
-def check_depth(tree: Any) -> None:
+def check_depth(tree: object) -> None:
     """RecursionError for a tree that is deeper than any that is meant."""
     level = [tree]
     for _ in range(DEPTH):
@@ -356,7 +381,9 @@ def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str
         raise refuse(
             f"{where}: is not a whole safetensors file: its header is cut off or too long; {cure}"
         )
-    header = parse_json(head[8 : 8 + length], dict[str, Any], where=where, refuse=refuse, cure=cure)
+    header = parse_json(
+        head[8 : 8 + length], dict[str, object], where=where, refuse=refuse, cure=cure
+    )
     notes = validate_shape(
         header.pop("__metadata__", {}) or {},
         dict[str, str],
@@ -375,6 +402,6 @@ def check_header(head: bytes, where: str, refuse: Refuse, cure: str) -> dict[str
     return notes
 
 
-def finite(array: NDArray[Any]) -> bool:
+def finite(array: NumpyArray) -> bool:
     """Whether all of an array are numbers: neither NaN nor infinite."""
     return bool(np.isfinite(array).all())

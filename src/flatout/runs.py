@@ -82,7 +82,7 @@ def create_run(root: Path, name: str, resolved: Resolved, about: dict[str, Any])
             },
         )
         return run
-    raise RunError(f"{root}: a hundred runs were started in one second; give --out a fresh folder")
+    raise RunError(f"{root}: a hundred runs were started in one second; give `out` a fresh folder")
 
 
 def runs_folder(root: Path) -> Path:
@@ -100,7 +100,7 @@ def runs_folder(root: Path) -> Path:
             trial.flush()
     except OSError as error:
         raise RunError(
-            f"{root}: cannot be used for runs: {error.strerror}; give --out another folder"
+            f"{root}: cannot be used for runs: {error.strerror}; give `out` another folder"
         ) from None
     return root
 

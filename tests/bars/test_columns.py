@@ -150,7 +150,8 @@ def test_unusual_columns_can_be_stated(tmp_path: Path) -> None:
 def test_two_columns_for_one_meaning_are_refused(tmp_path: Path, header: str, meaning: str) -> None:
     path = save(tmp_path / "AAA.csv", [line(t, "1") for t in times(2)], header)
     with pytest.raises(
-        BarsError, match=rf"AAA\.csv: several columns could be the {meaning}.*State one"
+        BarsError,
+        match=rf"AAA\.csv: several columns could be the {meaning}.*Remove the others, or in Python",
     ):
         read_bars(path)
 

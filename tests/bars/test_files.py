@@ -223,3 +223,20 @@ def test_a_system_that_counts_no_blocks_has_no_holes(tmp_path: Path) -> None:
     uncounted = SimpleNamespace(st_blocks=0, st_size=1 << 20)
     assert not is_hollow(tmp_path / "written", uncounted)  # type: ignore[arg-type]
     assert is_hollow(tmp_path / "hole", uncounted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+@pytest.mark.parametrize("header", [True, False])
+def test_other_separators_than_commas_are_named(tmp_path: Path, mark: str, header: bool) -> None:
+    path = tmp_path / "BTC.csv"
+    names = mark.join(["date", "open", "high", "low", "close", "volume"])
+    row = mark.join(["2024-01-01", *["1020,5"] * 5])
+    path.write_text("\n".join([names, row] if header else [row, row]))
+    with pytest.raises(BarsError) as refused:
+        read_bars(path)
+    said = str(refused.value)
+    assert "not by commas. Save it with commas between columns and a point before decimals" in said
+    assert f"separator={mark!r}".replace("\\", "") in said.replace("\\", "")
+    frame = pl.read_csv(path, separator=mark, decimal_comma=True, has_header=header)
+    if header:
+        assert read_bars(frame, symbols=["BTC"], bar="1d").close[0, 0] == 1020.5

@@ -181,7 +181,7 @@ def test_indicators_of_another_shape_are_refused(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked(rsi=RSI, dx=RSI))
     message = r"its shape is \(60, 6\), not \(time, 9\) for 3 symbols x 3 indicators"
     refused(files, message, indicators=("rsi", "dx", "obv"))
-    refused(files, "--tech.* and their names .--indicators. are needed together")
+    refused(files, "tech.* and their names .`indicators`. are needed together")
     refused(save(tmp_path), "are needed together", indicators=("rsi",))
     refused(save(tmp_path, tech=RSI[1:]), "it has 59 rows, the prices have 60", indicators=("rsi",))
     refused(
@@ -211,7 +211,7 @@ def test_closes_show_a_wrong_order(tmp_path: Path) -> None:
     files = save(tmp_path, tech=stacked("indicator", close=WALK.close, rsi=RSI))
     message = (
         r"symbol ETH, row 0: its close is .*, the price is .*whether columns lie by asset "
-        r"\(--tech-order\)"
+        r"\(`tech_order`\)"
     )
     refused(files, message, indicators=("close", "rsi"))
     panel, _ = read_arrays(replace(files, indicators=("close", "rsi"), tech_order="indicator"))

@@ -129,7 +129,7 @@ def test_a_file_whose_symbol_is_unknown(tmp_path: Path) -> None:
         HEADER.rsplit(",", 1)[0],
     )
     with pytest.raises(
-        BarsError, match=r"prices\.csv: there is no symbol column .*symbols=\('SYMBOL',\)"
+        BarsError, match=r"prices\.csv: there is no symbol column .*one symbol by `symbols`"
     ):
         read_bars(path)
     assert read_bars(path, symbols=("GOLD",)).symbols == ("GOLD",)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk, built_in_market
 from flatout.cli.backtest import SHOWN
+from flatout.cli.failures import name_options
 from flatout.cli.main import main
 from flatout.errors import FlatoutError, RulesError, SettingsError
 from flatout.evaluation.backtest import backtest
@@ -130,7 +131,7 @@ def test_the_table_shows_every_figure_of_every_policy(bars: Path, tmp_path: Path
     ):
         assert words in result.output
     assert "fills at the next open; fee 25 bps + half spread 2 bps" in result.output
-    assert "100 random traders" in result.output
+    assert "199 copies of it" in result.output
     (run,) = tmp_path.iterdir()
     assert run.name in result.output.replace("\n", "")
 
@@ -170,7 +171,9 @@ def test_the_same_seed_gives_the_same_report(bars: Path, tmp_path: Path) -> None
 
 
 def test_luck_follows_from_the_seed(bars: Path, tmp_path: Path) -> None:
-    one, other = (report(bars, tmp_path, "--seed", seed) for seed in ("1", "2"))
+    one, other = (
+        report(bars, tmp_path, "--policy", "momentum", "--seed", seed) for seed in ("1", "2")
+    )
     assert one["metrics"] == other["metrics"]
     assert one["luck"] != other["luck"]
 
@@ -208,7 +211,7 @@ def test_a_time_may_say_that_it_is_utc() -> None:
 @pytest.mark.parametrize("option", ["--since", "--until"])
 @pytest.mark.parametrize("text", ["yesterday", "2021-13-01", "01.02.2021", "", "NaT"])
 def test_what_is_no_time_is_refused(bars: Path, tmp_path: Path, option: str, text: str) -> None:
-    said = refusal(bars, tmp_path / "runs", option, text)
+    said = name_options(refusal(bars, tmp_path / "runs", option, text))
     assert said.startswith(f"{option} {text!r} is not a time")
     assert "2024-05-01T12:00" in said
 
@@ -218,7 +221,7 @@ def test_a_time_beyond_the_bars_is_named(
     bars: Path, tmp_path: Path, option: str, text: str
 ) -> None:
     """The user gave a time, so the message speaks of times, not of row numbers alone."""
-    said = refusal(bars, tmp_path / "runs", option, text)
+    said = name_options(refusal(bars, tmp_path / "runs", option, text))
     assert option in said
     assert text in said
 
@@ -415,7 +418,7 @@ def test_settings_stand_over_those_of_the_policy(bars: Path, best: Path, tmp_pat
         (["--set", "market.limits.max_short_weight=0"], "market.limits.max_short_weight is 0"),
         (["--symbols", "BBB,AAA"], "another order: fitted on AAA, BBB; given BBB, AAA"),
         (["--symbols", "BBB"], "missing AAA; unknown none"),
-        (["--bar", "4h"], "fitted on bars of 3600 s, given bars of 14400 s"),
+        (["--bar", "4h"], "fitted on bars of 1h, given bars of 4h; give `bar` as 1h"),
     ],
 )
 def test_what_the_policy_cannot_trade_is_refused(

@@ -4,12 +4,14 @@ import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
 from flatout.cli.data import app
 from flatout.errors import BarsError
+from session_panels import Times, session_times
 
 runner = CliRunner()
 
@@ -40,6 +42,17 @@ def test_check_shows_a_line_per_symbol_and_a_summary(bars: Path) -> None:
         "2 symbols, 48 bars of 1h (always open), 2024-01-01 00:00 to 2024-01-02 23:00 UTC"
     )
     assert read_bars(bars).fingerprint[:16] in lines[-1]
+
+
+def test_check_honours_the_settings(bars: Path) -> None:
+    settings = bars.parent / "flatout.toml"
+    settings.write_text('[data]\nbars = "bars.csv"\nsymbols = ["BBB"]\nbar = "4h"\n')
+    said = json.loads(runner.invoke(app, ["check", "-c", str(settings), "--json"]).output)
+    assert (said["symbols"], said["bar"], said["bars"]) == (["BBB"], "4h", 12)
+    words = ["check", str(bars), "-c", str(settings), "--symbols", "AAA", "--json"]
+    assert json.loads(runner.invoke(app, words).output)["symbols"] == ["AAA"]
+    refused = runner.invoke(app, ["check"])
+    assert "no bars are given: name a file or folder, or give a -c" in str(refused.exception)
 
 
 def test_check_prints_json_only(bars: Path) -> None:
@@ -80,3 +93,64 @@ def test_convert_resamples(bars: Path, tmp_path: Path) -> None:
 def test_refusals_are_raised_for_the_caller_to_print(tmp_path: Path) -> None:
     result = runner.invoke(app, ["check", str(tmp_path / "nowhere.csv")])
     assert isinstance(result.exception, BarsError)
+
+
+def save_sessions(path: Path, times: Times) -> Path:
+    rows = [f"{t.item():%Y-%m-%d %H:%M},10,12,9,11,5,AAA" for t in times]
+    path.write_text("\n".join(["date,open,high,low,close,volume,symbol", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def new_york(tmp_path: Path) -> Path:
+    """Half hours of New York with a bar on a holiday, one after a half day, and one missing."""
+    times = session_times("XNYS", 1800, "2023-06-01", "2024-01-31")
+    gone = np.datetime64("2023-09-05T13:30", "us")
+    added = np.array(["2023-07-04T15:00", "2023-11-24T18:00"], "datetime64[us]")
+    return save_sessions(tmp_path / "bars.csv", np.union1d(times[times != gone], added))
+
+
+def test_a_calendar_shows_what_is_not_in_its_sessions(new_york: Path) -> None:
+    result = runner.invoke(app, ["check", str(new_york), "--calendar", "NYSE"])
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert any("sessions of XNYS" in line for line in lines)
+    line = [line for line in lines if "AAA" in line][-1]
+    assert [cell.strip() for cell in line.strip("│").split("│")] == [
+        "AAA",
+        "1, first 2023-07-04 15:00",
+        "1, first 2023-11-24 18:00",
+        "1, first 2023-09-05 13:30",
+    ]
+    assert "(XNYS calendar)" in lines[-1]
+    assert "bars per year: 3,2" in lines[-1]
+    assert "(calendar XNYS: 13 bars a day, 25" in lines[-1]
+
+
+def test_the_same_in_json(new_york: Path) -> None:
+    said = json.loads(
+        runner.invoke(app, ["check", str(new_york), "--calendar", "XNYS", "--json"]).output
+    )
+    assert said["calendar"] == "XNYS"
+    assert said["bars_per_year"] == pytest.approx(13 * 251, rel=0.01)
+    assert said["sessions"] == [
+        {
+            "symbol": "AAA",
+            "closed_day_bars": 1,
+            "first_closed_day_bar": "2023-07-04T15:00:00+00:00",
+            "outside_bars": 1,
+            "first_outside_bar": "2023-11-24T18:00:00+00:00",
+            "missing_bars": 1,
+            "first_missing_bar": "2023-09-05T13:30:00+00:00",
+        }
+    ]
+    plain = json.loads(runner.invoke(app, ["check", str(new_york), "--json"]).output)
+    assert "sessions" not in plain
+    assert plain["trading_year"].endswith("(from the data: 12.9 bars a day, 250 days)")
+
+
+def test_an_unknown_calendar_is_refused(new_york: Path) -> None:
+    result = runner.invoke(app, ["check", str(new_york), "--calendar", "XNYC"])
+    assert isinstance(result.exception, BarsError)
+    assert "nearest: " in str(result.exception)
+    assert "XNYS" in str(result.exception)

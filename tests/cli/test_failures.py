@@ -12,25 +12,9 @@ from typing import Any
 import pytest
 
 from flatout.cli.main import app
+from flatout.errors import RunError
 
 Run = Callable[..., tuple[int, str]]
-
-SWALLOWED = """
-import signal, time
-from flatout.cli.failures import keep_interrupts
-
-class Destructor:
-    def __del__(self):
-        signal.raise_signal(signal.SIGINT)  # Python can raise nothing from here
-
-keep_interrupts()
-try:
-    Destructor()
-    print("lost so far", flush=True)
-    time.sleep(3600)
-except KeyboardInterrupt:
-    print("heard")
-"""
 
 
 @pytest.fixture
@@ -51,6 +35,11 @@ def fail(
         return int(exit_.value.code or 0), capsys.readouterr().err
 
     return call
+
+
+def test_arguments_are_said_as_options(fail: Run) -> None:
+    code, said = fail(RunError("runs: full; give `out` another folder"))
+    assert (code, said) == (2, "error: runs: full; give --out another folder\n")
 
 
 @pytest.mark.parametrize(
@@ -132,11 +121,6 @@ def test_an_interrupt_while_libraries_load_is_one_word() -> None:
     assert process.returncode == 130
     assert said.endswith("interrupted\n")
     assert "Traceback" not in said
-
-
-def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
-    process = start("-c", SWALLOWED)
-    assert process.communicate()[0] == "lost so far\nheard\n"
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])

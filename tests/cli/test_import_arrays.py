@@ -47,7 +47,7 @@ def test_people_are_told_what_was_assumed(folder: Path) -> None:
         "2 symbols, 400 bars of 5m (always open), 2024-01-05 00:00 to 2024-01-06 09:15 UTC"
         in lines[0]
     )
-    assert lines[1] == "symbols are read in order of name; for this order give --symbols ETH,BTC"
+    assert lines[1] == "symbols are read in order of name; for this order give --symbols ETH BTC"
     assert [line.startswith("assumed: ") for line in lines[2:]] == [True] * 4
     manifest = json.loads((folder / "bars.manifest.json").read_text())
     assert [f"assumed: {line}" for line in manifest["assumed"]] == lines[2:]

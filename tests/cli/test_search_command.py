@@ -4,11 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from flatout.cli.main import main
 from flatout.cli.search import tell_results
+from flatout.errors import RunError
+from flatout.search import run_study
 from flatout.search.report_file import fit_report
 from flatout.search.run import make_folder
-from flatout.search.run_study import StudyResult
+from flatout.search.run_study import AskedStudy, StudyResult
 from search.sample_report import sample_report
 
 NAME = "[red]a/b"
@@ -28,3 +32,20 @@ def test_paths_that_are_printed_exist(
         assert f"report: {folder / 'report.html'}\n" in said
         assert f"policy: {folder / 'policy'}\n" in said
         assert NAME in said
+
+
+def test_the_budget_has_the_options_of_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[AskedStudy] = []
+
+    def stop(studies: list[AskedStudy], *_: object) -> None:
+        asked.extend(studies)
+        raise RunError("enough")
+
+    monkeypatch.setattr(run_study, "prepare_studies", stop)
+    words = "search --timesteps 5000 --seeds 2 --hold-out 0.25 --trials 7"
+    CliRunner().invoke(main, words.split())
+    settings = asked[0].resolved.settings
+    assert (settings.train.timesteps, settings.train.seeds) == (5000, 2)
+    assert (settings.folds.hold_out, settings.search.trials) == (0.25, 7)

@@ -293,7 +293,7 @@ def test_symbols_without_a_symbol_are_refused(words: list[str]) -> None:
 
 
 def test_symbols_without_bars_are_refused(tmp_path: Path) -> None:
-    assert "symbols are AAA, but no bars are given (--bars" in refusal(
+    assert "symbols are AAA, but no bars are given (`bars`" in refusal(
         tmp_path / "runs", "--symbols", "AAA", *TINY
     )
 
@@ -331,9 +331,7 @@ def test_what_is_no_training_cannot_be_resumed(tmp_path: Path, content: str | No
     result = call("--resume", str(tmp_path))
     assert isinstance(result.exception, FlatoutError)
     assert str(result.exception).startswith(f"{tmp_path / 'about.json'}: ")
-    assert str(result.exception).endswith(
-        "; give --resume the folder of a `flatout train` run that can go on"
-    )
+    assert str(result.exception).endswith("; give `resume` the folder of a training that can go on")
 
 
 @pytest.mark.long
@@ -379,7 +377,7 @@ def test_pytorch_trains_and_its_policies_trade(bars: Path, tmp_path: Path) -> No
 def test_a_device_that_is_not_there_is_refused(bars: Path, tmp_path: Path) -> None:
     said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda", *TINY)
     assert said.startswith(
-        "--device cuda: jax and torch see no such device here; leave --device out"
+        "the device cuda: jax and torch see no such device here; leave `device` out"
     )
     said = refusal(tmp_path / "out", "--bars", str(bars), "--device", "cuda0", *TINY)
     assert said.startswith("the device cuda0 is unknown; there are auto, cpu, cuda, cuda:N")

@@ -102,7 +102,7 @@ NUMBERS = sorted(
         "trade_size ruin",
         "market.reward": (
             "log_return excess differential_sharpe drawdown turnover concentration "
-            "scale sharpe_bars"
+            "scale sharpe_bars concentration_above"
         ),
         "features": "lookback",
         "train": (

@@ -28,7 +28,15 @@ from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.errors import FlatoutError
-from flatout.evaluation.trial_registry import ENVIRONMENT_VARIABLE, note_trials, trials_ever
+from flatout.evaluation.fingerprint_counts import count_noted_before
+from flatout.evaluation.seen_bars import span_of
+from flatout.evaluation.trial_registry import (
+    ENVIRONMENT_VARIABLE,
+    StudyEntry,
+    StudyRecord,
+    read_records,
+)
+from flatout.folds.blocks import Block
 from flatout.folds.seal import open_hold_out, openings
 from flatout.market.rewards import RewardTerms
 from flatout.runs import write_json
@@ -147,7 +155,7 @@ def damage(number: int, originals: Path, folder: Path) -> str:
     (folder / "originals").symlink_to(originals)
     name = rng.choice(("alpha", "alpha", "gamma"))
     (folder / "name").write_text(name)
-    write_registry(folder / "registry", bars_of(originals / "bars.parquet").fingerprint)
+    write_registry(folder / "registry", bars_of(originals / "bars.parquet"))
     study = folder / "runs" / name
     damages = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -161,9 +169,28 @@ def damage(number: int, originals: Path, folder: Path) -> str:
     return f"{name}: {'; '.join(damages)}"
 
 
-def write_registry(folder: Path, fingerprint: str) -> None:
-    """The registry of trials, of which a copy is damaged."""
-    note_trials(fingerprint, "some", 6, folder)
+def write_registry(folder: Path, panel: Any) -> None:
+    """The registry of trials, of this version and of earlier ones, of which a copy is damaged."""
+    span = span_of(panel, Block(0, panel.n_bars))
+    known = StudyRecord(
+        id="0" * 32,
+        folder="some",
+        fingerprint=panel.fingerprint,
+        symbols=panel.symbols,
+        bar_seconds=panel.bar_seconds,
+        judged=span,
+        hold_out=None,
+        begun=span.end,
+    )
+    StudyEntry(folder, known).note_trials(6)
+    counts = {"fingerprint": panel.fingerprint, "studies": {"some": 6}}
+    write_json(folder / f"{panel.fingerprint}.json", counts)
+
+
+def count_trials(registry: Path, fingerprint: str) -> int:
+    """All trials of a registry."""
+    noted = sum(record.trials for record in read_records(registry))
+    return noted + count_noted_before(fingerprint, registry)
 
 
 def attempt(folder: Path) -> str:
@@ -188,7 +215,7 @@ def attempt(folder: Path) -> str:
     if every["beta"]["state"] == "unreadable":
         raise SilentlyWrong("the damaged study hides the healthy one")
     fingerprint = bars_of(originals / "bars.parquet").fingerprint
-    steps["registry"] = lambda: trials_ever(fingerprint, folder / "registry")
+    steps["registry"] = lambda: count_trials(folder / "registry", fingerprint)
     steps["resume"] = lambda: go_on(originals, out, name)
     return take_steps(steps, same)
 

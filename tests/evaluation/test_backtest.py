@@ -1,6 +1,5 @@
 """Backtests against closed forms, against the scalar ledger, and against each other."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,15 +11,12 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.bench.scalar_ledger import Ledger, plain_rules
 from flatout.errors import RulesError
 from flatout.evaluation.backtest import (
-    Comparison,
     History,
     SideBySide,
     backtest,
-    compare,
     decision_range,
 )
 from flatout.evaluation.baselines import (
-    BASELINES,
     BuyAndHold,
     Cash,
     EqualWeight,
@@ -33,6 +29,7 @@ from flatout.market.market import Market, build_market
 from flatout.settings.tables import Settings
 from rounding import assert_close
 from scenarios import random_panel
+from session_panels import panel_at, session_times
 
 FREE = {"tiers": [{"maker_bps": 0, "taker_bps": 0}], "half_spread_bps": 0, "impact": 0}
 ALL_RULES = {
@@ -294,63 +291,20 @@ def test_accounts_can_be_told_apart() -> None:
     assert history.accounts(slice(1, 2)).metrics(1.0)["total_return"] == 2
 
 
-# --- comparisons ----------------------------------------------------------------------------------
+def test_a_year_of_borrowing_costs_the_annual_rate_on_exchange_hours() -> None:
+    """Half of the capital sold short in New York for five years, at a price that never moves."""
+    panel = panel_at(session_times("XNYS", 3600, "2019-01-01", "2023-12-31"), 3600)
+    free = {"tiers": [{"maker_bps": 0, "taker_bps": 0}], "half_spread_bps": 0, "impact": 0}
+    market = market_of(
+        panel,
+        action="trade",
+        costs={**free, "borrow_bps_per_year": 500},
+        limits={"max_short_weight": 1.0},
+    )
 
+    def sell_once(now: Moment) -> np.ndarray:
+        return np.full_like(now.weights, -0.5 if now.age == 0 else 0.0)
 
-@cache
-def comparison() -> Comparison:
-    others = {
-        name: policy for name, policy in BASELINES.items() if name in ("cash", "buy_and_hold")
-    }
-    return compare(walk(400), EqualWeight(), others, lucky=20, seed=4)
-
-
-def test_everybody_in_a_comparison_does_what_they_do_alone() -> None:
-    alone = backtest(walk(400), EqualWeight(), record_fills=True)
-    assert_close(comparison().chosen.equity, alone.equity, **CHAIN)
-    assert len(comparison().chosen.fills) == len(alone.fills) > 0
-    assert list(comparison().baselines) == ["cash", "buy_and_hold"]
-    for name, history in comparison().baselines.items():
-        assert_close(history.equity, backtest(walk(400), BASELINES[name]).equity, **CHAIN)
-
-
-def test_a_baseline_has_no_fills_of_another_account() -> None:
-    assert comparison().baselines["cash"].fills == ()
-
-
-def test_luck_has_its_own_accounts() -> None:
-    luck = comparison().luck
-    assert luck.equity.shape == (399, 20)
-    assert len(set(luck.equity[-1])) == 20
-
-
-def test_luck_follows_from_the_seed() -> None:
-    again = compare(walk(400), EqualWeight(), {}, lucky=20, seed=4)
-    other = compare(walk(400), EqualWeight(), {}, lucky=20, seed=5)
-    np.testing.assert_array_equal(again.luck.equity, comparison().luck.equity)
-    assert not np.array_equal(other.luck.equity, again.luck.equity)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("policy", [Momentum(), EqualWeight(3600), BuyAndHold()])
-def test_luck_trades_as_much_as_the_policy(policy: Policy) -> None:
-    result = compare(walk(800), policy, {}, lucky=30)
-    assert result.luck.turnover.mean() == pytest.approx(result.chosen.turnover.mean(), rel=0.15)
-
-
-def test_luck_of_a_policy_that_never_trades_never_trades() -> None:
-    result = compare(walk(100), Cash(), {}, lucky=3)
-    assert not result.luck.turnover.any()
-    assert result.p_value() == 1
-
-
-@pytest.mark.parametrize(("end", "p"), [(9.0, 1 / 5), (2.5, 3 / 5), (2.0, 4 / 5), (0.1, 1.0)])
-def test_p_value_counts_those_who_did_at_least_as_well(end: float, p: float) -> None:
-    luck = history_of([1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [1.0, 4.0])
-    assert Comparison(history_of([1.0, end]), {}, luck).p_value() == pytest.approx(p)
-
-
-def test_p_value_is_never_zero_nor_above_one() -> None:
-    assert 1 / 21 <= comparison().p_value() <= 1
-    best = replace(comparison().chosen, equity=comparison().chosen.equity * 100)
-    assert comparison()._replace(chosen=best).p_value() == pytest.approx(1 / 21)
+    history = backtest(market, sell_once)
+    paid = 1 - float(history.equity[-1, 0])
+    assert paid / 5 == pytest.approx(0.5 * 0.05, rel=0.01)

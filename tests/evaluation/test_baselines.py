@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flatout.bars.panel import DAY
+from flatout.bars.panel import DAY, DEAD_AFTER_DAYS, PRICES, Panel
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import (
     BASELINES,
@@ -16,11 +16,14 @@ from flatout.evaluation.baselines import (
     Momentum,
     Policy,
     RandomTrader,
+    count_bars,
+    is_rebalancing_due,
     spread_equally,
 )
 from flatout.market.market import build_market
 from flatout.settings.tables import Settings
 from scenarios import random_panel
+from session_panels import panel_at, session_times
 
 HOUR = 3600
 LIGHT = Settings.model_validate({"features": {"indicators": ["return_1"]}})
@@ -109,6 +112,80 @@ def test_momentum_uses_what_history_there_is_and_no_asset_without_one() -> None:
     np.testing.assert_array_equal(Momentum()(moment(closes)), [[1.0, 0.0, 0.0]])
 
 
+def test_dead_assets_are_not_bought() -> None:
+    """Of three assets with a price the second is dead."""
+    now = moment([[1.0, 2.0, 4.0]])._replace(alive=np.array([True, False, True]))
+    for policy in (BuyAndHold(), EqualWeight()):
+        np.testing.assert_array_equal(policy(now), [[0.5, 0.0, 0.5]])
+    assert not RandomTrader()(now)[:, 1].any()
+
+
+def test_equal_weight_spreads_what_is_not_stuck_in_a_dead_asset() -> None:
+    """A fifth is stuck: 0.4 for each of the others, of which one holds more and is sold."""
+    now = moment([[1.0, 2.0, 4.0]], [[0.5, 0.2, 0.3]])
+    now = now._replace(alive=np.array([True, False, True]))
+    np.testing.assert_allclose(EqualWeight()(now), [[-0.1, -0.2, 0.1]], atol=1e-15)
+
+
+def test_momentum_knows_no_gain_of_a_dead_asset() -> None:
+    """The best of four has died: the better half of the other three is one."""
+    policy = Momentum(past_seconds=HOUR, period_seconds=HOUR)
+    now = moment([[10.0, 10.0, 10.0, 10.0], [19.0, 13.0, 12.0, 9.0]])
+    np.testing.assert_array_equal(policy(now), [[0.5, 0.5, 0.0, 0.0]])
+    without = now._replace(alive=np.array([False, True, True, True]))
+    np.testing.assert_array_equal(policy(without), [[0.0, 1.0, 0.0, 0.0]])
+    nothing = now._replace(alive=np.zeros(4, bool))
+    np.testing.assert_array_equal(policy(nothing), np.zeros((1, 4)))
+
+
+def daily_panel(died: int | None = None) -> Panel:
+    """Three assets day by day, without gaps; the last one's last bar is `died`."""
+    panel = random_panel(5, n_bars=120, assets=3, gaps=False)
+    time = panel.time[0] + np.arange(panel.n_bars) * np.timedelta64(1, "D")
+    arrays = {name: getattr(panel, name).copy() for name in (*PRICES, "volume", "tradable")}
+    if died is not None:
+        for name, values in arrays.items():
+            values[died + 1 :, 2] = panel.close[died, 2] if name in PRICES else 0
+    return replace(panel, time=time, bar_seconds=DAY, **arrays)
+
+
+@pytest.mark.parametrize("name", ["buy_and_hold", "equal_weight", "momentum", "random"])
+def test_no_baseline_knows_that_an_asset_will_die(name: str) -> None:
+    """Its last bar is 50; the orders at closes up to 50 are those in the market in which it
+    lives.
+    """
+    given: dict[int | None, list[np.ndarray]] = {}
+    for died in (None, 50):
+        orders = given.setdefault(died, [])
+
+        def recording(now: Moment, orders: list[np.ndarray] = orders) -> np.ndarray:
+            orders.append(BASELINES[name](now))
+            return orders[-1]
+
+        backtest(build_market(daily_panel(died), LIGHT), recording)
+    np.testing.assert_array_equal(given[None][:50], given[50][:50])  # decisions from bar 1 on
+
+
+def test_equal_weight_goes_on_without_the_dead() -> None:
+    """It dies before the backtest starts: all money is in the two that live, not two thirds. When
+    it dies later, its share is stuck and the others stay balanced.
+    """
+    market = build_market(daily_panel(died=20), LIGHT)
+    early = backtest(market, EqualWeight(), first=21 + DEAD_AFTER_DAYS)
+    assert early.exposure[5:, 0].min() > 0.95
+    weights: list[np.ndarray] = []
+
+    def recording(now: Moment) -> np.ndarray:
+        weights.append(now.weights[0])
+        return EqualWeight()(now)
+
+    backtest(build_market(daily_panel(died=50), LIGHT), recording)
+    last = np.array(weights)[50 + DEAD_AFTER_DAYS + 5 :]
+    assert (last[:, 2] > 0.2).all()
+    np.testing.assert_allclose(last[:, 0], last[:, 1], atol=0.03)
+    np.testing.assert_allclose(last.sum(axis=1), 1.0, atol=0.03)
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_later_bars_change_no_earlier_order(name: str) -> None:
     """All bars after the third daily decision, at the close of bar 49, are replaced: it knows none
@@ -185,6 +262,48 @@ def test_equal_shares_of_nothing_are_nothing() -> None:
     np.testing.assert_array_equal(
         spread_equally(np.array([True, False, True, True])), [1 / 3, 0, 1 / 3, 1 / 3]
     )
+
+
+@pytest.mark.parametrize(
+    ("bars_per_day", "bar", "seconds", "bars"),
+    [
+        (None, HOUR, DAY, 24),
+        (None, HOUR, 30 * DAY, 720),
+        (None, HOUR, 90 * 60, 1),
+        (None, DAY, HOUR, 1),
+        (6.98, HOUR, DAY, 7),  # New York: a session
+        (6.98, HOUR, 30 * DAY, 209),  # 30 sessions
+        (6.98, HOUR, 3 * HOUR, 3),
+        (6.98, HOUR, 12 * HOUR, 7),  # no longer than a session
+        (1.0, DAY, DAY, 1),
+        (1.0, DAY, 5 * DAY, 5),
+        (1.0, DAY, HOUR, 1),
+        (24.0, HOUR, DAY, 24),  # currencies
+    ],
+)
+def test_a_day_is_a_session(bars_per_day: float | None, bar: int, seconds: int, bars: int) -> None:
+    now = moment([[1.0]])._replace(bars_per_day=bars_per_day, bar_seconds=bar)
+    assert count_bars(now, seconds) == bars
+    due = [is_rebalancing_due(now._replace(age=age), seconds) for age in range(2 * bars + 1)]
+    assert np.flatnonzero(due).tolist() == [0, bars, 2 * bars]
+
+
+def test_backtests_tell_policies_how_long_a_session_is() -> None:
+    """Equal weight is rebalanced once a session of New York, not every 24 bars."""
+    times = session_times("XNYS", HOUR, "2023-08-01", "2023-09-29")
+    seen: list[Moment] = []
+
+    def watching(now: Moment) -> np.ndarray:
+        seen.append(now)
+        return np.zeros_like(now.weights)
+
+    backtest(build_market(panel_at(times, HOUR, ("A", "B")), LIGHT), watching)
+    due = [now.age for now in seen if is_rebalancing_due(now, DAY)]
+    assert due == list(range(0, len(seen), 7))
+    bought = [now.age for now in seen if BuyAndHold()(now).any()]
+    assert bought == list(range(7))
+    backtest(build_market(random_panel(0, n_bars=60, assets=2), LIGHT), watching)
+    assert seen[-1].bars_per_day is None
 
 
 def test_the_baselines_rebalance_daily() -> None:

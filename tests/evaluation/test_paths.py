@@ -11,9 +11,11 @@ from flatout.evaluation.paths import (
     median_path,
     path_figures,
     path_returns,
+    path_skill,
+    path_sums,
     path_values,
-    trial_returns,
 )
+from flatout.evaluation.skill import PARTS, make_timeline
 from flatout.folds.splits import Folds
 from flatout.folds.stitch import judged_bars
 from folds.fold_cases import plain_folds
@@ -86,20 +88,34 @@ def test_returns_are_simple_ones() -> None:
     )
 
 
-def test_a_trial_is_the_mean_of_its_agents() -> None:
-    """Over seeds and paths: (bar,)."""
+def test_sums_of_weights_follow_the_paths() -> None:
+    """Each path has the sums of the blocks that it is made of, in the order of time."""
     folds = FOLDS["cpcv"]
-    log_return = returns_of(folds)
-    returns = path_returns(folds, log_return)
-    assert returns.shape[:2] == (SEEDS, 3)
-    expected = returns.reshape(9, -1).mean(axis=0)
-    assert_close(
-        trial_returns(folds, log_return),
-        expected,
-        roundings=32,
-        size=np.abs(returns).max(),
-        dtype=np.float64,
+    blocks = max(len(split.test) for split in folds.splits)
+    rng = np.random.default_rng(0)
+    sums = rng.normal(size=(len(folds.splits), SEEDS, blocks, PARTS, 2))
+    found = path_sums(folds, sums)
+    assert found.shape == (SEEDS, len(folds.paths), PARTS * len(folds.judged), 2)
+    for p, path in enumerate(folds.paths):
+        for place, (group, split) in enumerate(path):
+            block = folds.splits[split].test_groups.index(group)
+            np.testing.assert_array_equal(
+                found[:, p, PARTS * place : PARTS * (place + 1)], sums[split, :, block]
+            )
+
+
+def test_skill_of_paths_that_hold_nothing_is_what_they_earn() -> None:
+    folds = FOLDS["cpcv"]
+    log_return, rng = returns_of(folds), np.random.default_rng(1)
+    closes = np.exp(np.cumsum(rng.normal(0, 0.01, (folds.n_bars, 2)), axis=0))
+    timeline = make_timeline(closes, [folds.groups[group] for group in folds.judged])
+    blocks = max(len(split.test) for split in folds.splits)
+    nothing = np.zeros((len(folds.splits), SEEDS, blocks, PARTS, 2))
+    np.testing.assert_array_equal(
+        path_skill(folds, log_return, nothing, timeline), path_returns(folds, log_return)
     )
+    held = path_skill(folds, log_return, nothing + 1.0, timeline)
+    assert (held != path_returns(folds, log_return)).any()
 
 
 def test_figures_are_those_of_each_path_seeds_one_after_another() -> None:

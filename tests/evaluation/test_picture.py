@@ -10,8 +10,8 @@ import pytest
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
-from flatout.evaluation.backtest import Comparison, compare
 from flatout.evaluation.baselines import BASELINES, EqualWeight
+from flatout.evaluation.comparison import Comparison, compare
 from flatout.evaluation.picture import POINTS, draw_equity, thin_rows, write_picture
 from flatout.market.market import build_market
 from flatout.settings.tables import Settings
@@ -60,7 +60,7 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
         "equal_weight",
         "cash",
         "buy_and_hold",
-        "random, equal turnover",
+        "its decisions at other times",
         "hand-made bars",
     ):
         assert name in page
@@ -86,8 +86,8 @@ def test_the_first_point_is_the_decision_before_the_first_bar() -> None:
     assert np.datetime64(above.x[-1]) == panel().time[-1]
 
 
-def test_the_band_holds_nine_of_ten_random_traders() -> None:
-    (low,) = curves("random, equal turnover (90 %)")
+def test_the_band_holds_nine_of_ten_copies() -> None:
+    (low,) = curves("its decisions at other times (90 %)")
     high = figure().data[0]
     assert low.fill == "tonexty"
     np.testing.assert_allclose(low.y, np.quantile(comparison().luck.equity, 0.05, axis=1))

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from flatout.bars.panel import Panel
-from flatout.errors import BundleError, RulesError
+from flatout.bars.synthetic import built_in_market
+from flatout.errors import BundleError, RecipeError, RulesError
 from flatout.evaluation.accounts import Accounts
-from flatout.evaluation.backtest import SideBySide, backtest, compare, order_in_money
+from flatout.evaluation.backtest import SideBySide, backtest, order_in_money
 from flatout.evaluation.baselines import BASELINES, EqualWeight, Moment, Momentum, RandomTrader
+from flatout.evaluation.comparison import compare
 from flatout.evaluation.saved_policy import SavedPolicy, bars_of_training, load_policy
 from flatout.features.recipe import Recipe, fit
 from flatout.market import episode
@@ -52,7 +54,8 @@ def stepped(bundle: Bundle, market: Market) -> tuple[np.ndarray, np.ndarray]:
     """Equity and observations when the market is stepped directly, by the policy's own kind of
     action.
     """
-    tape, rules = market.arrays(np.float64)
+    first, stop = int(market.rules.segments.first[0]), market.panel.n_bars
+    tape, rules = market.between(first, stop, episode_bars=stop - first).arrays(np.float64)
     state = episode.reset(np.zeros(1), market.shape, rules, np)
     equity, seen, ended = [1.0], [], False
     while not ended:
@@ -121,7 +124,8 @@ def test_observations_are_those_of_the_training_environment(kind: str) -> None:
     watching = Watching(policy.bundle)
     backtest(market, watching)
     env = MarketEnv(market)
-    observation, _ = env.reset(seed=0)
+    first = int(market.rules.segments.first[0])
+    observation, _ = env.reset(seed=0, options={"start": first})
     for expected in watching.shown[:10]:
         assert_close(observation, expected, roundings=10 * 100, size=1.0)  # ten bars
         action = policy.bundle.act(expected[None])[0]
@@ -271,6 +275,16 @@ def test_a_moment_without_accounts_is_refused() -> None:
         policy(moment)
 
 
+def test_without_bars_it_says_that_the_built_in_market_is_not_its_own() -> None:
+    policy, _ = learned("weights")
+    with pytest.raises(RecipeError, match=r"^no bars are given \(`bars`, .*unknown ALFA, BETA"):
+        policy.backtest(progress=False)
+    with pytest.raises(
+        RecipeError, match=r"^other symbols .*give bars that hold all of the former"
+    ):
+        policy.backtest(built_in_market(), progress=False)
+
+
 # --- names and training bars ----------------------------------------------------------------------
 
 
@@ -297,3 +311,43 @@ def test_bars_of_the_training_are_counted(first: int, stop: int, within: int) ->
     """The recipe was fitted on rows 0 to 149; the bar of the first decision is not traded."""
     policy, market = learned("weights")
     assert bars_of_training(policy.bundle, market.panel, first, stop) == within
+
+
+def test_a_policy_is_one_line(tmp_path: Path) -> None:
+    bundle = bundle_of(notes={"timesteps": 2048, "best_held_out_reward": 0.25})
+    policy = SavedPolicy(bundle, Path("runs/first/best"))
+    symbols = ", ".join(bundle.recipe.symbols)
+    assert repr(policy) == (
+        f"SavedPolicy('runs/first/best': {bundle.settings.action} actions for {symbols}, "
+        f"{bundle.observation_size} numbers observed, 2,048 timesteps, held-out reward 0.25)"
+    )
+    assert repr(SavedPolicy(bundle_of(notes={}))).endswith("numbers observed)")
+
+
+def test_the_folder_of_a_run_is_answered_with_the_policies_below(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for place in ("AAA/last", "AAA/best", "BBB/best"):
+        bundle_of().save(run / place)
+    with pytest.raises(BundleError) as caught:
+        load_policy(run)
+    assert str(caught.value) == (
+        f"{run} holds no policy itself; give one of those below: {run}/AAA/best, {run}/BBB/best, "
+        f"{run}/AAA/last"
+    )
+    with pytest.raises(BundleError, match=r"give one of those below: .*/AAA/best, .*/AAA/last$"):
+        load_policy(run / "AAA")
+    for k in range(8):
+        bundle_of().save(run / f"C{k}" / "last")
+    with pytest.raises(BundleError, match=r"/last and 5 more$"):
+        load_policy(run)
+    with pytest.raises(BundleError, match="give a folder that a training saved a policy in"):
+        load_policy(tmp_path / "nothing")
+
+
+def test_a_backtest_is_one_line() -> None:
+    policy, market = learned("weights")
+    result = policy.backtest(market.panel, progress=False)
+    total = result.metrics["learned"]["total_return"]
+    assert repr(result).startswith(f"BacktestResult('learned': return {total:+.1%}, p-value ")
+    assert "bars in memory, 2" in repr(result)
+    assert len(repr(result)) < 200

@@ -1,68 +1,116 @@
-"""The registry of trials: counts only grow, two processes lose nothing, damage is never taken for
-zero.
+"""The registry of trials: counts only grow, two processes lose nothing, kills damage nothing, and
+damage is never taken for zero.
 """
 
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from study_records import enter, record
 
 from flatout.errors import RunError
-from flatout.evaluation.trial_registry import note_trials, registry_folder, trials_ever
+from flatout.evaluation.trial_registry import (
+    StudyEntry,
+    lock_registry,
+    read_records,
+    record_file,
+    registry_folder,
+)
 
-BARS = "0f3a" * 16
-OTHER = "beef" * 16
-
+HERE = str(Path(__file__).parent)
 NOTE_MANY = """
 import sys
 from pathlib import Path
-from flatout.evaluation.trial_registry import note_trials
+sys.path.append(sys.argv[1])
+from study_records import enter
 
-name, folder = sys.argv[1], Path(sys.argv[2])
+name, folder = sys.argv[2], Path(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
-for study in range(40):
+for study in range(20):
     for count in (1, 2, 3):
-        note_trials("0f3a", f"{name}-{study}", count, folder)
+        enter(folder, f"{name}-{study}", count)
+        enter(folder, "shared", 3 * study + count).note_opening(name)
+"""
+KILL_WRITERS = """
+import os, random, select, signal, sys, time
+from pathlib import Path
+sys.path.append(sys.argv[1])
+from study_records import record
+from flatout.evaluation.trial_registry import StudyEntry, read_records
+
+entry = StudyEntry(Path(sys.argv[2]), record("killed"))
+rng, promised = random.Random(7), 0
+for kill in range(40):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for count in range(promised + 1, promised + 100_000):
+            entry.note_trials(count)
+            os.write(writer, b".")
+    os.close(writer)
+    select.select([reader], [], [])
+    time.sleep(rng.random() * 0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while noted := os.read(reader, 65536):
+        promised += len(noted)
+    os.close(reader)
+    [found] = read_records(entry.registry)
+    assert found.trials in (promised, promised + 1), (found.trials, promised)
+    promised = found.trials
+print(promised)
+entry.check_registry()
 """
 
 
-def test_studies_add_up(tmp_path: Path) -> None:
-    assert trials_ever(BARS, tmp_path) == 0
-    note_trials(BARS, "first", 100, tmp_path)
-    note_trials(BARS, "second", 7, tmp_path)
-    note_trials(OTHER, "first", 5, tmp_path)
-    assert trials_ever(BARS, tmp_path) == 107
-    assert trials_ever(OTHER, tmp_path) == 5
-    assert trials_ever(BARS.upper(), tmp_path) == 107
+def counts(registry: Path) -> dict[str, int]:
+    return {Path(found.folder).name: found.trials for found in read_records(registry)}
 
 
 def test_a_study_only_grows(tmp_path: Path) -> None:
     for count, expected in ((10, 10), (10, 10), (4, 10), (25, 25), (0, 25)):
-        note_trials(BARS, "study", count, tmp_path)
-        assert trials_ever(BARS, tmp_path) == expected
+        enter(tmp_path, "study", count)
+        assert counts(tmp_path) == {"study": expected}
+
+
+def test_a_record_comes_back_as_it_was_noted(tmp_path: Path) -> None:
+    entry = enter(tmp_path, "study", 3, counted_as="/runs/old", hold_out=None)
+    look = entry.note_opening("winner, trial 2")
+    [found] = read_records(tmp_path)
+    assert found == record(
+        "study", counted_as="/runs/old", hold_out=None, trials=3, openings=(look,)
+    )
 
 
 def test_a_study_without_trials_is_noted_too(tmp_path: Path) -> None:
-    note_trials(BARS, "study", 0, tmp_path)
-    assert json.loads((tmp_path / f"{BARS}.json").read_text()) == {
-        "fingerprint": BARS,
-        "studies": {"study": 0},
-    }
+    enter(tmp_path, "study", 0)
+    assert counts(tmp_path) == {"study": 0}
+
+
+def test_what_is_known_of_a_study_stays_when_it_is_opened_again(tmp_path: Path) -> None:
+    enter(tmp_path, "study", 7).note_opening("winner, trial 2")
+    again = enter(tmp_path, "study", 5)
+    again.note_opening("winner, trial 3")
+    [found] = read_records(tmp_path)
+    assert found.trials == 7
+    assert [look.what for look in found.openings] == ["winner, trial 2", "winner, trial 3"]
 
 
 def test_reading_makes_no_folder(tmp_path: Path) -> None:
-    assert trials_ever(BARS, tmp_path / "none") == 0
+    assert read_records(tmp_path / "none") == []
     assert not (tmp_path / "none").exists()
-    note_trials(BARS, "study", 3, tmp_path / "none" / "yet")
-    assert trials_ever(BARS, tmp_path / "none" / "yet") == 3
+    enter(tmp_path / "none" / "yet", "study", 3)
+    assert counts(tmp_path / "none" / "yet") == {"study": 3}
 
 
+@pytest.mark.long
 def test_two_processes_lose_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", NOTE_MANY]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", NOTE_MANY, HERE]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     writers = [
         subprocess.Popen([*command, name, str(tmp_path)], **pipes) for name in ("one", "two")
     ]
@@ -76,65 +124,100 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.communicate(timeout=120)
         assert writer.returncode == 0
-    assert trials_ever("0f3a", tmp_path) == 2 * 40 * 3
-    assert {path.name for path in tmp_path.iterdir()} == {"0f3a.json", "0f3a.lock"}
+    expected = {f"{name}-{study}": 3 for name in ("one", "two") for study in range(20)}
+    assert counts(tmp_path) == {**expected, "shared": 60}
+    [shared] = [found for found in read_records(tmp_path) if found.folder == "/runs/shared"]
+    whose = [look.what for look in shared.openings]
+    assert (whose.count("one"), whose.count("two")) == (60, 60)
+    assert {path.name for path in tmp_path.iterdir()} == {"studies", "studies.lock"}
+
+
+@pytest.mark.long
+def test_killed_writers_lose_nothing_and_damage_nothing(tmp_path: Path) -> None:
+    """Forty real processes, each killed while it writes: all that was noted is there."""
+    run = subprocess.run(
+        [sys.executable, "-c", KILL_WRITERS, HERE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) >= 40
+    assert [path.suffix for path in (tmp_path / "studies").iterdir()] == [".json"]  # swept
+
+
+def damaged(**changes: Any) -> bytes:
+    facts = {
+        "id": record("study").id, "folder": "/runs/study", "fingerprint": "0f3a",
+        "symbols": ["BTC"], "bar_seconds": 60,
+        "judged": {"first": "2024-01-01T00:00:00Z", "end": "2024-02-01T00:00:00Z"},
+        "hold_out": None, "begun": "2024-02-01T00:00:00Z", "counted_as": None, "trials": 1,
+        "openings": [], **changes,
+    }  # fmt: skip
+    return json.dumps(facts).encode()
+
+
+def test_the_undamaged_file_is_read(tmp_path: Path) -> None:
+    path = record_file(tmp_path, record("study").id)
+    path.parent.mkdir()
+    path.write_bytes(damaged())
+    assert counts(tmp_path) == {"study": 1}
 
 
 @pytest.mark.parametrize(
     "content",
     [
         b"",
-        b'{"fingerprint": "',
+        b'{"id": "',
         b"\xff\xfe",
         b"[]",
         b"{}",
-        json.dumps({"fingerprint": BARS, "studies": [1]}).encode(),
-        json.dumps({"fingerprint": BARS, "studies": {"a": -1}}).encode(),
-        json.dumps({"fingerprint": BARS, "studies": {"a": 1.5}}).encode(),
-        json.dumps({"fingerprint": BARS, "studies": {"a": True}}).encode(),
-        json.dumps({"fingerprint": OTHER, "studies": {"a": 1}}).encode(),
+        damaged(trials=-1),
+        damaged(trials=1.5),
+        damaged(trials=True),
+        damaged(symbols=[]),
+        damaged(id="0" * 32),
+        damaged(id="../../etc/passwd"),
+        damaged(judged={"first": "2024-01-01T00:00:00Z", "end": "2023-01-01T00:00:00Z"}),
+        damaged(judged={"first": "2024-01-01T00:00:00", "end": "2024-02-01T00:00:00"}),
+        damaged(openings=[{"time": "yesterday", "what": "winner"}]),
     ],
 )
 def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / f"{BARS}.json"
+    entry = StudyEntry(tmp_path, record("study"))
+    path = record_file(tmp_path, entry.record.id)
+    path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(RunError, match=f"{path}: .* damaged"):
-        trials_ever(BARS, tmp_path)
-    with pytest.raises(RunError, match=f"{path}: .* damaged"):
-        note_trials(BARS, "study", 5, tmp_path)
+    for step in (
+        lambda: read_records(tmp_path),
+        lambda: entry.note_trials(5),
+        lambda: entry.note_opening("winner"),
+        entry.check_registry,
+    ):
+        with pytest.raises(RunError, match=f"{path}: .* damaged"):
+            step()
     assert path.read_bytes() == content
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / f"{BARS}.json").mkdir()
-    with pytest.raises(RunError, match=f"{BARS}.json: is a folder, where a file is wanted"):
-        trials_ever(BARS, tmp_path)
+    record_file(tmp_path, record("study").id).mkdir(parents=True)
+    with pytest.raises(RunError, match="json: is a folder, where a file is wanted"):
+        read_records(tmp_path)
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"file: cannot hold .* FLATOUT_REGISTRY"):
-        note_trials(BARS, "study", 1, tmp_path / "file")
-
-
-@pytest.mark.parametrize("fingerprint", ["", "../../etc/passwd", "xyz", "12 34", "ab\n"])
-def test_only_hexadecimal_fingerprints(tmp_path: Path, fingerprint: str) -> None:
-    with pytest.raises(RunError, match="hexadecimal"):
-        note_trials(fingerprint, "study", 1, tmp_path)
-    with pytest.raises(RunError, match="hexadecimal"):
-        trials_ever(fingerprint, tmp_path)
+    wanted = r"file: cannot hold .* search.registry or FLATOUT_REGISTRY"
+    with pytest.raises(RunError, match=wanted), lock_registry(tmp_path / "file"):
+        pass
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "3"])
-def test_only_whole_counts(tmp_path: Path, count: object) -> None:
+def test_only_whole_counts(tmp_path: Path, count: Any) -> None:
     with pytest.raises(RunError, match="whole number"):
-        note_trials(BARS, "study", count, tmp_path)  # type: ignore[arg-type]
+        enter(tmp_path, "study", count)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_study_has_a_name(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="name"):
-        note_trials(BARS, "", 1, tmp_path)
 
 
 def test_where_the_registry_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +229,6 @@ def test_where_the_registry_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert registry_folder() == Path("/home/someone/.local/share/flatout/trials")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert registry_folder() == tmp_path / "data" / "flatout" / "trials"
+    assert registry_folder("~/luck") == Path("/home/someone/luck")
     monkeypatch.setenv("FLATOUT_REGISTRY", str(tmp_path / "mine"))
-    assert registry_folder() == tmp_path / "mine"
-    note_trials(BARS, "study", 2)
-    assert trials_ever(BARS) == 2
-    assert (tmp_path / "mine" / f"{BARS}.json").is_file()
+    assert registry_folder() == registry_folder("~/luck") == tmp_path / "mine"

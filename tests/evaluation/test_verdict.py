@@ -23,14 +23,13 @@ GOOD = Evidence(
     pbo=0.05,
     probability_of_loss=0.02,
     null_p=0.01,
-    median_sharpe=2.0,
-    baseline_sharpes={"cash": 0.0, "equal_weight": 0.8, "momentum": None},
+    leads={"cash": 0.001, "buy_and_hold": 0.01, "equal_weight": 0.01, "momentum": 0.2},
     cost_sharpes={0.0: 2.5, 1.0: 2.0, 2.0: 1.2, 3.0: -0.5},
     delay_sharpes={0: 2.0, 1: 1.0, 2: -0.1},
     trades=500,
     worst_path=-0.1,
     hold_out_sharpe=0.7,
-    constant=False,
+    activity_p=0.001,
 )
 GATES = GateSettings()
 
@@ -46,33 +45,31 @@ def gate(found: Verdict, name: str) -> Gate:
 def test_what_passes_every_gate_is_promotable() -> None:
     found = verdict()
     assert found.promotable
-    assert found.sentence == "all 11 gates passed"
+    assert found.sentence == "all 12 gates passed"
     assert all(gate.passed and not gate.sentence for gate in found.gates)
-    assert len({gate.name for gate in found.gates}) == 11
+    assert len({gate.name for gate in found.gates}) == 12
 
 
+LEADS = GOOD.leads
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("deflated Sharpe", {"deflated_sharpe": 0.949}, "luck among so many trials explains it"),
     ("deflated Sharpe", {"deflated_sharpe": None}, "none"),
     ("PBO", {"pbo": 0.21, "probability_of_loss": 0.3}, "not good in the other"),
     ("PBO", {"pbo": None, "probability_of_loss": None}, "PBO none"),
-    ("random traders as good", {"null_p": 0.051}, "random traders of equal turnover earn as much"),
-    ("random traders as good", {"null_p": None}, "none"),
-    ("beats cash", {"baseline_sharpes": {"cash": 2.0, "equal_weight": 0.0}}, "does not beat cash"),
-    (
-        "beats equal_weight",
-        {"baseline_sharpes": {"cash": 0.0, "equal_weight": 2.1}},
-        "does not beat equal_weight",
-    ),
-    ("beats equal_weight", {"baseline_sharpes": {"cash": 0.0}}, "none"),
-    ("costs", {"cost_sharpes": {1.0: 2.0, 2.0: 0.0}}, "loses at 2 times the costs"),
+    ("copies as good", {"null_p": 0.051}, "its own decisions at other times do as well"),
+    ("copies as good", {"null_p": None}, "none"),
+    ("beats cash", {"leads": {**LEADS, "cash": 0.051}}, "does not beat cash"),
+    ("beats equal_weight", {"leads": {**LEADS, "equal_weight": 0.3}}, "not beat equal_weight"),
+    ("beats buy_and_hold", {"leads": {**LEADS, "buy_and_hold": 1.0}}, "not beat buy_and_hold"),
+    ("beats cash", {"leads": {"buy_and_hold": 0.0, "equal_weight": 0.0}}, "none"),
+    ("costs", {"cost_sharpes": {1.0: 2.0, 2.0: 0.0}}, "shows no skill at 2 times the costs"),
     ("costs", {"cost_sharpes": {1.0: 2.0}}, "none"),
-    ("delay", {"delay_sharpes": {0: 2.0, 1: -0.2}}, "loses at 1 bar"),
+    ("delay", {"delay_sharpes": {0: 2.0, 1: -0.2}}, "shows no skill at 1 bar"),
     ("delay", {"delay_sharpes": {}}, "none"),
-    ("trades", {"trades": 99}, "too few trades"),
+    ("trades", {"trades": 99}, "hardly changes its mind"),
     ("worst path", {"worst_path": -0.51}, "one path loses too much"),
-    ("hold-out Sharpe", {"hold_out_sharpe": 0.0}, "does not earn on the sealed bars"),
-    ("not constant", {"constant": True}, "orders the same whatever it sees"),
+    ("hold-out Sharpe", {"hold_out_sharpe": 0.0}, "shows no skill on the sealed bars"),
+    ("not constant", {"activity_p": 0.2}, "asks for the same weights whatever it sees"),
 ]
 
 
@@ -84,7 +81,7 @@ def test_each_gate_refuses_for_its_own_reason(
     assert not found.promotable
     assert [gate.name for gate in found.gates if not gate.passed] == [name]
     assert reason in gate(found, name).sentence
-    assert found.sentence == f"1 of 11 gates refuse it: {gate(found, name).sentence}"
+    assert found.sentence == f"1 of 12 gates refuse it: {gate(found, name).sentence}"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +89,7 @@ def test_each_gate_refuses_for_its_own_reason(
     [
         ("deflated Sharpe", {"deflated_sharpe": 0.95}),
         ("PBO", {"pbo": 0.2, "probability_of_loss": 1.0}),
-        ("random traders as good", {"null_p": 0.05}),
+        ("copies as good", {"null_p": 0.05}),
         ("trades", {"trades": 100}),
         ("worst path", {"worst_path": -0.5}),
         ("hold-out Sharpe", {"hold_out_sharpe": 1e-9}),
@@ -118,7 +115,7 @@ def test_where_all_trials_are_good_it_does_not_matter_which_is_best() -> None:
     [
         ("deflated_sharpe", ("deflated Sharpe")),
         ("pbo", "PBO"),
-        ("null_p", "random traders as good"),
+        ("null_p", "copies as good"),
         ("cost_factor", "costs"),
         ("delay_bars", "delay"),
         ("trades", "trades"),
@@ -131,7 +128,7 @@ def test_a_gate_that_is_off_says_nothing(key: str, name: str) -> None:
     found = verdict(GateSettings.model_validate({key: "off"}), **bad)
     assert found.promotable
     assert name not in {gate.name for gate in found.gates}
-    assert found.sentence == "all 10 gates passed"
+    assert found.sentence == "all 11 gates passed"
 
 
 def test_without_sealed_bars_there_is_no_gate_of_theirs() -> None:
@@ -154,7 +151,7 @@ def test_orders_that_depend_on_nothing_are_refused_whatever_is_off() -> None:
         ),
         "off",
     )
-    found = verdict(GateSettings.model_validate({**off, "beats": []}), constant=True)
+    found = verdict(GateSettings.model_validate({**off, "beats": []}), activity_p=1.0)
     assert [gate.name for gate in found.gates] == ["not constant"]
     assert not found.promotable
 
@@ -167,14 +164,14 @@ def test_other_baselines_factors_and_delays() -> None:
         "costs",
         "delay",
     ]
-    assert gate(found, "costs").wanted == "earns at 3 times the costs"
+    assert gate(found, "costs").wanted == "shows skill at 3 times the costs"
 
 
 def test_three_reasons_are_told_and_the_others_counted() -> None:
     found = verdict(
         deflated_sharpe=0.1, pbo=0.9, probability_of_loss=0.9, null_p=0.9, trades=1, worst_path=-0.9
     )
-    assert found.sentence.startswith("5 of 11 gates refuse it: luck among")
+    assert found.sentence.startswith("5 of 12 gates refuse it: luck among")
     assert found.sentence.endswith("; and 2 more")
     assert found.sentence.count(";") == 3
 
@@ -186,7 +183,7 @@ def test_it_is_told_to_programs_too() -> None:
     trades = next(gate for gate in facts["gates"] if gate["name"] == "trades")
     assert trades == {
         "name": "trades", "wanted": "at least 100", "found": "3", "passed": False,
-        "sentence": "too few trades to say anything (trades 3)",
+        "sentence": "it hardly changes its mind (trades 3)",
     }  # fmt: skip
 
 

@@ -33,10 +33,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "best"
 
 
+def test_the_folder_of_a_run_is_answered_with_the_policy_below(folder: Path) -> None:
+    with pytest.raises(BundleError, match=f"give one of those below: {folder}$"):
+        export_policy(folder.parent, "onnx")
+
+
 @pytest.mark.parametrize("to", TARGETS)
 def test_the_report_tells_what_was_written(to: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "new" / f"file{TARGETS[to].suffix}"
-    report = export_policy(folder, to, path)
+    report = export_policy(folder, to, path).facts()
     content = path.read_bytes()
     assert json.loads(json.dumps(report)) == report
     assert (report["file"], report["to"]) == (str(path), to)
@@ -54,10 +59,10 @@ def test_without_a_name_it_is_the_folders(
     to: str, name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert export_policy(folder, to)["file"] == name
+    assert export_policy(folder, to).file == Path(name)
     assert (tmp_path / name).is_file()
     monkeypatch.chdir(folder)
-    assert export_policy(Path(), to)["file"] == name
+    assert export_policy(Path(), to).file == Path(name)
 
 
 def test_a_saved_policy_acts_the_same_in_all_of_them(folder: Path, tmp_path: Path) -> None:
@@ -135,7 +140,7 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_a_file_in_place_of_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(
-        BundleError, match=r"cannot write .*policy\.onnx: .*; give --out another file"
+        BundleError, match=r"cannot write .*policy\.onnx: .*; give `out` another file"
     ):
         export_policy(folder, "onnx", tmp_path / "file" / "policy.onnx")
 
@@ -159,7 +164,7 @@ def test_names_that_mean_something_elsewhere_are_only_names(
     bundle.save(tmp_path / "policy")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    report = export_policy(tmp_path / "policy", to)
+    report = export_policy(tmp_path / "policy", to).facts()
     assert [path.name for path in tmp_path.rglob("*") if path.parent != tmp_path / "policy"].count(
         "up"
     ) == 0

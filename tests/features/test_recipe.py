@@ -134,7 +134,7 @@ def test_other_bars_are_refused_by_name(fitted):
         fitted.transform(replace(PANEL, symbols=(a, b, "DOGE")))
     with pytest.raises(RecipeError, match="missing COIN2; unknown none"):
         fitted.transform(random_panel(1, assets=2))
-    with pytest.raises(RecipeError, match="bars of 3600 s, given bars of 300 s"):
+    with pytest.raises(RecipeError, match="bars of 1h, given bars of 5m"):
         fitted.transform(replace(PANEL, bar_seconds=300))
     with pytest.raises(RecipeError, match="no further column 'funding'; it has: none"):
         extra = replace(PANEL, extras={"funding": np.ones(PANEL.close.shape)})

@@ -81,6 +81,13 @@ def test_the_forecast_is_what_the_compiler_sets_aside(
     assert needed.rollout + needed.minibatch == pytest.approx(found, rel=0.1)
 
 
+@pytest.mark.long
+def test_the_entropy_of_squashed_actions_is_in_the_forecast(market: Market) -> None:
+    program = program_for(market, 512, distribution="squashed_gaussian")
+    found, needed = working_memory(market, program), forecast(program, 2, 0)
+    assert needed.rollout + needed.minibatch == pytest.approx(found, rel=0.1)
+
+
 @pytest.mark.slow
 def test_the_forecast_is_what_a_worker_takes(tmp_path: Path) -> None:
     """With a compiler that has something to do: a program that was kept from another run takes

@@ -20,7 +20,7 @@ from flatout.learners.jax_engine.evaluate import make_tracer
 from flatout.learners.lane_trees import stack_trees
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network
-from flatout.search.market_study import LOG_RETURN, TURNOVER, MarketStudy, make_study
+from flatout.search.market_study import LOG_RETURN, TERMS, TURNOVER, MarketStudy, make_study
 from flatout.settings.tables import Settings
 from rounding import assert_close
 from small_bundles import network_of
@@ -131,7 +131,12 @@ def backtested(
         network, study.program.activation, study.program.distribution, where.fitted, market
     )
     return backtest(
-        bundle.market(study.panel), Late(bundle, delay=delay), 1, block.first - 1, block.stop
+        bundle.market(study.panel),
+        Late(bundle, delay=delay),
+        accounts=1,
+        first=block.first - 1,
+        stop=block.stop,
+        record_weights=True,
     )
 
 
@@ -152,6 +157,9 @@ def check_same(traced: np.ndarray, history: History, block: Block) -> None:
             **CLOSE | {"roundings": 10 * block.length},
         )
     assert not traced[:, block.length :].any()
+    assert history.weights is not None
+    held = np.moveaxis(history.weights[:, 0], 0, -1)
+    assert_close(traced[TERMS:, : block.length], held, **CLOSE | {"roundings": 10 * block.length})
     assert np.std(history.returns) > 1e-4
     assert history.turnover.mean() > 1e-3
 

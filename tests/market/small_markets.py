@@ -96,6 +96,7 @@ def play(
     return Played(after, executed, float(after.cash[0]), float(units[0]) if assets == 1 else units)
 
 
+WHOLE = 10_000  # bars of an episode: more than any market here has
 LIMITS = {
     "min_notional": 2_000.0,
     "lot_step": 0.1,
@@ -127,9 +128,10 @@ REWARD = {
     "differential_sharpe": 0.1,
     "drawdown": 0.2,
     "turnover": 0.05,
-    "concentration": 0.02,
+    "concentration": 0.2,
     "scale": 2.0,
     "sharpe_bars": 50.0,
+    "concentration_above": 0.1,
 }
 
 
@@ -147,8 +149,8 @@ def settings(**market: Any) -> Settings:
 
 
 def biting_market(n_bars: int = 120, assets: int = 3, seed: int = 0, **market: Any) -> Market:
-    """A built market with every rule on; without `episode_bars` its episodes all start at the same
-    bar.
+    """A built market with every rule on; without `episode_bars` an episode lasts a quarter of its
+    bars, with `WHOLE` all of them, and all start at the same bar.
     """
     return build_market(random_panel(seed, n_bars, assets), settings(**market))
 
@@ -198,14 +200,12 @@ def reward_size(state: Episode, rules: Rules) -> np.ndarray:
     """(account,): what a rounding of the equity, which is near 1, becomes in the reward of the bar
     that follows.
 
-    The differential Sharpe ratio divides it by the deviation of the returns, which may be 1e-4.
+    The differential Sharpe ratio multiplies it by the mean square over the variance of the returns.
     """
     marks, weights = state.marks, rules.reward
-    deviation = np.sqrt(np.clip(marks.mean_square - marks.mean**2, LEAST_VARIANCE, None))
-    pace = 1 - weights.sharpe_memory
-    return weights.scale * (
-        weights.log_return + weights.excess + 1 + weights.differential_sharpe * pace / deviation
-    )
+    variance = np.clip(marks.mean_square - marks.mean**2, LEAST_VARIANCE, None)
+    sharpe = weights.differential_sharpe * marks.mean_square / variance
+    return weights.scale * (weights.log_return + weights.excess + 1 + sharpe)
 
 
 class Bars(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_markets import WARMUP, biting_market, column, random_actions, settings, walk
+from small_markets import WARMUP, WHOLE, biting_market, column, random_actions, settings, walk
 
 from flatout.market import episode
 from flatout.market.episode import OBSERVATION_LIMIT, Episode, choose_start
@@ -98,7 +98,8 @@ def crashing_market(bar: int, n_bars: int = 40, ruin: float = 0.5) -> Market:
         panel, open=level, high=level, low=level, close=level, volume=np.full((n_bars, 1), 1e9)
     )
     limits = {"min_notional": 0.0, "participation": 1.0, "ruin": ruin}
-    return build_market(panel, settings(action="weights", capital=1.0, limits=limits, costs={}))
+    rules = {"limits": limits, "costs": {}, "episode_bars": WHOLE}
+    return build_market(panel, settings(action="weights", capital=1.0, **rules))
 
 
 def fully_invested(market: Market, steps: int) -> Any:

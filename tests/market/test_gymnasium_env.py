@@ -2,6 +2,7 @@
 refusals.
 """
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from small_markets import biting_market, random_actions, walk
+from small_markets import WHOLE, biting_market, random_actions, walk
 
 import flatout
+from flatout.bars.write import write_bars
 from flatout.errors import RulesError
 from flatout.market import episode
 from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
@@ -19,10 +21,11 @@ from flatout.market.market import Market
 from flatout.settings.tables import Settings
 from rounding import assert_close, close_to
 from scenarios import BAR_ROUNDINGS
+from session_panels import panel_at, session_times
 
 # Of a reward only logarithms of the equity's change, at most 0.1, may be rounded otherwise;
-# `reward_size` is up to 45.
-REWARD = {"roundings": 16, "size": 0.1 * 45, "dtype": np.float32}
+# `reward_size` is up to 6.
+REWARD = {"roundings": 16, "size": 0.1 * 6, "dtype": np.float32}
 KINDS = ["trade", "weights", "direction_amount"]
 
 
@@ -31,6 +34,15 @@ def test_gymnasium_checks_the_environment(action: str) -> None:
     """Warnings are errors here. The spec lets the checker make a second environment."""
     env = gymnasium.make("flatout/Market-v0", bars=biting_market(action=action, episode_bars=30))
     check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_the_calendar_of_the_settings_is_followed(tmp_path: Path) -> None:
+    panel = panel_at(session_times("XLON", 3600, "2023-01-02", "2023-06-30"), 3600)
+    write_bars(panel, tmp_path / "bars.parquet")
+    settings = Settings.model_validate({"data": {"calendar": "XLON"}})
+    for bars in (panel, tmp_path / "bars.parquet"):
+        assert MarketEnv(bars, settings=settings).market.panel.trading_year.calendar == "XLON"
+        assert MarketEnv(bars).market.panel.trading_year.calendar is None
 
 
 @pytest.mark.parametrize("action", KINDS)
@@ -136,7 +148,7 @@ def test_infos_are_those_of_gymnasiums_own_vector() -> None:
 
     Gymnasium's same-step vector puts the reset's info there and the step's into `final_info`.
     """
-    market = biting_market().between(20, 27)  # every episode starts at bar 20
+    market = biting_market().between(20, 27, episode_bars=7)  # every episode starts at bar 20
     theirs = SyncVectorEnv([lambda: MarketEnv(market)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
     ours = MarketVectorEnv(market, 2)
     theirs.reset(seed=0), ours.reset(seed=0)
@@ -213,9 +225,10 @@ def test_refuses_settings_beside_a_market_and_rendering() -> None:
 def test_info_tells_equity_bar_and_every_reward_term() -> None:
     """The reward is the scaled, weighted sum of what the info holds."""
     env = MarketEnv(biting_market())
-    _, start = env.reset(seed=0)
+    _, start = env.reset(seed=0, options={"start": 11})
     _, reward, *_, info = env.step(np.full(3, 0.7, np.float32))
     assert info["bar"] == start["bar"] + 1
+    assert info["equity"] < 1  # and so not its peak
     few = {"roundings": 32, "dtype": np.float32}
     assert np.log(info["equity"]) == close_to(info["reward/log_return"], size=1.0, **few)
     weights = env.rules.reward
@@ -226,7 +239,7 @@ def test_info_tells_equity_bar_and_every_reward_term() -> None:
 
 
 def test_whole_episode_is_that_of_the_kernel() -> None:
-    market: Market = biting_market()
+    market: Market = biting_market(episode_bars=WHOLE)
     actions = random_actions(market, 40, 1)
     expected = walk(market, actions, np.zeros((41, 1)), np.float32)
     env = MarketEnv(market)

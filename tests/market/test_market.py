@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from small_markets import INDICATORS, WARMUP, biting_market, settings
 
+from flatout.bars.calendars import follow_calendar
+from flatout.bars.synthetic import RandomWalk
 from flatout.errors import RulesError
 from flatout.features.recipe import Recipe, fit
-from flatout.market.market import MOST_BARS, build_market, make_rules
+from flatout.market.market import build_market, make_rules
 from flatout.market.rules import OFF, Rules
 from flatout.settings.tables import MarketSettings
 from scenarios import random_panel
+from session_panels import panel_at, session_times
 
 near = pytest.approx
 PANEL = random_panel(0, n_bars=60, assets=2)  # hourly bars of S00 and S01
@@ -42,6 +45,37 @@ def test_costs_become_fractions_and_shares_of_the_capital() -> None:
     assert costs.impact == near(np.array([[0.7], [0.7]]))
     assert costs.borrow == near(0.0876 / 8760)  # 8,760 hours a year
     assert costs.volume_memory == near(1 - 1 / 720)  # 720 hours in 30 days
+
+
+FIVE_YEARS = ("2019-01-01", "2023-12-31")
+
+
+@pytest.mark.parametrize(
+    ("name", "bar"),
+    [("XNYS", 3600), ("XNYS", 86_400), ("XLON", 1800), ("XTKS", 1800), ("24/5", 3600)],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_time_goes_on_while_the_exchange_is_closed(name: str, bar: int, named: bool) -> None:
+    """A year of bars costs the annual rate, and 30 days of volume are 30 days."""
+    panel = panel_at(session_times(name, bar, *FIVE_YEARS), bar)
+    panel = follow_calendar(panel, name) if named else panel
+    costs = make_rules(MarketSettings(), panel).costs
+    years = 5 * 365.25 / 365
+    assert float(costs.borrow) * panel.n_bars / years == near(0.05, rel=0.01)
+    memory_bars = 1 / (1 - float(costs.volume_memory))
+    assert memory_bars == near(30 / 365 * panel.n_bars / years, rel=0.01)
+    span = panel.time[1000 + round(memory_bars)] - panel.time[1000]
+    assert span / np.timedelta64(1, "D") == near(30, abs=4)  # whole sessions, weekends, holidays
+
+
+@pytest.mark.parametrize("bar", [60, 300, 900, 3600, 14_400, 86_400])
+def test_costs_around_the_clock_are_those_of_the_clock(bar: int) -> None:
+    """To the last bit, so that studies of markets which never close are what they were."""
+    panel = RandomWalk(n_bars=50, bar_seconds=bar).panel()
+    costs = make_rules(MarketSettings(), panel).costs
+    assert costs.borrow == 500.0 * 1e-4 * bar / (365 * 86_400)
+    assert costs.volume_memory == max(0.0, 1 - bar / (30 * 86_400))
+    assert panel.bars_per_year == 365 * 86_400 / bar
 
 
 def test_limits_become_shares_of_the_capital() -> None:
@@ -93,7 +127,7 @@ def test_reward_weights() -> None:
     ).reward
     assert reward._asdict() == {
         "log_return": 2, "excess": 3, "differential_sharpe": 0, "drawdown": 4, "turnover": 0,
-        "concentration": 0,
+        "concentration": 0, "concentration_above": 0.5,
         "scale": 5, "sharpe_memory": near(0.98),
     }  # fmt: skip
 
@@ -107,7 +141,7 @@ def test_one_segment_after_the_warm_up() -> None:
         [60],
         20,
     )
-    assert int(build_market(PANEL, settings()).rules.segments.length) == MOST_BARS
+    assert int(build_market(PANEL, settings()).rules.segments.length) == (60 - WARMUP - 1) // 4
     assert found.first.dtype == found.length.dtype == np.int32
 
 
@@ -148,7 +182,7 @@ def test_between_changes_the_segment_only() -> None:
     assert part.tape is market.tape
     assert part.rules[:3] == market.rules[:3]
     assert market.rules.segments.first[0] == WARMUP + 1
-    assert int(market.between(20, 40).rules.segments.length) == MOST_BARS
+    assert int(market.between(20, 40).rules.segments.length) == 20 // 4
     assert market.between(58, 60).rules.segments.stop[0] == 60
 
 

@@ -14,6 +14,8 @@ from flatout.market.orders import (
     target_weights,
     weights_action,
 )
+from rounding import assert_close
+from scenarios import cast
 
 near = pytest.approx
 MARK = [100.0, 50.0]
@@ -53,23 +55,81 @@ def test_weights_of_nothing_sell_everything() -> None:
     assert order("weights", [0, 0, -1], beginner(2), max_short_weight=0.5) == near([0, 0])
 
 
+UNLEVERED = {"max_short_weight": 0.5, "gross_limit": 1.0}
+
+
 def test_weights_with_shorts() -> None:
     """Shares (-0.5, 0.25, cash 0.25) already sum to 1 in absolute value; twice the first one
     divides by 1.5.
     """
-    assert order("weights", [-0.5, 0.25, -0.5], beginner(2), max_short_weight=0.5) == near(
-        [-0.5, 0.25]
-    )
-    assert order("weights", [-1, 0.25, -0.5], beginner(2), max_short_weight=0.5) == near(
+    assert order("weights", [-0.5, 0.25, -0.5], beginner(2), **UNLEVERED) == near([-0.5, 0.25])
+    assert order("weights", [-1, 0.25, -0.5], beginner(2), **UNLEVERED) == near(
         [-1 / 1.5, 0.25 / 1.5]
     )
 
 
 def test_weights_with_shorts_of_one_asset_only() -> None:
     """The second asset may not be sold short, so its -0.5 means a share of 0.25."""
-    assert order("weights", [-0.5, -0.5, -0.5], beginner(2), max_short_weight=[0.5, 0]) == near(
-        [-0.5, 0.25]
-    )
+    limits = UNLEVERED | {"max_short_weight": [0.5, 0]}
+    assert order("weights", [-0.5, -0.5, -0.5], beginner(2), **limits) == near([-0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("gross_limit", "max_short_weight", "gross"),
+    [
+        (1.5, 1.0, 1.5),
+        (2.0, 1.0, 2.0),  # all the money in one asset, as much again short in the other
+        (3.0, 1.0, 2.0),  # more cannot be reached
+        (3.0, 0.25, 1.25),
+        (3.0, [0.5, 0.0], 1.5),
+        (3.0, 2.5, 3.0),  # both short would be 5
+        (1.0, 1.0, 1.0),
+        (0.5, 1.0, 1.0),  # the market cuts the order, as it always did
+        (3.0, 0.0, 1.0),  # purchases are paid with one's own money: no leverage without shorts
+    ],
+)
+def test_weights_ask_for_what_the_gross_limit_allows(
+    gross_limit: float, max_short_weight: float, gross: float
+) -> None:
+    """All of it where the action leaves no share to cash."""
+    limits = {"gross_limit": gross_limit, "max_short_weight": max_short_weight}
+    assert np.abs(order("weights", [-1, 1, -1], beginner(2), **limits)).sum() == near(gross)
+
+
+def test_leverage_that_was_asked_for_is_reached_in_the_market() -> None:
+    """One asset long with all the money, the other short with as much: a gross weight of 2."""
+    limits = {"gross_limit": 2.0, "max_short_weight": 1.0}
+    money = order("weights", [1, -1, -1], beginner(2), **limits)
+    after = play(beginner(2), money, flat(MARK), mark=MARK, **limits)
+    assert after.units * MARK == near([1, -1])
+    # shares of 1, -1 and cash 1: each has a third of 2
+    money = order("weights", [1, -1, 1], beginner(2), **limits)
+    assert money == near([2 / 3, -2 / 3])
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=4, max_size=4),
+    st.sampled_from([0.0, 0.3, 1.0]),
+    st.floats(0.1, 4.0),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_weights_without_leverage_are_what_they_were_bit_for_bit(
+    action: list[float], shorts: float, gross_limit: float, precision: type
+) -> None:
+    """Policies saved before act as before: long-only at any gross limit, with shorts up to 1."""
+    limits = rules(3, max_short_weight=shorts, gross_limit=gross_limit)[1]
+    given = column(action).astype(precision)
+    asset, cash = given[:-1], (given[-1] + 1) / 2
+    share = asset if shorts else (asset + 1) / 2
+    total = np.sum(np.abs(share), axis=0) + cash
+    before = share / np.where(total <= 0, total + 1, total)
+    found = target_weights(given, cast(limits, precision), np)
+    assert found.dtype == precision
+    if shorts == 0 or gross_limit <= 1:
+        np.testing.assert_array_equal(found, before)
+    else:
+        reach = min(gross_limit, 1 + 2 * shorts)
+        assert_close(found, before * reach, roundings=8, size=reach)
 
 
 @given(

@@ -1,12 +1,16 @@
 """Every reward term against its formula, and no knob of the rules without an effect."""
 
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_markets import column
 
+from array_libraries import DIFFERENTIABLE, gradient
 from flatout.arrays import map_leaves
 from flatout.market import episode
 from flatout.market.episode import Shape
@@ -38,26 +42,90 @@ def marks(equity: float, peak: float, mean: float = 0.0, mean_square: float = 0.
 
 
 def terms_of(
-    before: Marks, worth: float, values: list[float], traded: float = 0.0, benchmark: float = 0.0
+    before: Marks,
+    worth: float,
+    values: list[float],
+    moves: list[float] | None = None,
+    traded: float = 0.0,
+    benchmark: float = 0.0,
+    **given: float,
 ) -> Any:
-    inputs = np.array([worth]), column(values), np.array([traded]), np.array([benchmark])
-    return reward_terms(before, *inputs, weights(), np)
+    moved = column(np.zeros(len(values)) if moves is None else moves)
+    inputs = np.array([worth]), column(values), moved, np.array([traded]), np.array([benchmark])
+    return reward_terms(before, *inputs, weights(**given), np)
 
 
 def test_terms_by_hand() -> None:
-    """Equity 1.1 -> 0.99 under a peak of 1.2, 0.33 traded, positions of 0.495 and -0.198."""
-    after, terms = terms_of(marks(1.1, 1.2), 0.99, [0.495, -0.198], traded=0.33, benchmark=0.02)
+    """Equity 1.1 -> 0.99 under a peak of 1.2, 0.33 traded, positions of 0.495 and -0.198 whose
+    prices moved by 3 % and -5 %; weights count from 0.15 on.
+    """
+    after, terms = terms_of(
+        marks(1.1, 1.2),
+        0.99,
+        [0.495, -0.198, 0.01],
+        moves=[0.03, -0.05, 0.5],
+        traded=0.33,
+        benchmark=0.02,
+        concentration_above=0.15,
+    )
     assert terms.log_return == near(np.log(0.9))
     assert terms.excess == near(np.log(0.9) - 0.02)
-    assert terms.drawdown == near(0.99 / 1.2 - 1)
+    assert terms.drawdown == near(-(1.1 - 0.99) / 1.2)
     assert terms.turnover == near(-0.33 / 1.1)
-    assert terms.concentration == near(-(0.5**2 + 0.2**2))
+    assert terms.concentration == near(-(0.35 * 0.03 + 0.05 * 0.05))
     assert (after.equity, after.peak) == (0.99, 1.2)
 
 
-def test_new_peak_has_no_drawdown() -> None:
-    after, terms = terms_of(marks(1.1, 1.2), 1.3, [0.0])
-    assert (terms.drawdown, after.peak) == (0, 1.3)
+@pytest.mark.parametrize("worth", [1.3, 1.2, 1.15, 1.1])
+def test_a_bar_that_adds_nothing_to_the_loss_has_no_drawdown(worth: float) -> None:
+    """A new peak, the old one, a part of the way back, and standing still below it."""
+    after, terms = terms_of(marks(1.1, 1.2), worth, [0.0])
+    assert (terms.drawdown, after.peak) == (0, max(worth, 1.2))
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=1, max_size=40))
+def test_drawdowns_sum_to_all_falls_and_are_at_least_the_largest(returns: list[float]) -> None:
+    equity = [1.0, *np.exp(np.cumsum(returns)).tolist()]
+    state, total, falls, peak, deepest = first_marks(np.ones(1), np), 0.0, 0.0, 1.0, 0.0
+    for before, after in pairwise(equity):
+        state, terms = terms_of(state, after, [0.0])
+        total += float(terms.drawdown[0])
+        falls += max(before - after, 0.0) / peak
+        peak = max(peak, after)
+        deepest = max(deepest, 1 - after / peak)
+    assert -total == near(falls, abs=1e-12)
+    assert -total >= deepest - 1e-12
+
+
+@given(st.lists(st.floats(0.0, 0.5), min_size=1), st.lists(st.floats(0.0, 0.5), min_size=1))
+def test_one_rise_and_one_fall_cost_the_largest_drawdown(
+    rises: list[float], falls: list[float]
+) -> None:
+    state, total = first_marks(np.ones(1), np), 0.0
+    for change in [*rises, *(-fall for fall in falls)]:
+        state, terms = terms_of(state, float(state.equity[0] * np.exp(change)), [0.0])
+        total += float(terms.drawdown[0])
+    assert total == near(state.equity[0] / state.peak[0] - 1, abs=1e-12)
+
+
+@pytest.mark.parametrize("library", DIFFERENTIABLE)
+def test_gradients_at_the_kinks_lie_between_those_on_either_side(library: str) -> None:
+    """By the positions: at the weight from which they count, and by the equity: where it stays."""
+    before, given = marks(1.0, 1.0), weights(concentration_above=0.5)
+
+    def total(changing: Any, traded: Any, xp: Any) -> Any:
+        worth, values = changing
+        state, rule = (type(tree)(*(xp.asarray(leaf) for leaf in tree)) for tree in (before, given))
+        moves = xp.zeros_like(values) + 0.02
+        _, terms = reward_terms(state, worth, values, moves, traded, traded, rule, xp)
+        return xp.sum(terms.drawdown + terms.concentration)
+
+    by_worth, by_values = gradient(
+        library, total, (np.ones(1), column([0.5, 0.4, 0.6])), np.zeros(1)
+    )
+    assert 0 - 0.02 <= by_worth[0] <= 1 + 0.02
+    assert -0.02 <= by_values[0, 0] <= 0
+    np.testing.assert_allclose(by_values[1:, 0], [0.0, -0.02])
 
 
 def sharpe(mean: float, mean_square: float) -> float:
@@ -65,8 +133,8 @@ def sharpe(mean: float, mean_square: float) -> float:
 
 
 def test_differential_sharpe_is_the_derivative_by_the_pace_of_forgetting() -> None:
-    """Moody and Saffell: A and B move by eta x (R - A) and eta x (R^2 - B); the term is eta x dS /
-    d eta at 0.
+    """Moody and Saffell: A and B move by eta x (R - A) and eta x (R^2 - B); the term is dS / d eta
+    at 0 times the deviation, and so a return.
     """
     rng, pace, nudge = np.random.default_rng(0), 0.02, 1e-5
     state, a, b, compared = first_marks(np.ones(1), np), 0.0, 0.0, 0
@@ -74,9 +142,8 @@ def test_differential_sharpe_is_the_derivative_by_the_pace_of_forgetting() -> No
         state, terms = terms_of(state, float(state.equity[0] * np.exp(r)), [0.0])
         if b - a * a > LEAST_VARIANCE:
             up, down = (sharpe(a + e * (r - a), b + e * (r * r - b)) for e in (nudge, -nudge))
-            assert terms.differential_sharpe[0] / pace == near(
-                (up - down) / (2 * nudge), rel=1e-4, abs=1e-6
-            )
+            expected = (up - down) / (2 * nudge) * np.sqrt(b - a * a)
+            assert terms.differential_sharpe[0] == near(expected, rel=1e-4, abs=1e-8)
             compared += 1
         a, b = a + pace * (r - a), b + pace * (r * r - b)
         assert (state.mean[0], state.mean_square[0]) == near((a, b))

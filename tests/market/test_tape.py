@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flatout.bars.panel import PRICES, Panel
+from flatout.bars.panel import DAY, DEAD_AFTER_DAYS, PRICES, Panel
 from flatout.errors import RulesError
 from flatout.market.execute import Bar
 from flatout.market.tape import (
@@ -127,6 +127,42 @@ def test_benchmark_leaves_out_unlisted_assets() -> None:
     simple = panel.close[1:] / panel.close[:-1] - 1
     assert met_at(panel, 20).benchmark == pytest.approx(np.log(1 + simple[20, [0, 2]].mean()))
     assert met_at(panel, 30).benchmark == pytest.approx(np.log(1 + simple[30].mean()))
+
+
+def delisted(panel: Panel, asset: int, last: int) -> Panel:
+    """The asset's last bar is `last`; its close is carried from there on."""
+    arrays = {name: getattr(panel, name).copy() for name in (*PRICES, "volume", "tradable")}
+    for name, values in arrays.items():
+        values[last + 1 :, asset] = panel.close[last, asset] if name in PRICES else 0
+    return replace(panel, **arrays)
+
+
+def test_benchmark_leaves_out_dead_assets() -> None:
+    """What has not traded for two weeks is no longer held; until then its last price earns 0, for
+    nobody knows yet.
+    """
+    panel = delisted(replace(random_panel(3, BARS, ASSETS), bar_seconds=DAY), asset=1, last=30)
+    panel = replace(panel, time=panel.time[0] + np.arange(BARS) * np.timedelta64(1, "D"))
+    simple = panel.close[1:] / panel.close[:-1] - 1
+    died = 31 + DEAD_AFTER_DAYS  # the first bar at whose close it is dead
+    for t in (12, 30, 31, died - 1):
+        assert met_at(panel, t).benchmark == pytest.approx(np.log(1 + simple[t].mean()))
+    for t in (died, died + 1, BARS - 2):
+        assert met_at(panel, t).benchmark == pytest.approx(np.log(1 + simple[t, [0, 2]].mean()))
+
+
+def test_benchmark_does_not_know_that_an_asset_will_die() -> None:
+    panel = replace(random_panel(3, BARS, ASSETS), bar_seconds=DAY)
+    panel = replace(panel, time=panel.time[0] + np.arange(BARS) * np.timedelta64(1, "D"))
+    living, dying = (equal_weight_log_return(x) for x in (panel, delisted(panel, asset=1, last=30)))
+    np.testing.assert_array_equal(living[:31], dying[:31])
+    assert (living[31:] != dying[31:]).all()
+
+
+def test_benchmark_of_nothing_alive_earns_nothing() -> None:
+    panel = random_panel(3, BARS, ASSETS)
+    dead = replace(panel, tradable=np.zeros_like(panel.tradable))
+    assert not equal_weight_log_return(dead).any()
 
 
 @pytest.mark.parametrize("shape", [(BARS - 1, ASSETS, 1), (BARS, ASSETS - 1, 1)])

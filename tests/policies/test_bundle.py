@@ -247,8 +247,14 @@ def test_its_market_has_its_features_rules_and_shape() -> None:
             "another order: fitted on S00, S01, S02; given S01, S00, S02",
         ),
         (panel_of(assets=2), "missing S02; unknown none"),
-        (panel_of(assets=4), "missing none; unknown S03"),
-        (replace(PANEL, bar_seconds=60), "fitted on bars of 3600 s, given bars of 60 s"),
+        (
+            panel_of(assets=4),
+            "missing none; unknown S03; choose its own by `symbols`: S00, S01, S02",
+        ),
+        (
+            replace(PANEL, bar_seconds=60),
+            "fitted on bars of 1h, given bars of 1m; give `bar` as 1h",
+        ),
     ],
 )
 def test_other_bars_are_refused_by_name(panel: Panel, message: str) -> None:

@@ -101,9 +101,10 @@ class FakeBatch:
             Lane(int(s), float(r), int(f), int(u))
             for s, r, f, u in zip(seed, rates, first, until, strict=True)
         ]
-        traces = np.stack([self.earned(lane, plan.n_envs, plan.n_steps) for lane in lanes]).astype(
-            np.float32
-        )
+        terms = np.stack([self.earned(lane, plan.n_envs, plan.n_steps) for lane in lanes])
+        held = len(self.job.program.environment.traced)  # nothing, so all that is earned is skill
+        nothing = np.zeros((len(lanes), held, *terms.shape[2:]))
+        traces = np.concatenate([terms, nothing], axis=1).astype(np.float32)
         updates = np.maximum(updates, until)
         number = np.asarray(order.round, np.int32)
         self.arrays = {

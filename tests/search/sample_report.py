@@ -154,8 +154,42 @@ def assumptions() -> dict[str, Any]:
                     "what": "study momentum-crypto-1h, trial 287, 3 seeds",
                 }
             ],
+            "opened_before": 0.62,
+            "opened_by": 1,
+            "last_opened": "2026-10-02T11:20:45Z",
+            "judged_before": 0.0,
+            "judged_by": 0,
+            "wear": "62 % of these sealed bars were in a hold-out that was opened before, by 1 "
+            "study, last on 2026-10-02",
         },
-        "trials": {"this_study": 500, "ever": 812, "effective": 61.7, "pruned": 176, "failed": 9},
+        "trials": {
+            "this_study": 500,
+            "ever": 812,
+            "effective": 61.7,
+            "pruned": 176,
+            "failed": 9,
+            "of_others": 312,
+            "other_studies": 1,
+            "overlap": 0.87,
+        },
+        "other_studies": [
+            {
+                "folder": "/home/somebody/runs/momentum-crypto-4h",
+                "begun": "2026-09-30T08:12:31Z",
+                "bar": "4h",
+                "trials": 312,
+                "overlap": 0.87,
+                "counts": True,
+            },
+            {
+                "folder": "/home/somebody/runs/before",
+                "begun": "2026-09-12T10:00:00Z",
+                "bar": "1h",
+                "trials": 40,
+                "overlap": 0.003,
+                "counts": False,
+            },
+        ],
         "search": {
             "objective": "sharpe",
             "timesteps": 100_000,

@@ -24,7 +24,7 @@ from flatout.search.controls import (
     make_controls,
 )
 from flatout.search.market_study import make_study
-from flatout.settings.tables import Settings
+from flatout.settings.tables import Fill, Settings
 from rounding import assert_close
 
 FREE = {"tiers": [{"maker_bps": 0.0, "taker_bps": 0.0}], "half_spread_bps": 0.0, "impact": 0.0}
@@ -74,37 +74,63 @@ def test_noise_is_made_of_nothing_but_the_seed_and_the_volatility() -> None:
     assert (noise.extras["signal"] != panel.extras["signal"]).any()
 
 
-def test_the_oracle_is_the_gain_between_the_next_two_opens() -> None:
-    panel = small_panel()
-    found = gain_of_next_bar(panel)
-    gain = np.zeros_like(panel.open)
-    for t in range(panel.n_bars - 2):
-        gain[t] = np.log(panel.open[t + 2] / panel.open[t + 1])
+# the price at which an order is filled, and how many bars after its own
+HELD: dict[Fill, tuple[str, int]] = {
+    "next_open": ("open", 1),
+    "next_close": ("close", 1),
+    "same_close": ("close", 0),
+}
+FILLS = pytest.mark.parametrize("fill", HELD)
+
+
+@FILLS
+def test_the_oracle_is_the_gain_from_fill_to_fill(fill: Fill) -> None:
+    """From the price at which an order made now is filled to that of an order one bar later."""
+    panel, (name, late) = small_panel(), HELD[fill]
+    found, price = gain_of_next_bar(panel, fill), getattr(panel, name)
+    gain = np.zeros_like(price)
+    for t in range(panel.n_bars - 1 - late):
+        gain[t] = np.log(price[t + 1 + late] / price[t + late])
     assert_close(found, np.clip(gain / gain.std(), -3, 3), roundings=8, size=3.0)
-    assert (found[-2:] == 0).all()  # of what lies behind the bars nothing is said
+    assert (found[-1 - late :] == 0).all()  # of what lies behind the bars nothing is said
+    assert (found[: -1 - late] != 0).all()
     assert found.dtype == np.float32
 
 
-def test_who_follows_the_oracle_earns_all_gains() -> None:
+@FILLS
+def test_who_follows_the_oracle_earns_all_gains(fill: Fill) -> None:
     """In the market itself: without costs, in when a gain comes and out otherwise."""
-    panel = RandomWalk(n_bars=300, symbols=("ONE",)).panel()
+    panel, (name, late) = RandomWalk(n_bars=300, symbols=("ONE",)).panel(), HELD[fill]
     market = build_market(
         panel,
-        Settings.model_validate({"market": {"costs": FREE}, "features": {"indicators": ["roc"]}}),
+        Settings.model_validate(
+            {"market": {"costs": FREE, "fill": fill}, "features": {"indicators": ["roc"]}}
+        ),
     )
-    says = gain_of_next_bar(panel)[:, 0]
+    says = gain_of_next_bar(panel, fill)[:, 0]
     first = int(market.rules.segments.first[0])
 
     def follower(moment: Moment) -> np.ndarray:
         return (says[len(moment.closes) - 1] > 0) * 1.0 - moment.weights
 
     history = backtest(market, follower)
-    gains = np.log(panel.open[2:, 0] / panel.open[1:-1, 0])[first:]
+    price = getattr(panel, name)[late:, 0]
+    gains = np.log(price[1:] / price[:-1])[first:]
     earned = np.log(history.equity[-1, 0])
     np.testing.assert_allclose(
         earned, np.maximum(gains, 0).sum(), atol=0.03
     )  # the last bar is marked at its close
     assert earned > 5 * abs(np.log(panel.close[-1, 0] / panel.close[first, 0]))
+
+
+@FILLS
+def test_the_oracle_control_follows_the_fill_rule_of_the_settings(fill: Fill) -> None:
+    settings = small_settings()
+    market = settings.market.model_copy(update={"fill": fill})
+    study = make_study(small_panel(), settings.model_copy(update={"market": market}), 4, 1)
+    oracle = make_controls(study.panel, study.settings, study.folds)[ORACLE]
+    seen = oracle.tape.features.reshape(study.panel.n_bars, study.panel.n_assets, -1)
+    np.testing.assert_array_equal(seen[:, :, 0], gain_of_next_bar(study.panel, fill))
 
 
 def test_nothing_but_the_first_feature_knows_tomorrow(controls: dict[str, Control]) -> None:
@@ -120,7 +146,7 @@ def test_nothing_but_the_first_feature_knows_tomorrow(controls: dict[str, Contro
     shape = (study.panel.n_bars, study.panel.n_assets, -1)
     seen, usual = oracle.tape.features.reshape(shape), plain.features.reshape(shape)
     np.testing.assert_array_equal(seen[:, :, 1:], usual[:, :, 1:])
-    np.testing.assert_array_equal(seen[:, :, 0], gain_of_next_bar(study.panel))
+    np.testing.assert_array_equal(seen[:, :, 0], gain_of_next_bar(study.panel, "next_open"))
     assert (seen[:, :, 0] != usual[:, :, 0]).mean() > 0.9
     np.testing.assert_array_equal(oracle.fitted.scaler.statistics, fitted.scaler.statistics)
 
@@ -140,16 +166,17 @@ def test_controls_are_judged_on_bars_that_did_not_teach(
     assert control.fitted.training.last == train.stop - 1
 
 
-def test_before_its_first_bar_a_symbol_gains_nothing() -> None:
+@FILLS
+def test_before_its_first_bar_a_symbol_gains_nothing(fill: Fill) -> None:
     """The step from no price to the first one is no gain, and must not drown the others."""
     panel = small_panel()
     late = {name: getattr(panel, name).copy() for name in PRICES}
     for column in late.values():
         column[:300, 1] = np.nan
-    found = gain_of_next_bar(replace(panel, **late))
+    found = gain_of_next_bar(replace(panel, **late), fill)
     assert np.isfinite(found).all()
     assert (found[:299, 1] == 0).all()
-    usual = gain_of_next_bar(panel)
+    usual = gain_of_next_bar(panel, fill)
     for asset, first in ((0, 0), (1, 299)):
         np.testing.assert_allclose(
             np.std(found[first:, asset]), np.std(usual[first:, asset]), rtol=0.2

@@ -5,25 +5,24 @@ Their folders are as that version left them, without pages, logs and locks.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_studies import small_slots, stored
 from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
 from flatout.cli.main import main
+from flatout.errors import RunError
 from flatout.search.run import StudyRequest, prepare, run_studies
-from flatout.search.study_state import read_state
 from flatout.settings.loading import Resolved
 
 pytestmark = pytest.mark.long  # workers that compile
 
 EARLIER = Path(__file__).parents[1] / "fixtures" / "before_rooms" / "studies"
+# what reports have said since
 
 
 @pytest.fixture
@@ -57,39 +56,22 @@ def names_in(value: Any, place: str = "") -> Iterator[str]:
         yield from names_in(value[0], place)
 
 
-@pytest.mark.long
-def test_an_unfinished_study_goes_on_and_keeps_its_trials(runs: Path) -> None:
-    folder, ended = runs / "unfinished", stored(runs / "finished", "finished")
-    begun, kept = stored(folder, "unfinished"), trial_files(folder)
-    assert [row["state"] for row in begun] == ["COMPLETE", "RUNNING", "RUNNING"]
-    settings = json.loads((folder / "settings.json").read_text())
-    request = StudyRequest("unfinished", "bars.parquet")
+@pytest.mark.parametrize("name", ["unfinished", "finished"])
+def test_a_study_that_kept_no_weights_is_refused_by_name(runs: Path, name: str) -> None:
+    """It was judged by raw returns, and what tells skill from direction is not in its files."""
+    settings = json.loads((runs / name / "settings.json").read_text())
     made = prepare(
-        request, Resolved.model_validate(settings), read_bars(Path("bars.parquet")), 1, runs
+        StudyRequest(name, "bars.parquet"),
+        Resolved.model_validate(settings),
+        read_bars(Path("bars.parquet")),
+        workers=1,
+        out=runs,
     )
-    slots = small_slots(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]), 1)
-    rounds: list[int] = []
-
-    def count_rounds(study: Any, _: Any) -> None:
-        rounds.append(study.state.round)
-
-    [report] = run_studies([made], slots, runs, None, count_rounds, lambda *_: None)
-    assert report is not None
-    assert rounds[0] == 6  # the trial at its last rung went on from its checkpoint
-    written, before = (
-        json.loads((runs / name / "report.json").read_text()) for name in ("unfinished", "finished")
-    )
-    assert list(names_in(written)) == list(names_in(before))
-    table = stored(folder, "unfinished")
-    assert table[0] == begun[0]
-    assert trial_files(folder).items() >= kept.items()
-    assert [row["params"] for row in table] == [row["params"] for row in ended]
-    assert all(row["state"] in ("COMPLETE", "PRUNED") for row in table)
-    for row, before in zip(table, begun, strict=True):
-        assert row["intermediate"].items() >= before["intermediate"].items()
-    state = read_state(folder)
-    assert state is not None
-    assert state.finished[:2] == [0, 1]
+    before = {path: path.read_bytes() for path in (runs / name).rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=f"{name}: an earlier version .* under another name"):
+        run_studies([made], [], runs, None, lambda *_: None, lambda *_: None)
+    kept = {path: path.read_bytes() for path in before}
+    assert kept == before
 
 
 def test_the_status_of_both(runs: Path) -> None:

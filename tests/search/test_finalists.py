@@ -24,7 +24,7 @@ from flatout.search.finalists import (
     trial_values,
 )
 from flatout.search.forecast import make_study_plan
-from flatout.search.market_study import FINAL
+from flatout.search.market_study import FINAL, TERMS
 from flatout.search.run import open_study_folder
 from flatout.search.spare_lanes import SpareLanes
 from flatout.search.study import Study
@@ -105,11 +105,14 @@ def test_what_the_gates_ask_for_is_among_the_conditions(
 
 
 def terms_of(study: Study, skills: list[float]) -> np.ndarray:
-    """(finalist, condition, split, seed, term, block, bar)."""
+    """(finalist, condition, split, seed, term or weight, block, bar) of finalists that hold
+    nothing.
+    """
     rng = np.random.default_rng(0)
-    shape = (len(skills), 2, 2, 2, 6, study.market.test_blocks, study.market.test_bars)
-    terms = rng.normal(0, 1e-2, shape)
-    return (terms + np.reshape(skills, (-1, 1, 1, 1, 1, 1, 1))).astype(np.float32)
+    shape = (len(skills), 2, 2, 2, TERMS, study.market.test_blocks, study.market.test_bars)
+    terms = rng.normal(0, 1e-2, shape) + np.reshape(skills, (-1, 1, 1, 1, 1, 1, 1))
+    nothing = np.zeros((*shape[:4], study.market.panel.n_assets, *shape[5:]))
+    return np.concatenate([terms, nothing], axis=4).astype(np.float32)
 
 
 def test_the_best_finalist_wins(study: Study) -> None:

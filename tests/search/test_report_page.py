@@ -218,6 +218,28 @@ def test_a_fill_at_the_close_just_seen_is_called_optimistic() -> None:
     assert "optimistic</span>" in shown(report, "assumptions")
 
 
+def test_what_other_studies_saw_is_said_where_it_counts() -> None:
+    report = small()
+    text = "".join(Tags(shown(report, "assumptions")).text)
+    for words in (
+        "312 of others, which saw 87\u00a0% of the judged bars",
+        "other studies on the judged bars",
+        "/home/somebody/runs/momentum-crypto-4h",
+        "opened before, by 1 study, last on 2026-10-02",
+    ):
+        assert words in text
+    said = "812 trials were ever run on these bars or on part of them, 312 of them by other studies"
+    assert said in shown(report, "deflated")
+    assert "Not fresh:" in shown(report, "hold-out")
+    fresh = report["assumptions"]
+    fresh["hold_out"]["wear"] = None
+    fresh["trials"]["of_others"] = 0
+    fresh["other_studies"] = []
+    assert "Not fresh:" not in shown(report, "hold-out")
+    assert "812 trials were ever run on these bars. Had" in shown(report, "deflated")
+    assert "other studies on" not in shown(report, "assumptions")
+
+
 def test_the_deflated_sharpe_ratio_is_said_in_words() -> None:
     report = small()
     text = shown(report, "deflated")

@@ -1,17 +1,22 @@
 """`flatout.run_study`: a study from Python, to its verdict, and on after an interruption."""
 
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from sample_report import sample_report
 from small_studies import USUAL, small_panel
 
 import flatout
 from flatout.bars.source import IN_MEMORY
 from flatout.bars.write import write_bars
-from flatout.errors import RunError
+from flatout.errors import BarsError, RunError
+from flatout.search.report_model import StudyReport
 from flatout.search.run_study import StudyResult
+from flatout.training.prepare import KEPT_BARS
 
 TINY: dict[str, Any] = {**USUAL, "search": {**USUAL["search"], "trials": 2, "finalists": 1}}
 TINY["train"] = {**USUAL["train"], "timesteps": TINY["search"].pop("timesteps", 256)}
@@ -28,6 +33,17 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def study(out: Path) -> StudyResult:
     return flatout.run_study(small_panel(), name="tiny", settings=TINY, out=out, progress=False)
+
+
+def test_a_study_is_one_line() -> None:
+    report = StudyReport.model_validate(sample_report())
+    result = StudyResult("tiny", Path("runs/tiny"), report)
+    assert repr(result) == f"StudyResult('runs/tiny': {result.sentence})"
+    assert len(repr(result)) < 400
+    stopped = StudyResult("tiny", Path("runs/tiny"), None)
+    assert repr(stopped) == (
+        "StudyResult('runs/tiny': stopped before its verdict; the same call goes on)"
+    )
 
 
 @pytest.mark.long
@@ -60,6 +76,40 @@ def test_the_same_bars_from_a_file_are_the_same_study(
 
 
 @pytest.mark.long
+def test_a_study_of_few_trials_warns_of_nothing(out: Path) -> None:
+    """Optuna does, where fewer trials come to their end than it measures importances of."""
+    few = {**TINY, "search": {**TINY["search"], "trials": 4, "pruner": "halving"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        found = flatout.run_study(
+            small_panel(), name="few", settings=few, workers=1, out=out, progress=False
+        )
+    assert found.finished
+
+
+@pytest.mark.long
+def test_bars_in_memory_are_kept_in_the_folder(study: StudyResult, out: Path) -> None:
+    """The study goes on without them, and only with them."""
+    again = flatout.run_study(name="tiny", settings=TINY, out=out, progress=False)
+    assert again.sentence == study.sentence
+    other = small_panel(seed=1)
+    with pytest.raises(RunError, match="give those bars or none, as it has kept them, or another"):
+        flatout.run_study(other, name="tiny", settings=TINY, out=out, progress=False)
+
+
+@pytest.mark.long
+def test_bars_that_were_not_kept_are_asked_for(
+    study: StudyResult, out: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(study.folder, tmp_path / "tiny")
+    (tmp_path / "tiny" / KEPT_BARS).unlink()
+    with pytest.raises(BarsError, match="give the same Panel or frame again"):
+        flatout.run_study(name="tiny", settings=TINY, out=tmp_path, progress=False)
+    flatout.run_study(small_panel(), name="tiny", settings=TINY, out=tmp_path, progress=False)
+    assert (tmp_path / "tiny" / KEPT_BARS).exists()
+
+
+@pytest.mark.long
 def test_other_settings_under_one_name_are_refused(study: StudyResult, out: Path) -> None:
     with pytest.raises(RunError, match=r"begun with other settings: train\.timesteps differ"):
         flatout.run_study(
@@ -70,3 +120,14 @@ def test_other_settings_under_one_name_are_refused(study: StudyResult, out: Path
 @pytest.mark.long
 def test_where_the_bars_came_from_stands_in_the_report(study: StudyResult) -> None:
     assert IN_MEMORY in study.page.read_text()
+
+
+@pytest.mark.long
+def test_how_many_bars_a_year_has_stands_in_the_report(study: StudyResult) -> None:
+    assert study.report is not None
+    found = study.report.assumptions
+    assert found is not None
+    assert found.bars is not None
+    assert found.bars.bars_per_year == 8760
+    assert found.bars.trading_year == "8,760 (bars around the clock)"
+    assert "bars per year: 8,760 (bars around the clock)" in study.page.read_text()

@@ -9,6 +9,7 @@ from flatout.evaluation import metrics
 from flatout.folds.blocks import Block
 from flatout.folds.splits import Split
 from flatout.search.scores import join_blocks, score_bars
+from flatout.settings.study import Objective
 
 SPLIT = Split("kfold 0+2", (0, 2), (Block(5, 9),), (Block(0, 4), Block(10, 13)))
 BARS = np.array([0.01, -0.02, 0.03, 0.005])
@@ -29,14 +30,16 @@ def test_sharpe_is_that_of_simple_returns() -> None:
     )
 
 
-def test_excess_sharpe_looks_at_the_excess_alone() -> None:
-    assert score_bars("excess_sharpe", BARS * 0, BARS, 8760.0) == score_bars(
+@pytest.mark.parametrize("objective", ["skill_sharpe", "excess_sharpe"])
+def test_a_sharpe_ratio_of_an_excess_looks_at_the_excess_alone(objective: Objective) -> None:
+    excess = np.expm1(BARS)
+    assert score_bars(objective, BARS * 0, excess, 8760.0) == score_bars(
         "sharpe", BARS, BARS * 0, 8760.0
     )
     assert (
-        score_bars("excess_sharpe", BARS, -BARS, 8760.0)
+        score_bars(objective, BARS, -excess, 8760.0)
         < 0
-        < score_bars("excess_sharpe", -BARS, BARS, 8760.0)
+        < score_bars(objective, -BARS, excess, 8760.0)
     )
 
 
@@ -47,11 +50,11 @@ def test_log_return_is_growth_per_year() -> None:
 
 
 def test_who_never_trades_has_a_score_of_zero() -> None:
-    for objective in ("sharpe", "excess_sharpe", "log_return"):
+    for objective in ("skill_sharpe", "sharpe", "excess_sharpe", "log_return"):
         assert score_bars(objective, np.zeros(5), np.zeros(5), 8760.0) == 0.0
 
 
-@pytest.mark.parametrize("objective", ["sharpe", "excess_sharpe", "log_return"])
+@pytest.mark.parametrize("objective", ["skill_sharpe", "sharpe", "excess_sharpe", "log_return"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_whoever_diverged_has_none(objective: str, bad: float) -> None:
     spoilt = np.append(BARS, bad)

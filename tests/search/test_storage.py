@@ -389,7 +389,7 @@ def test_a_study_is_not_begun_among_somebodys_files(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("precious")
     with pytest.raises(
-        RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another --name"
+        RunError, match=r"not empty: it holds \['scratch', 'sub'\]; give another `name`"
     ):
         open_study_folder(made_study(), folder, None).__enter__()
     assert (folder / "scratch" / "thesis.txt").read_text() == "precious"

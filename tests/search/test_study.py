@@ -433,7 +433,7 @@ def test_a_row_holds_what_its_lane_reported_and_earned(tmp_path: Path) -> None:
                     [*row["metrics"].values()], [4 + rate * k for k in metrics.values()], rtol=1e-6
                 )
                 scores = row["scores"]
-                assert scores["sharpe"] == trial.facts["scores"][split][seed]
+                assert scores["skill_sharpe"] == trial.facts["scores"][split][seed]
                 assert scores["length"] == sum(block.length for block in about.test)
                 earned_in_all = trial.log_return[split, seed].sum(dtype=np.float64)
                 np.testing.assert_allclose(scores["log_return"], earned_in_all, rtol=1e-6)

@@ -101,7 +101,7 @@ def test_a_file_cut_off_is_named(tmp_path: Path) -> None:
             {"log_return": np.full((2, 3, 2, 50), -1e30, np.float32)},
             r"log_return holds 1e\+30, which no bar can bring",
         ),
-        ({"other": np.zeros(3, np.float32)}, "instead of log_return and turnover"),
+        ({"other": np.zeros(3, np.float32)}, "instead of log_return, turnover, weight_sums"),
         ({"facts": {"scores": [[0.5]]}}, "scores are not 2 x 3, by split and seed"),
         ({"facts": {"number": 4}}, "is of trial 4"),
         ({"facts": {"updates": "many"}}, "flatout.trial: updates: Input should be a valid integer"),

@@ -23,9 +23,7 @@ from flatout.market.rewards import RewardTerms
 from flatout.policies.bundle import Bundle
 from flatout.settings.tables import Settings
 from flatout.training.market_training import (
-    LONGEST_EPISODE,
     MarketTraining,
-    episode_bars,
     make_agent,
     make_training,
 )
@@ -161,17 +159,6 @@ def test_workers_get_their_lanes_and_the_shared_tape(made: MarketTraining, tmp_p
     assert [job.names for job in jobs] == [["AAA-seed3", "AAA-seed4"], ["BBB-seed3", "BBB-seed4"]]
     assert jobs[0].data == jobs[1].data
     np.testing.assert_array_equal(np.load(jobs[0].data.features), made.training.data.features)
-
-
-@pytest.mark.parametrize(
-    ("given", "teaching", "bars"),
-    [(None, 400, 100), (None, 10**6, LONGEST_EPISODE), (None, 3, 2), (50, 400, 50)],
-)
-def test_episodes_are_short_enough_to_start_in_many_places(
-    given: int | None, teaching: int, bars: int
-) -> None:
-    settings = Settings.model_validate({"market": {"episode_bars": given}})
-    assert episode_bars(settings, teaching) == bars
 
 
 def test_a_shortened_training_is_judged_after_each_update(made: MarketTraining) -> None:

@@ -1,6 +1,7 @@
 """`flatout.train`: what the command takes, from Python, with the same result."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,20 @@ import pytest
 from typer.testing import CliRunner
 
 import flatout
+from flatout.bars.calendars import follow_calendar
 from flatout.bars.panel import PRICES
+from flatout.bars.source import select_symbols
 from flatout.bars.synthetic import RandomWalk, built_in_market
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
-from flatout.errors import BarsError, FlatoutError, RulesError, RunError, SettingsError
+from flatout.errors import BarsError, BundleError, FlatoutError, RulesError, RunError, SettingsError
+from flatout.policies.bundle import Bundle
 from flatout.settings.loading import load_settings, resolve_settings
 from flatout.training.metrics_file import Row
 from flatout.training.prepare import PreparedTraining, start_run
 from flatout.training.result import TrainingResult
 from flatout.training.train import prepare_new, prepare_resumed, run_training
+from session_panels import panel_at, session_times
 
 pytestmark = pytest.mark.long  # workers that compile
 
@@ -44,8 +49,17 @@ def test_the_result_says_what_came_out_and_where(trained: Any) -> None:
     assert list(trained.agents) == ["BBB", "AAA"]
     assert trained.agents["AAA"].policies == ("AAA-seed0",)
     assert {"AAA-seed0", "cash", "equal_weight"} <= set(trained.agents["AAA"].metrics)
-    assert json.loads((trained.run / "report.json").read_text()) == trained.facts()
-    assert (trained.run / "metrics.jsonl").exists()
+    assert json.loads((trained.folder / "report.json").read_text()) == trained.facts()
+    assert (trained.folder / "metrics.jsonl").exists()
+
+
+def test_the_result_is_one_line(trained: Any) -> None:
+    figures = [trained.agents[name].metrics[f"{name}-seed0"] for name in ("BBB", "AAA")]
+    bbb, aaa = (figure["total_return"] for figure in figures)
+    assert repr(trained) == (
+        f"TrainingResult('{trained.folder}': returns on held-out bars "
+        f"BBB-seed0 {bbb:+.1%}, AAA-seed0 {aaa:+.1%})"
+    )
 
 
 def test_a_policy_predicts_and_backtests(trained: Any) -> None:
@@ -55,15 +69,58 @@ def test_a_policy_predicts_and_backtests(trained: Any) -> None:
     assert policy.predict(np.zeros((5, size))).shape == (5, 2)
     result = policy.backtest(WALK, symbols=["AAA"], progress=False)
     assert set(result.metrics) >= {"last", "cash"}
-    run = result.write(trained.run.parent)
+    run = result.write(trained.folder.parent)
     assert {path.name for path in run.iterdir()} >= {"ledger.csv", "metrics.json", "equity.html"}
     with pytest.raises(RunError, match="there are BBB-seed0, AAA-seed0"):
         trained.load_policy("CCC")
 
 
 def test_a_run_on_bars_in_memory_goes_on_without_them(trained: Any) -> None:
-    again = flatout.train(resume=trained.run, progress=False)
+    again = flatout.train(resume=trained.folder, progress=False)
     assert again.agents == trained.agents
+
+
+def test_policies_that_could_not_be_saved_are_not_listed(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, usual = tmp_path / "run", Bundle.save
+    shutil.copytree(trained.folder, run, ignore=shutil.ignore_patterns("*-seed0"))
+
+    def refuse(bundle: Bundle, folder: Path) -> None:
+        if folder.parent.name == "BBB-seed0" or folder.name == "last":
+            raise BundleError("weights are not numbers")
+        usual(bundle, folder)
+
+    monkeypatch.setattr(Bundle, "save", refuse)
+    with pytest.warns(UserWarning, match="is not saved: weights are not numbers") as told:
+        result = flatout.train(resume=run, progress=False)
+    assert len(told) == len(result.warnings) == 3
+    assert result.bundles == {"BBB-seed0": (), "AAA-seed0": ("AAA-seed0/best",)}
+    assert json.loads((run / "report.json").read_text())["bundles"]["BBB-seed0"] == []
+    assert result.load_policy("AAA-seed0").name == "best"
+    with pytest.raises(RunError, match="no policy 'best' of BBB-seed0; saved are: none"):
+        result.load_policy()
+    told_again = CliRunner().invoke(main, ["train", "--resume", str(run)], catch_exceptions=False)
+    assert f"--policy {run}/AAA-seed0/best" in told_again.stdout
+
+
+def test_a_panel_in_an_order_of_its_own_goes_on(tmp_path: Path) -> None:
+    extras = {"mood": WALK.close}  # which no feature wants
+    panel = replace(select_symbols(WALK, ["BBB", "AAA"]), extras=extras)
+    prepared = prepare_new(resolve_settings(TINY), panel, workers=1)
+    again = prepare_resumed(start_run(prepared, tmp_path))
+    assert again.request.fingerprints == prepared.request.fingerprints
+
+
+def test_a_run_goes_on_with_the_calendar_of_its_bars(tmp_path: Path) -> None:
+    times = session_times("XLON", 3600, "2023-01-02", "2023-06-30")
+    panel = follow_calendar(panel_at(times, 3600), "XLON")
+    prepared = prepare_new(resolve_settings(TINY), panel, workers=1)
+    assert prepared.request.calendar == "XLON"
+    again = prepare_resumed(start_run(prepared, tmp_path))
+    for run in (prepared, again):
+        [agent] = run.made.agents
+        assert agent.market.panel.trading_year == panel.trading_year
 
 
 def test_the_command_and_the_function_train_the_same(trained: Any, tmp_path: Path) -> None:
@@ -147,7 +204,7 @@ def test_what_cannot_be_is_refused() -> None:
         prepared(settings={"train": {"gama": 0.9}})
     with pytest.raises(SettingsError, match="settings are a int; give a path, a dict"):
         prepared(settings=5)
-    with pytest.raises(BarsError, match="it is of type set"):
+    with pytest.raises(BarsError, match="bars are of type set"):
         prepared(bars={1, 2})
 
 
@@ -192,12 +249,33 @@ def test_bars_that_cannot_be_kept_leave_no_run(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_resumed_run_cannot_follow_is_refused(trained: Any) -> None:
-    with pytest.raises(RunError, match="leave out symbols, timesteps, or start a new run"):
-        flatout.train(resume=trained.run, timesteps=5, symbols=["AAA"])
-    words = ["train", "--resume", str(trained.run), "--seeds", "3"]
-    refused = CliRunner().invoke(main, words)
-    assert "leave out --seeds" in str(refused.exception)
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"timesteps": 5, "symbols": ["AAA"]}, "symbols, timesteps"),
+        ({"evaluations": 5, "out": "x"}, "evaluations, out"),
+        ({"seeds": 0}, "seeds"),
+        ({"bars": WALK, "portfolio": True, "workers": 0}, "bars, portfolio, workers"),
+        ({"settings": {}, "hold_out": 0.0, "seed": 1}, "settings, hold_out, seed"),
+    ],
+)
+def test_what_a_resumed_run_cannot_follow_is_refused(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(RunError, match=f"as it was begun: leave out {named}, or start a new run"):
+        flatout.train(resume="nowhere", **given)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--seeds 3", "--seeds"),
+        ("--evaluations 20 --out runs", "--evaluations, --out"),  # also what is the default
+        ("--seed 0 -c x.toml --plan --json --device cpu", "--config, --seed"),
+        ("--symbols A B --held-out 0.2 --set train.seeds=2", "--symbols, --hold-out, --set"),
+    ],
+)
+def test_so_are_options(words: str, named: str) -> None:
+    refused = CliRunner().invoke(main, ["train", "--resume", "nowhere", *words.split()])
+    assert f"leave out {named}, or start" in str(refused.exception)
 
 
 def test_an_option_stands_over_an_old_name_in_a_file(tmp_path: Path) -> None:
@@ -229,6 +307,6 @@ def test_an_interruption_saves_the_policies_and_says_how_to_go_on(tmp_path: Path
 
     with pytest.raises(KeyboardInterrupt) as stopped:
         run_training(made, run, interrupt, quiet=True)
-    assert f"flatout train --resume {run}" in stopped.value.__notes__[-1]
+    assert stopped.value.__notes__[-1] == f"go on with: flatout.train(resume={str(run)!r})"
     assert flatout.load_policy(run / "portfolio-seed0" / "last").bundle.notes["updates"] >= 2
     assert prepare_resumed(run).request.timesteps == 64 * 6

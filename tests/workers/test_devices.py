@@ -108,7 +108,7 @@ def test_a_gpu_that_cannot_be_used_costs_one_line(machine: dict[str, LibraryGpus
         chosen.note == "there is a GPU (AMD 6.8), but RuntimeError: no kernel image; using the CPU"
     )
     with pytest.raises(
-        RunError, match="--device cuda: RuntimeError: no kernel image; leave --device out"
+        RunError, match="the device cuda: RuntimeError: no kernel image; leave `device` out"
     ):
         choose_devices("auto", "cuda", 4)
     assert choose_devices("auto", "cpu", 4) == ("jax", cpu_slots(4), None, None)
@@ -146,7 +146,7 @@ def test_apples_gpu_is_called_mps(machine: dict[str, LibraryGpus]) -> None:
     [slot] = choose_devices("auto", "mps", 5).slots
     assert slot.environment[TORCH_DEVICE] == "mps"
     assert "CUDA_VISIBLE_DEVICES" not in slot.environment
-    with pytest.raises(RunError, match="--device cuda: "):
+    with pytest.raises(RunError, match="the device cuda: "):
         choose_devices("torch", "cuda", 5)
 
 
@@ -155,7 +155,7 @@ def test_a_device_that_is_not_there_is_an_error(
     machine: dict[str, LibraryGpus], device: str
 ) -> None:
     with pytest.raises(
-        RunError, match=f"--device {device}: torch sees no such device here; leave --device out"
+        RunError, match=f"the device {device}: torch sees no such device here; leave `device` out"
     ):
         choose_devices("torch", device, 1)
 

@@ -462,7 +462,7 @@ def test_what_is_refused_is_said_in_a_sentence(
 
 def test_a_policy_for_other_columns_is_refused(tmp_path: Path, call: Call) -> None:
     facts = {
-        "format": "flatout_crawl-policy", "version": 1, "global_columns": GLOBAL,
+        "format": "flatout.crawl-policy", "version": 1, "global_columns": GLOBAL,
         "link_columns": ["shoe_size"],
         "candidates": 4, "width": 4, "sha256": "", "notes": {},
     }  # fmt: skip

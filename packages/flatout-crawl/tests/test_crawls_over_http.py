@@ -80,14 +80,14 @@ def counted(site: Served) -> int:
 
 
 async def updates(session: Session, enough: Callable[[Session], bool]) -> dict[str, Any]:
-    """Run until there was enough; what happened."""
+    """Run until there was enough; what happened, with the steps that end while all is stopped."""
     await session.start()
     try:
         while not enough(session):
             await session.next_update()
-        return session.figures()
     finally:
         await session.stop()
+    return session.figures()
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """The link scorer: equivariance, padding, sizes, and the same answer from three libraries."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +16,9 @@ from flatout.arrays import map_leaves
 from flatout.errors import SettingsError
 from flatout.learners.environment import Discrete
 from flatout.policies.actions import MASKED
+from flatout.slow_envs.model import flatten_weights
 from flatout_crawl.choosers.observation import GLOBAL, LINK, observation_space
+from flatout_crawl.choosers.policy import CrawlPolicy
 from flatout_crawl.choosers.scorer import LinkScorer, ScorerWeights
 from rounding import assert_close
 
@@ -182,3 +185,12 @@ def test_it_is_hashable_and_refuses_nonsense() -> None:
     assert hash(LinkScorer()) == hash(LinkScorer())
     with pytest.raises(SettingsError, match="sizes of 1 or more"):
         LinkScorer(candidates=0)
+
+
+def test_a_policy_saved_before_the_crawler_had_a_house_of_its_own_still_opens() -> None:
+    saved = Path(__file__).parent / "fixtures" / "crawl_policy_before_rooms.safetensors"
+    policy = CrawlPolicy.load(saved)
+    fresh = LinkScorer(candidates=12, width=4)
+    assert policy.model == fresh and policy.notes == {"steps": 1}
+    drawn = flatten_weights(fresh.new_weights(5))  # float32, and QR rounds as each CPU likes
+    np.testing.assert_allclose(flatten_weights(policy.weights), drawn, atol=1e-6)

@@ -8,13 +8,12 @@ import io
 import math
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flatout.arrays import NumpyArray
 from flatout.bars.files import read_content
-from flatout.bars.panel import FloatArray
+from flatout.bars.panel import FloatArray, TimeArray
 from flatout.bars.probing import CHECK
 from flatout.bars.refusal import list_names, refusal
 from flatout.bars.times import FIRST, LAST, YEARS
@@ -47,7 +46,7 @@ class PickledError(ValueError):
     """The file holds objects, or is a pickle as a whole."""
 
 
-def load_array(path: Path, name: str, kind: str = "float") -> NDArray[Any]:
+def load_array(path: Path, name: str, kind: str = "float") -> NumpyArray:
     """The array of an .npy file, or of an .npz archive the one of that name, or its only one."""
     content = read_content(path)
     unpickle = UNPICKLE.format(name=name, kind="'datetime64[us]'" if kind == "time" else kind)
@@ -93,7 +92,7 @@ def read_member(path: Path, content: bytes, name: str) -> bytes:
     return unpacked
 
 
-def parse_array(content: bytes, size: int) -> NDArray[Any]:
+def parse_array(content: bytes, size: int) -> NumpyArray:
     """The array in the bytes of an .npy file. Nothing is allocated for what a header only
     promises.
     """
@@ -130,7 +129,7 @@ def parse_array(content: bytes, size: int) -> NDArray[Any]:
     return flat.reshape(shape, order="F" if by_columns else "C")
 
 
-def as_numbers(path: Path, array: NDArray[Any]) -> FloatArray:
+def as_numbers(path: Path, array: NumpyArray) -> FloatArray:
     """The array in double precision; text, times and complex numbers are refused."""
     if array.dtype.kind not in "fiu":
         raise refusal(
@@ -145,7 +144,7 @@ def load_numbers(path: Path, name: str) -> FloatArray:
     return as_numbers(path, load_array(path, name))
 
 
-def load_times(path: Path, name: str) -> NDArray[Any]:
+def load_times(path: Path, name: str) -> NumpyArray:
     """One time per row: epoch numbers, ISO text or datetime64, which becomes microseconds."""
     times = load_array(path, name, "time")
     if times.ndim != 1 or times.dtype.kind not in "fiuUM":
@@ -162,7 +161,7 @@ def load_times(path: Path, name: str) -> NDArray[Any]:
     )
 
 
-def in_microseconds(path: Path, times: NDArray[Any]) -> NDArray[Any]:
+def in_microseconds(path: Path, times: TimeArray) -> TimeArray:
     """Times of any usual unit; those that microseconds cannot hold are refused."""
     unit, step = np.datetime_data(times.dtype)
     advice = "Save (time,) epoch numbers, ISO 8601 text or datetime64[us]."

@@ -6,11 +6,10 @@ midnight.
 
 import re
 
-from flatout.bars.panel import DAY
 from flatout.errors import BarsError
 from flatout.foreign import shorten_repr
 
-UNITS = {"d": DAY, "h": 3600, "m": 60, "s": 1}
+UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 WRITTEN = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 
 
@@ -23,7 +22,7 @@ def parse_bar(bar: str) -> int:
             f"h or d, as in 5m or 1h."
         )
     seconds = int(match[1]) * UNITS[match[2]]
-    if DAY % seconds:
+    if UNITS["d"] % seconds:
         raise BarsError(
             f"A bar of {bar} does not divide a day. Use one that does, such as 5m, 15m, 1h, 4h, 1d."
         )

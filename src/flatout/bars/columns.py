@@ -44,6 +44,11 @@ COMPARED = 1000  # names, in search of similar ones
 BARS = ("date", *PRICES, "volume")
 
 
+def state_column(meaning: str, name: str) -> str:
+    """How a column is told apart from Python, which the shell cannot."""
+    return f"in Python state it: flatout.read_bars(..., columns={{{meaning!r}: {shorten(name)!r}}})"
+
+
 def normalise_name(name: str) -> str:
     return name.strip().lower().replace(" ", "_")
 
@@ -65,8 +70,8 @@ def find_bar_columns(
         raise refusal(
             path,
             f"no column for {', '.join(missing)} among {list_names(found)}",
-            f"Accepted names are {accepted} (in any letter case), "
-            f"or state yours: columns={{{missing[0]!r}: 'name in the file'}}.",
+            f"Accepted names are {accepted} (in any letter case): rename yours, or "
+            f"{state_column(missing[0], 'its name here')}.",
         )
     return {meaning: name for meaning, name in chosen.items() if name is not None}
 
@@ -110,7 +115,7 @@ def find_column(
         raise refusal(
             path,
             f"several columns could be the {meaning}: {list_names(matches)}",
-            f"State one: columns={{{meaning!r}: {shorten(matches[0])!r}}}.",
+            f"Remove the others, or {state_column(meaning, matches[0])}.",
         )
     return matches[0] if matches else None
 
@@ -131,6 +136,6 @@ def find_base_volume(path: Path, found: Sequence[str], symbols: Sequence[str]) -
         raise refusal(
             path,
             f"cannot tell the base volume of {list_names(symbols[:3])} among {list_names(volumes)}",
-            f"State it: columns={{'volume': {shorten(next(iter(volumes)))!r}}}.",
+            f"Call it volume, or {state_column('volume', next(iter(volumes)))}.",
         )
     return base[0] if base else None

@@ -29,6 +29,9 @@ KLINE_COLUMNS = (
     "taker_buy_volume", "taker_buy_quote_volume", "ignore",
 )  # fmt: skip
 ROW = "\0row"  # a name that no file uses
+SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
+LEAST_SEPARATORS = 5  # of date, four prices and volume
+FRAME = Path("the frame")  # what refusals call bars that are in no file
 SUFFIXES = (".csv", ".parquet", ".feather")
 CURE = "give a file that can be read"
 MOST_BYTES = 4 << 30
@@ -172,6 +175,7 @@ def load_csv(path: Path, content: bytes) -> Table:
     if not header:
         raise refusal(path, "the file is empty", "Remove it or download it again.")
     check_header(path, header)
+    check_separator(path, named)
     check_lines(path, content, len(header))
     if headerless := all(is_number(field) for field in header):
         if len(header) != len(KLINE_COLUMNS):
@@ -222,6 +226,21 @@ def check_header(path: Path, header: Sequence[str]) -> None:
         raise refusal(path, reason, "Keep those of the bars.")
     if ROW in header:
         raise refusal(path, f"a column is called {ROW!r}", "Remove it.")
+
+
+def check_separator(path: Path, line: bytes) -> None:
+    """Refuse a table whose columns are separated by something else than commas, as programs in
+    many countries write it: there the comma stands before decimals.
+    """
+    for mark, name in SEPARATORS.items():
+        if line.count(mark) >= LEAST_SEPARATORS:
+            raise refusal(
+                path,
+                f"its columns are separated by {name}, not by commas",
+                "Save it with commas between columns and a point before decimals, or in Python "
+                f"give the frame that polars.read_csv(..., separator={mark.decode()!r}) reads "
+                "(decimal_comma=True where decimals have a comma).",
+            )
 
 
 def check_lines(path: Path, content: bytes, columns: int) -> None:

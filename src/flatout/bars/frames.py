@@ -5,24 +5,24 @@ a column, or one symbol that the caller names. pandas is not needed to be instal
 kind is known by its module. An index with a name, or of times, becomes a column.
 """
 
-from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
 
-from flatout.bars.files import ROW, Table, number_rows
+from flatout.bars.files import FRAME, ROW, Table, number_rows
 from flatout.bars.refusal import refusal
+from flatout.errors import BarsError
 
-NAME = Path("the frame")  # what refusals call it
+PandasObject = Any  # pandas may not be installed, so that its types cannot be named
 
 
 class PandasFrame(Protocol):
     """What is asked of a frame of pandas."""
 
-    columns: Any
-    index: Any
+    columns: PandasObject
+    index: PandasObject
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: object) -> PandasObject:
         """The column of this name."""
         ...
 
@@ -47,28 +47,27 @@ def read_frame(frame: Frame) -> Table:
     elif is_pandas(frame):
         found = from_pandas(frame)
     else:
-        raise refusal(
-            NAME,
-            f"it is of type {type(frame).__name__}",
-            "Give a path, a Panel, or a frame of Polars or pandas.",
+        raise BarsError(
+            f"bars are of type {type(frame).__name__}: give a path, a Panel, or a frame of Polars "
+            "or pandas"
         )
     if ROW in found.columns:
-        raise refusal(NAME, f"a column is called {ROW!r}", "Remove it.")
+        raise refusal(FRAME, f"a column is called {ROW!r}", "Remove it.")
     if found.is_empty():
-        raise refusal(NAME, "it has no bars", "Give a frame with one row per bar and symbol.")
-    return Table(NAME, tuple(found.columns), number_rows(found, first=1), newest_first=False)
+        raise refusal(FRAME, "it has no bars", "Give a frame with one row per bar and symbol.")
+    return Table(FRAME, tuple(found.columns), number_rows(found, first=1), newest_first=False)
 
 
 def from_pandas(frame: PandasFrame) -> pl.DataFrame:
     """A frame of pandas with its index as columns; times in UTC."""
     if frame.columns.nlevels > 1:
         raise refusal(
-            NAME,
+            FRAME,
             f"its columns have {frame.columns.nlevels} levels",
             "Bring the symbols into a column: frame.stack(level=1).reset_index().",
         )
     if not frame.columns.is_unique:
-        raise refusal(NAME, "two of its columns have one name", "Give each column its own name.")
+        raise refusal(FRAME, "two of its columns have one name", "Give each column its own name.")
     index = frame.index
     if index.nlevels > 1:
         frame = frame.reset_index()
@@ -80,7 +79,7 @@ def from_pandas(frame: PandasFrame) -> pl.DataFrame:
     return pl.DataFrame({str(name): from_series(frame[name]) for name in frame.columns})
 
 
-def from_series(series: Any) -> pl.Series:
+def from_series(series: PandasObject) -> pl.Series:
     """One column: numbers as they are, times as UTC, all else as text; nothing stays nothing."""
     if series.dtype.kind == "M" or getattr(series.dtype, "tz", None) is not None:
         if series.dt.tz is not None:

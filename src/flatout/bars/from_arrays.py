@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from flatout.arrays import NumpyArray
 from flatout.bars.align import align
 from flatout.bars.arrays_file import load_numbers, load_times
 from flatout.bars.bar_size import parse_bar
@@ -126,7 +126,7 @@ def check_shape(path: Path, array: FloatArray, columns: int, wanted: str) -> Non
     raise refusal(path, f"its shape is {array.shape}, not {wanted}, with two bars or more", advice)
 
 
-def check_rows(path: Path, array: NDArray[Any], n_bars: int) -> None:
+def check_rows(path: Path, array: NumpyArray, n_bars: int) -> None:
     if len(array) != n_bars:
         raise refusal(
             path,
@@ -135,11 +135,11 @@ def check_rows(path: Path, array: NDArray[Any], n_bars: int) -> None:
         )
 
 
-def times_of(files: ArrayFiles, n_bars: int) -> tuple[NDArray[Any], Calendar | None]:
+def times_of(files: ArrayFiles, n_bars: int) -> tuple[NumpyArray, Calendar | None]:
     """One time per row; with a start the calendar is known, with given times it shows in them."""
     if (files.start is None) == (files.times is None):
         raise BarsError(
-            "give either the first bar's time (--start) or a file with all of them (--times)"
+            "give either the first bar's time (`start`) or a file with all of them (`times`)"
         )
     if files.times is not None:
         times = load_times(files.times, "time_array")
@@ -184,7 +184,7 @@ def tech_columns(files: ArrayFiles, closes: FloatArray) -> dict[str, FloatArray]
     names = tuple(name.strip() for name in files.indicators)
     if files.tech is None or not names:
         raise BarsError(
-            "an array of indicators (--tech) and their names (--indicators) are needed together"
+            "an array of indicators (`tech`) and their names (`indicators`) are needed together"
         )
     check_names(files.tech, names)
     tech, assets = load_numbers(files.tech, "tech_array"), closes.shape[1]
@@ -238,7 +238,7 @@ def check_closes(files: ArrayFiles, given: FloatArray, closes: FloatArray) -> No
         f"its close is {given[row, asset]:g}, the price is {closes[row, asset]:g}",
         (
             f"Check the order of symbols and indicators, and whether columns lie by "
-            f"{files.tech_order} (--tech-order)."
+            f"{files.tech_order} (`tech_order`)."
         ),
         symbol=files.symbols[asset],
         row=row,
@@ -286,7 +286,7 @@ def fill_columns(given: Mapping[str, FloatArray]) -> tuple[dict[str, FloatArray]
 # --- as a table of bars
 
 
-def table_of(files: ArrayFiles, times: NDArray[Any], columns: Mapping[str, FloatArray]) -> Table:
+def table_of(files: ArrayFiles, times: NumpyArray, columns: Mapping[str, FloatArray]) -> Table:
     """Symbol after symbol, with the arrays' row numbers."""
     assets = len(files.symbols)
     frame = pl.DataFrame(

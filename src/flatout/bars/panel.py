@@ -14,6 +14,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from flatout.bars.bar_size import bar_name
+from flatout.bars.trading_year import TradingYear, estimate_year
+from flatout.foreign import shorten
+
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 TimeArray = NDArray[np.datetime64]
@@ -21,8 +25,10 @@ TimeArray = NDArray[np.datetime64]
 PRICES = ("open", "high", "low", "close")
 EXTRA = "extra:"  # among indicators, `extra:NAME` is the further column NAME of `Panel.extras`
 DAY = 86_400
-TRADING_DAYS = 252
-SESSION_SECONDS = 6.5 * 3600
+# An asset that has not traded for so long counts as dead: no exchange's holidays last longer, nor
+# do most suspensions (ten trading days are two weeks).
+DEAD_AFTER_DAYS = 14
+LONGEST_SYMBOLS = 60  # letters of them in a line about a panel
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,15 @@ class Panel:
     )  # further columns, known at the bar's close
     # which bars are in the source, if known; the others are carried
     present: BoolArray | None = None
+    # how many bars a year has, if a calendar or a longer panel tells it; else the times do
+    year: TradingYear | None = None
+
+    def __repr__(self) -> str:
+        """One line: which symbols, how many bars of which size, and from when to when."""
+        symbols = shorten(", ".join(self.symbols), LONGEST_SYMBOLS)
+        times = [str(time)[:16] for time in self.time[[0, -1]]] if self.n_bars else []
+        span = f", {' to '.join(times)} UTC" if times else ""
+        return f"Panel({symbols}: {self.n_bars:,} bars of {bar_name(self.bar_seconds)}{span})"
 
     @property
     def n_bars(self) -> int:
@@ -58,18 +73,19 @@ class Panel:
     def n_assets(self) -> int:
         return len(self.symbols)
 
-    @cached_property
+    @property
     def always_open(self) -> bool:
-        """Whether bars fall on weekends, as they do in crypto markets but not on stock
-        exchanges.
+        """Whether the market never closes, as crypto markets do not; exchanges have nights,
+        weekends and holidays.
         """
-        days = self.time.astype("datetime64[D]").astype(np.int64)
-        if np.any((days + 3) % 7 >= 5):
-            return True
-        # Less than a week need not contain a weekend: what tells then is whether the nights are on
-        # the grid.
-        nights = bool(np.all(np.diff(self.time) == np.timedelta64(self.bar_seconds, "s")))
-        return nights and bool(days[-1] - days[0] < 7)
+        return self.trading_year.always_open
+
+    @cached_property
+    def trading_year(self) -> TradingYear:
+        """How many bars a year has and how that is known: from a named exchange calendar, else
+        from the times of the bars (`estimate_year` says how).
+        """
+        return self.year or estimate_year(self.time, self.bar_seconds)
 
     @cached_property
     def exists(self) -> BoolArray:
@@ -78,14 +94,26 @@ class Panel:
         """
         return np.isfinite(self.close) if self.present is None else self.present
 
+    @cached_property
+    def alive(self) -> BoolArray:
+        """Which assets count as alive at the close of each bar: those that traded within the last
+        `DEAD_AFTER_DAYS`, or the last two bars where bars are longer.
+
+        Row t follows from the bars up to t: that an asset will never trade again is not known when
+        it stops. What trades again is alive again.
+        """
+        now = self.time.astype("datetime64[s]").astype(np.int64)[:, None]
+        never = np.iinfo(np.int64).min // 2
+        last = np.maximum.accumulate(np.where(self.tradable, now, never), axis=0)
+        recent: BoolArray = now - last <= max(DEAD_AFTER_DAYS * DAY, 2 * self.bar_seconds)
+        return recent
+
     @property
     def bars_per_year(self) -> float:
-        """How many bars annualise a per-bar figure: 365 days of 24 h, or 252 days of 6.5 h on an
-        exchange.
+        """How many bars annualise a per-bar figure, and over how many an annual rate is spread:
+        those of 365 days.
         """
-        if self.always_open:
-            return 365 * DAY / self.bar_seconds
-        return TRADING_DAYS * max(1.0, SESSION_SECONDS / self.bar_seconds)
+        return self.trading_year.bars
 
     @cached_property
     def fingerprint(self) -> str:
@@ -107,7 +135,7 @@ class Panel:
         return digest.hexdigest()
 
     def rows(self, start: int, stop: int) -> "Panel":
-        """The bars start..stop-1 of all symbols."""
+        """The bars start..stop-1 of all symbols; a year has as many as in the whole panel."""
         cut = slice(start, stop)
         return Panel(
             symbols=self.symbols,
@@ -121,4 +149,5 @@ class Panel:
             tradable=self.tradable[cut],
             extras={name: values[cut] for name, values in self.extras.items()},
             present=None if self.present is None else self.present[cut],
+            year=self.trading_year,
         )

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 from flatout.bars.refusal import refusal
 from flatout.children import own_program
@@ -69,7 +68,7 @@ class Probe:
                 path, "the process that reads it does not start", "Install flatout again."
             )
 
-    def ask(self, content: bytes, suffix: str) -> Any:
+    def ask(self, content: bytes, suffix: str) -> str | None:
         """What is wrong with the file, or None."""
         assert self.process is not None and self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended: there will be no answer
@@ -81,7 +80,7 @@ class Probe:
                 rest = rest[self.process.stdin.write(rest) or 0 :]
         return self.answer(SECONDS + len(content) / BYTES_PER_SECOND)
 
-    def answer(self, seconds: float) -> Any:
+    def answer(self, seconds: float) -> str | None:
         """What the process says next; if it says nothing, why, and it is no longer asked."""
         assert self.process is not None and self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], seconds)[0]:

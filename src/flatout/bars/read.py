@@ -14,15 +14,18 @@ import polars as pl
 
 from flatout.bars.align import align
 from flatout.bars.bar_size import parse_bar
+from flatout.bars.calendars import find_kind, follow_calendar
 from flatout.bars.columns import COMPARED
-from flatout.bars.files import Table, find_files, load_table, name_of_file
-from flatout.bars.frames import NAME, Frame, read_frame
-from flatout.bars.grid import Calendar, check_steps, grid_of, infer_bar, infer_calendar
+from flatout.bars.files import FRAME, Table, find_files, load_table, name_of_file
+from flatout.bars.frames import Frame, read_frame
+from flatout.bars.grid import check_steps, grid_of, infer_bar, infer_calendar
 from flatout.bars.panel import Panel
 from flatout.bars.probing import probing
 from flatout.bars.refusal import refusal
 from flatout.bars.rows import check_symbols, checked_rows, symbols_of
+from flatout.errors import BarsError
 from flatout.foreign import shorten_repr
+from flatout.settings.loading import split_names
 
 
 def read_bars(
@@ -30,7 +33,7 @@ def read_bars(
     *,
     symbols: Sequence[str] | None = None,
     bar: str | None = None,
-    calendar: Calendar | None = None,
+    calendar: str | None = None,
     extras: Sequence[str] = (),
     columns: Mapping[str, str] | None = None,
 ) -> Panel:
@@ -41,8 +44,9 @@ def read_bars(
               without a symbol column
     bar       the bar size, as in "5m"; by default the one in the files' names, or the most common
               step
-    calendar  "always_open" or "exchange"; by default inferred from weekend bars (less than a week:
-              always open)
+    calendar  "always_open", "exchange", or the name of an exchange calendar, as in "XNYS", which
+              then tells how many bars a year has; by default inferred from weekend bars (less than
+              a week: always open)
     extras    further numeric columns to keep in `Panel.extras`; NaN where a bar or a value is
               missing
     columns   names for columns with unusual spellings, as in {"volume": "amount"}
@@ -57,13 +61,32 @@ def read_bars(
     >>> read_bars(pl.DataFrame({"date": hours, **prices, "volume": 1.0}), symbols=["BTC"]).n_bars
     3
     """
+    symbols = name_symbols(symbols)
     rows, files = read_rows(path, symbols, extras, columns)
-    return make_panel(path_of(path), rows, files, symbols, bar, calendar, extras)
+    return make_panel(
+        path_of(path), rows, files, symbols=symbols, bar=bar, calendar=calendar, extras=extras
+    )
+
+
+def name_symbols(given: object) -> tuple[str, ...] | None:
+    """Symbols as callers give them: names in a sequence or an array, or texts with commas; None is
+    all there are.
+
+    >>> name_symbols("BTC, ETH"), name_symbols(["BTC", "ETH,XRP"])
+    (('BTC', 'ETH'), ('BTC', 'ETH', 'XRP'))
+    """
+    if given is None:
+        return None
+    names = given.tolist() if hasattr(given, "tolist") else given
+    texts = [names] if isinstance(names, str) else names
+    if not isinstance(texts, Sequence) or not all(isinstance(name, str) for name in texts):
+        raise BarsError(f"symbols are {shorten_repr(given)}: give names, as in ['BTC', 'ETH']")
+    return tuple(name for text in texts for name in split_names(text) or [text])
 
 
 def path_of(source: str | Path | Frame) -> Path:
     """Where bars come from, for refusals too."""
-    return Path(source) if isinstance(source, str | os.PathLike) else NAME
+    return Path(source) if isinstance(source, str | os.PathLike) else FRAME
 
 
 def read_each(
@@ -71,6 +94,7 @@ def read_each(
     symbols: Sequence[str],
     *,
     bar: str | None = None,
+    calendar: str | None = None,
     extras: Sequence[str] = (),
 ) -> list[Panel]:
     """One panel for each symbol, on the grid of its own bars, as `read_bars` would give them one
@@ -83,10 +107,10 @@ def read_each(
             where,
             rows.filter(pl.col("symbol") == name),
             {name: files[name]},
-            [name],
-            bar,
-            None,
-            extras,
+            symbols=[name],
+            bar=bar,
+            calendar=calendar,
+            extras=extras,
         )
         for name in symbols
     ]
@@ -98,18 +122,19 @@ def make_panel(
     files: Mapping[str, Path],
     symbols: Sequence[str] | None,
     bar: str | None,
-    calendar: Calendar | None,
+    calendar: str | None,
     extras: Sequence[str],
 ) -> Panel:
     """Checked rows on their grid."""
     named = parse_bar(bar) if bar is not None else bar_in_names(path, files)
     bar_seconds = named or infer_bar(rows, files)
-    calendar = calendar or infer_calendar(rows)
-    check_steps(rows, files, bar_seconds, calendar)
-    time = grid_of(rows, files, bar_seconds, calendar)
-    return align(
+    kind = find_kind(calendar) if calendar else infer_calendar(rows)
+    check_steps(rows, files, bar_seconds, kind)
+    time = grid_of(rows, files, bar_seconds, kind)
+    panel = align(
         rows, list(symbols or sorted(files)), time=time, bar_seconds=bar_seconds, extras=extras
     )
+    return follow_calendar(panel, calendar) if calendar else panel
 
 
 def read_rows(
@@ -122,8 +147,6 @@ def read_rows(
     symbol.
     """
     path = path_of(source)
-    if isinstance(symbols, str):
-        symbols = [name.strip() for name in symbols.split(",")]
     check_wish(path, symbols)
     sole = symbols[0] if symbols is not None and len(symbols) == 1 and not path.is_dir() else None
     parts: list[pl.DataFrame] = []

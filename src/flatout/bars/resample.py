@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.bars.bar_size import bar_name, parse_bar
+from flatout.bars.calendars import follow_calendar
 from flatout.bars.panel import BoolArray, FloatArray, Panel
 from flatout.errors import BarsError
 
@@ -18,7 +19,7 @@ IntArray = NDArray[np.int64]
 
 def resample(panel: Panel, bar: str) -> Panel:
     """The panel in bars of size `bar`, a multiple of its own. Extras take their last value in the
-    bucket.
+    bucket; a named calendar stays.
     """
     target = parse_bar(bar)
     if target == panel.bar_seconds:
@@ -34,7 +35,7 @@ def resample(panel: Panel, bar: str) -> Panel:
     def take(values: FloatArray) -> FloatArray:
         return np.where(any_traded, values, marked)
 
-    return Panel(
+    joined = Panel(
         symbols=panel.symbols,
         time=(bucket[starts] * target * 1_000_000).astype("datetime64[us]"),
         bar_seconds=target,
@@ -47,6 +48,8 @@ def resample(panel: Panel, bar: str) -> Panel:
         extras={name: last_in(x, ~np.isnan(x), starts) for name, x in panel.extras.items()},
         present=np.logical_or.reduceat(panel.exists, starts),
     )
+    calendar = panel.year and panel.year.calendar
+    return follow_calendar(joined, calendar) if calendar else joined
 
 
 def check_target(panel: Panel, target: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from flatout.bars.columns import find_bar_columns, find_extras, find_symbol_column
-from flatout.bars.files import ROW, Table, name_of_file
+from flatout.bars.files import FRAME, ROW, Table, name_of_file
 from flatout.bars.grouped_numbers import parse_numbers
 from flatout.bars.panel import PRICES
 from flatout.bars.refusal import refusal, refuse_rows
@@ -62,12 +62,13 @@ def symbols_of(table: Table, sole: str | None, columns: Mapping[str, str]) -> pl
         return named
     symbol = name_of_file(path)[0] or sole
     if symbol is None:
-        raise refusal(
-            path,
-            "there is no symbol column and the file name is no symbol",
-            "Add a column `symbol`, or call the file SYMBOL.csv or SYMBOL-1h.csv in capitals, "
-            "or read this one file with symbols=('SYMBOL',).",
-        )
+        if path == FRAME:
+            reason, rename = "there is no symbol column", ""
+        else:
+            reason = "there is no symbol column and the file name is no symbol"
+            rename = "call the file SYMBOL.csv or SYMBOL-1h.csv in capitals, or "
+        advice = f"Add a column called symbol, or {rename}name its one symbol by `symbols`."
+        raise refusal(path, reason, advice)
     check_symbols(path, [symbol])
     return pl.repeat(symbol, len(table.frame), eager=True).alias("symbol")
 

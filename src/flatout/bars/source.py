@@ -3,22 +3,23 @@ the built-in market. Every command and every function of flatout asks here.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from flatout.bars.bar_size import parse_bar
+from flatout.bars.calendars import find_kind, follow_calendar
 from flatout.bars.frames import Frame
 from flatout.bars.panel import EXTRA, PRICES, Panel
-from flatout.bars.read import read_bars, read_each
+from flatout.bars.read import name_symbols, read_bars, read_each
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.bars.write import write_bars
 from flatout.errors import BarsError
-from flatout.foreign import shorten_repr
+from flatout.foreign import JsonTable, shorten_repr
+from flatout.settings.fields import to_whole
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 
@@ -40,6 +41,8 @@ class BarsSource:
     bar: str | None = None  # resampled to this size
     seed: int = 0  # of the built-in market
     extras: tuple[str, ...] = ()  # further columns that features want
+    # as `read_bars` takes it; None is inferred, and the built-in market never closes
+    calendar: str | None = None
 
     @property
     def path(self) -> str | None:
@@ -58,7 +61,7 @@ class BarsSource:
 
     @property
     def given_name(self) -> str | None:
-        """The same, None for the built-in market."""
+        """The name that was given, None for the built-in market."""
         return IN_MEMORY if self.in_memory else self.path
 
     def read(self) -> Panel:
@@ -67,9 +70,13 @@ class BarsSource:
             self.refuse_symbols()
             panel = built_in_market(seed=self.seed)
         elif isinstance(self.bars, Panel):
-            panel = select_symbols(self.bars, self.symbols) if self.symbols else self.bars
+            same = self.symbols in (None, self.bars.symbols)
+            panel = self.bars if same else select_symbols(self.bars, self.symbols or ())
+            panel = self.set_calendar(panel)
         else:
-            panel = read_bars(self.bars, symbols=self.symbols, extras=self.extras)
+            panel = read_bars(
+                self.bars, symbols=self.symbols, calendar=self.calendar, extras=self.extras
+            )
         return resample(panel, self.bar) if self.bar else panel
 
     def read_each(self) -> list[Panel]:
@@ -79,17 +86,25 @@ class BarsSource:
             return [self.read()]
         if isinstance(self.bars, Panel):
             panels = [trim(select_symbols(self.bars, [name])) for name in self.symbols]
+            panels = [self.set_calendar(panel) for panel in panels]
         else:
-            panels = read_each(self.bars, self.symbols, extras=self.extras)
+            panels = read_each(self.bars, self.symbols, calendar=self.calendar, extras=self.extras)
         return [resample(panel, self.bar) for panel in panels] if self.bar else panels
 
     def refuse_symbols(self) -> None:
         """The built-in market cannot be cut down to some symbols."""
         if self.symbols is not None and self.bars is None:
             raise BarsError(
-                f"symbols are {', '.join(self.symbols)}, but no bars are given (--bars, or "
+                f"symbols are {', '.join(self.symbols)}, but no bars are given (`bars`, or "
                 "data.bars in the settings): the built-in market has symbols of its own"
             )
+
+    def set_calendar(self, panel: Panel) -> Panel:
+        """A panel in memory as it would be read from a file: its year is that of the calendar, if
+        one is named, else that of its own times.
+        """
+        panel = replace(panel, year=None)
+        return follow_calendar(panel, self.calendar) if self.calendar else panel
 
     def keep(self, path: Path) -> "BarsSource":
         """The same source as a file that a later run finds again: bars in memory are written there
@@ -121,42 +136,75 @@ def find_source(
     that file.
     """
     data = resolved.settings.data
-    check_given(bars, symbols, bar, seed)
+    seed = to_whole(seed)
+    check_given(bars, bar, seed)
+    named = name_symbols(symbols)
     if bars is None and data.bars is not None:
         given: str | Panel | Frame | None = str((folder_of(resolved) / data.bars).resolve())
     elif isinstance(bars, str | os.PathLike):
         given = str(Path(bars).resolve())
+    elif isinstance(bars, Panel):
+        given = leave_out_extras(bars, wanted_extras(resolved.settings))
     else:
         given = bars
-    if isinstance(symbols, str):
-        symbols = [name.strip() for name in symbols.split(",")]
-    chosen = tuple(symbols) if symbols else data.symbols
+    chosen = named or data.symbols
+    if chosen is None and isinstance(bars, Panel):
+        chosen = bars.symbols  # a file in which the bars are kept has them in order of name
+    calendar = data.calendar
+    if calendar is None and isinstance(bars, Panel) and bars.year is not None:
+        calendar = bars.year.calendar
+    if calendar is not None:
+        find_kind(calendar)  # an unknown one is refused before anything is read
     size = bar or data.bar
     if size is not None:
         parse_bar(size)  # refused before anything is read
-    return BarsSource(given, chosen, size, seed, wanted_extras(resolved.settings))
+    return BarsSource(
+        given,
+        chosen,
+        size,
+        seed=seed,
+        extras=wanted_extras(resolved.settings),
+        calendar=calendar,
+    )
 
 
-def check_given(bars: object, symbols: object, bar: object, seed: object) -> None:
-    """Refuse what cannot name bars, symbols, a bar size or a seed, before anything is read."""
+def check_given(bars: object, bar: object, seed: object) -> None:
+    """Refuse what cannot name bars, a bar size or a seed, before anything is read."""
     if isinstance(bars, str) and not bars.strip():
         raise BarsError("bars are an empty text: give a path, a Panel, a frame, or None")
-    several = isinstance(symbols, Sequence) and all(isinstance(name, str) for name in symbols)
-    if symbols is not None and not several:
-        raise BarsError(f"symbols are {shorten_repr(symbols)}: give names, as in ['BTC', 'ETH']")
     if bar is not None and not isinstance(bar, str):
         raise BarsError(f"bar is {shorten_repr(bar)}: give a size as a text, as in '4h'")
     if type(seed) is not int or not 0 <= seed <= MOST_SEED:
         raise BarsError(f"seed is {shorten_repr(seed)}: give a whole number, 0 to {MOST_SEED:,}")
 
 
-def source_of_request(request: Mapping[str, Any], settings: Settings) -> BarsSource:
-    """The bars of a study that was begun, as its `about.json` names them."""
-    if request["bars"] == IN_MEMORY:
-        raise BarsError("the study was begun with bars in memory, which are in no file")
+def source_of_request(
+    request: JsonTable, settings: Settings, kept: Path | None = None
+) -> BarsSource:
+    """The bars of a study that was begun, as its `about.json` names them; those that were in memory
+    are in the file `kept`.
+    """
+    bars = request["bars"]
+    if bars == IN_MEMORY:
+        if kept is None or not kept.exists():
+            raise BarsError(
+                "the study was begun with bars in memory, which are in no file: give the same "
+                "Panel or frame again"
+            )
+        bars = str(kept)
     symbols = tuple(request["symbols"]) if request["symbols"] else None
     extras = wanted_extras(settings)
-    return BarsSource(request["bars"], symbols, request["bar"], extras=extras)
+    return BarsSource(
+        bars, symbols, request["bar"], extras=extras, calendar=request.get("calendar")
+    )
+
+
+def leave_out_extras(panel: Panel, wanted: Sequence[str]) -> Panel:
+    """The panel without the columns that no feature wants, as it would be read from a file: else
+    the same bars, read from one later, would have another fingerprint.
+    """
+    extras = {name: value for name, value in panel.extras.items() if name in wanted}
+    return panel if len(extras) == len(panel.extras) else replace(panel, extras=extras)
 
 
 def wanted_extras(settings: Settings) -> tuple[str, ...]:

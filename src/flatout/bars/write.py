@@ -11,15 +11,17 @@ import hashlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from flatout.arrays import NumpyArray
 from flatout.bars.bar_size import bar_name
+from flatout.bars.calendars import name_calendar
 from flatout.bars.check import check_bars, moment
 from flatout.bars.panel import PRICES, Panel
 from flatout.bars.refusal import refusal
+from flatout.foreign import JsonTable
 from flatout.runs import write_bytes, write_json
 
 
@@ -59,7 +61,7 @@ def to_table(panel: Panel) -> pl.DataFrame:
     # A cut panel may begin or end in carried bars: kept, they hold the grid's ends in place.
     written[[0, -1]] |= np.isfinite(panel.close[[0, -1]])
     asset, bar = np.nonzero(written.T)
-    columns: dict[str, Any] = {"date": panel.time[bar].astype("datetime64[us]")}
+    columns: dict[str, NumpyArray] = {"date": panel.time[bar].astype("datetime64[us]")}
     columns |= {name: getattr(panel, name)[bar, asset] for name in (*PRICES, "volume")}
     columns["symbol"] = np.asarray(panel.symbols, dtype=object)[asset]
     columns |= {name: values[bar, asset] for name, values in panel.extras.items()}
@@ -67,7 +69,7 @@ def to_table(panel: Panel) -> pl.DataFrame:
     return table.with_columns(pl.col("date").dt.replace_time_zone("UTC"))
 
 
-def describe_file(panel: Panel, path: Path, content: bytes, rows: int) -> dict[str, Any]:
+def describe_file(panel: Panel, path: Path, content: bytes, rows: int) -> JsonTable:
     """The manifest: what the file holds and by which sums it can be known again."""
     return {
         "file": path.name,
@@ -79,7 +81,7 @@ def describe_file(panel: Panel, path: Path, content: bytes, rows: int) -> dict[s
         "first": moment(panel, 0).isoformat(),
         "last": moment(panel, -1).isoformat(),
         "bar": bar_name(panel.bar_seconds),
-        "calendar": "always_open" if panel.always_open else "exchange",
+        "calendar": name_calendar(panel),
         "gaps": {
             report.symbol: {
                 "missing_bars": report.missing_bars,

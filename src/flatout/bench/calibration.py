@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal, RandomWalk
+from flatout.foreign import JsonTable
 from flatout.search.run import StudyRequest, prepare, run_studies
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
@@ -25,7 +25,7 @@ SIGNAL_BPS = 60.0
 INDICATORS = ("return_1", "roc", "volatility", "extra:signal")
 TIMESTEPS = 60_000  # of each trial and split
 MANY = 1000  # lanes: more than there are devices
-OnVerdict = Callable[[str, dict[str, Any]], None]
+OnVerdict = Callable[[str, JsonTable], None]
 
 
 def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
@@ -70,16 +70,18 @@ def calibrate(
     timesteps: int = TIMESTEPS,
     strength_bps: float = SIGNAL_BPS,
     on_verdict: OnVerdict = lambda name, row: None,
-) -> dict[str, Any]:
+) -> JsonTable:
     """Verdicts of studies on so many markets of each kind; `on_verdict(name, row)` gets each."""
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as out, own_registry(Path(out) / "registry"):
+    rows: list[JsonTable] = []
+    with tempfile.TemporaryDirectory() as out:
         for kind, count in (("walk", walks), ("signal", signals)):
             for seed in range(count):
                 panel = make_panel(kind, seed, strength_bps)
-                row = judge_market(
-                    kind, seed, panel, trials=trials, timesteps=timesteps, out=Path(out)
-                )
+                # apart from the others too: made-up markets share their symbols and times
+                with own_registry(Path(out) / "registry" / f"{kind}-{seed}"):
+                    row = judge_market(
+                        kind, seed, panel, trials=trials, timesteps=timesteps, out=Path(out)
+                    )
                 rows.append(row)
                 on_verdict(f"{kind} {seed}", row)
     return {**summarise(rows, trials, timesteps), "strength_bps": strength_bps}
@@ -87,7 +89,7 @@ def calibrate(
 
 def judge_market(
     kind: str, seed: int, panel: Panel, trials: int, timesteps: int, out: Path
-) -> dict[str, Any]:
+) -> JsonTable:
     """The verdict on one market."""
     chosen = choose_devices("auto", None, MANY)
     slots = chosen.slots
@@ -95,7 +97,12 @@ def judge_market(
     request = StudyRequest(f"{kind}-{seed}")
     made = prepare(request, resolved, panel, workers=len(slots), out=out, chosen=chosen)
     [report] = run_studies(
-        [made], slots, out, None, lambda study, decisions: None, lambda study, stage: None
+        [made],
+        slots,
+        out=out,
+        storage=None,
+        on_round=lambda study, decisions: None,
+        on_stage=lambda study, stage: None,
     )
     if report is None:
         raise RuntimeError(f"the study of {kind} {seed} did not end")
@@ -111,7 +118,7 @@ def judge_market(
     }  # fmt: skip
 
 
-def summarise(rows: Sequence[dict[str, Any]], trials: int, timesteps: int) -> dict[str, Any]:
+def summarise(rows: Sequence[JsonTable], trials: int, timesteps: int) -> JsonTable:
     """How often the verdict was right."""
     walks, signals = ([row for row in rows if row["market"] == kind] for kind in ("walk", "signal"))
     return {

@@ -10,7 +10,6 @@ import importlib.util
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from flatout.arrays import take_rows
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.bench.scalar_account import ScalarAccount, scalar_bars
+from flatout.foreign import JsonTable
 from flatout.market.episode import observe, private_features, step
 from flatout.market.execute import fill_order, stop_out, trading_rates
 from flatout.market.gymnasium_env import MarketVectorEnv
@@ -32,7 +32,7 @@ SECONDS = 0.4  # how long an engine runs in a round
 JAX_STEPS = 64  # steps of one compiled scan
 Steps = Callable[[], int]  # runs some steps and says how many
 
-ALL_RULES: dict[str, Any] = {
+ALL_RULES: JsonTable = {
     "market": {
         "action": "trade",
         "episode_bars": 512,
@@ -61,6 +61,7 @@ ALL_RULES: dict[str, Any] = {
             "drawdown": 0.1,
             "turnover": 0.01,
             "concentration": 0.01,
+            "concentration_above": 0.2,
         },
     }
 }
@@ -190,7 +191,15 @@ def profile_step(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
     account, limits = state.account, rules.limits
     met, action = meet(tape, state.t, np), draw_actions(market, n_envs, 1)[0].T.copy()
     wanted = (
-        order_from(shape.action, action, account, state.marks.equity, met.mark, limits, np)
+        order_from(
+            shape.action,
+            action,
+            account,
+            worth=state.marks.equity,
+            mark=met.mark,
+            limits=limits,
+            xp=np,
+        )
         / met.mark
     )
     rates, room = (
@@ -198,13 +207,15 @@ def profile_step(n_envs: int = 4096, rounds: int = 5) -> dict[str, float]:
         limits.participation * met.bar.volume,
     )
     parts: dict[str, Callable[[], object]] = {
-        "step": lambda: step(state, action, tape, shape, rules, np),
+        "step": lambda: step(state, action, tape=tape, shape=shape, rules=rules, xp=np),
         "step: read the tape": lambda: meet(tape, state.t, np),
         "step: fill orders": lambda: fill_order(
-            account, wanted, met.bar.open, room, rates, limits, np
+            account, wanted, price=met.bar.open, room=room, rates=rates, limits=limits, xp=np
         ),
-        "step: stops": lambda: stop_out(account, room, met.bar, rates, limits, np),
-        "observe": lambda: observe(state, tape, shape, rules, np),
+        "step: stops": lambda: stop_out(
+            account, room, bar=met.bar, rates=rates, limits=limits, xp=np
+        ),
+        "observe": lambda: observe(state, tape, shape=shape, rules=rules, xp=np),
         "observe: market features": lambda: take_rows(tape.features, state.t, np),
         "observe: account features": lambda: private_features(state, rules, np),
         "one `where` over all positions": lambda: np.where(
@@ -233,7 +244,7 @@ def measure_market(
     sizes: tuple[int, ...] = SIZES,
     compiled: bool = False,
     progress: Callable[[str], None] = lambda text: None,
-) -> dict[str, Any]:
+) -> JsonTable:
     """Steps per second of every engine at every size, and the bound of memory bandwidth.
 
     `compiled` adds TorchMarket fused by torch.compile, which needs a C++ compiler and a minute for

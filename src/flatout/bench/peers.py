@@ -4,24 +4,27 @@ environments that their users have. Imported by the benches alone; needs the `be
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3 import PPO
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
 from flatout.bench.market_speed import Steps
 from flatout.bench.scalar_account import ScalarAccount, ScalarBars, scalar_bars
 from flatout.bench.workload import LearnerShape
-from flatout.market.gymnasium_env import MarketVectorEnv, spaces
+from flatout.market.gymnasium_env import Info, MarketVectorEnv, spaces
 from flatout.market.market import Market
 
 LOOP_ENVS = 12
 FAST_ENVS = 64
+Floats = NDArray[np.float32]
 
 
-class LoopEnv(gym.Env[Any, Any]):
+class LoopEnv(gym.Env[Floats, Floats]):
     """The market in a Python loop over assets, one account: what most trading environments are.
 
     Bars are NumPy arrays, as users keep them, or lists of Python's floats, as fast as such a loop
@@ -39,21 +42,19 @@ class LoopEnv(gym.Env[Any, Any]):
         )
         self.start(self.first, self.stop - 1)
 
-    def start(self, first: int, last: int) -> Any:
+    def start(self, first: int, last: int) -> Floats:
         """A fresh account that trades from one bar to another; returns the observation."""
         self.account, self.last = ScalarAccount(self.bars, first), last
         return self.account.observation()
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Floats, Info]:
         super().reset(seed=seed)
         first = int(
             self.np_random.integers(self.first, max(self.first + 1, self.stop - self.length))
         )
         return self.start(first, min(first + self.length, self.stop - 1)), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, Info]:
         account = self.account
         reward = account.step(action.tolist() if self.lists else action.astype(float))
         return (
@@ -72,15 +73,15 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
         self.env = MarketVectorEnv(market, n_envs)
         super().__init__(n_envs, self.env.single_observation_space, self.env.single_action_space)
 
-    def reset(self) -> Any:
+    def reset(self) -> Floats:
         return self.env.reset(seed=0)[0]
 
-    def step_async(self, actions: Any) -> None:
+    def step_async(self, actions: Floats) -> None:
         self.actions = actions
 
-    def step_wait(self) -> Any:
+    def step_wait(self) -> VecEnvStepReturn:
         observation, reward, terminated, truncated, info = self.env.step(self.actions)
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        infos: list[Info] = [{} for _ in range(self.num_envs)]
         ended = terminated | truncated
         for k in np.flatnonzero(ended):
             infos[k] = {
@@ -92,18 +93,20 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
     def close(self) -> None:
         self.env.close()
 
-    def get_attr(self, attr_name: str, indices: Any = None) -> Sequence[Any]:
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> Sequence[object]:
         return [getattr(self.env, attr_name, None)] * self.num_envs
 
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+    def set_attr(self, attr_name: str, value: object, indices: VecEnvIndices = None) -> None:
         raise NotImplementedError
 
     def env_method(
-        self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any
-    ) -> Sequence[Any]:
+        self, method_name: str, *args: object, indices: VecEnvIndices = None, **kwargs: object
+    ) -> Sequence[object]:
         raise NotImplementedError
 
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> Sequence[bool]:
+    def env_is_wrapped(
+        self, wrapper_class: type[object], indices: VecEnvIndices = None
+    ) -> Sequence[bool]:
         return [False] * self.num_envs
 
 
@@ -113,11 +116,11 @@ def sb3_loop(market: Market, shape: LearnerShape) -> Steps:
 
 
 def sb3_lists(market: Market, shape: LearnerShape) -> Steps:
-    """The same with an environment that was made as fast as plain Python allows."""
+    """Stable-Baselines3 with an environment made as fast as plain Python allows."""
     return repeat_updates(loop_model(market, scalar_bars(market, lists=True), shape))
 
 
-def loop_model(market: Market, bars: ScalarBars, shape: LearnerShape) -> Any:
+def loop_model(market: Market, bars: ScalarBars, shape: LearnerShape) -> PPO:
     """Stable-Baselines3's PPO on scalar environments."""
     env = DummyVecEnv([lambda: LoopEnv(market, bars)] * LOOP_ENVS)
     return new_model(PPO, env, shape, device="cpu")
@@ -156,7 +159,9 @@ def sbx_fast(market: Market, shape: LearnerShape) -> Steps:
     return repeat_updates(new_model(sbx.PPO, FastVecEnv(market, FAST_ENVS), shape))
 
 
-def new_model(algorithm: Any, env: VecEnv, shape: LearnerShape, **options: Any) -> Any:
+def new_model(
+    algorithm: type[OnPolicyAlgorithm], env: VecEnv, shape: LearnerShape, **options: object
+) -> OnPolicyAlgorithm:
     """A fresh model whose rollout has at least so many transitions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SB3 warns of a last minibatch that is not full
@@ -171,7 +176,7 @@ def new_model(algorithm: Any, env: VecEnv, shape: LearnerShape, **options: Any) 
         )
 
 
-def repeat_updates(model: Any) -> Steps:
+def repeat_updates(model: OnPolicyAlgorithm) -> Steps:
     """One rollout and what is learned from it, again and again."""
     model.learn(1)  # sets up, and compiles what must be compiled
     steps = model.n_steps * model.n_envs

@@ -6,12 +6,13 @@ rewards, observations) and shares no arithmetic with it.
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.bench.scalar_ledger import Ledger, plain_rules
+from flatout.bench.scalar_ledger import BarColumns, Ledger, Numbers, PlainRules, plain_rules
 from flatout.market.episode import OBSERVATION_LIMIT
 from flatout.market.market import Market
 from flatout.market.rewards import LEAST_EQUITY, LEAST_VARIANCE
@@ -23,11 +24,11 @@ class ScalarBars(NamedTuple):
     n_assets: int
     # [t][column][asset]: closes of bar t; open, high, low, close, volume and impact rate of the
     # next bar
-    rows: Any
-    benchmark: Any  # [t]: log return of holding all assets equally over the next bar
+    rows: Sequence[BarColumns] | NDArray[np.float64]
+    benchmark: Numbers  # [t]: log return of holding all assets equally over the next bar
     features: NDArray[np.float32]  # (time, feature)
-    rules: dict[str, Any]
-    reward: dict[str, Any]
+    rules: PlainRules
+    reward: PlainRules
 
 
 def scalar_bars(market: Market, lists: bool) -> ScalarBars:
@@ -62,37 +63,47 @@ class ScalarAccount:
         """Whether there is too little left to go on."""
         return bool(self.equity <= self.bars.rules["ruin"])
 
-    def step(self, action: Any) -> float:
+    def step(self, action: Numbers) -> float:
         """Trade a share of the equity in each asset over the next bar; returns the reward."""
         row, ledger, rules = self.bars.rows[self.t], self.ledger, self.bars.rules
         order = [share * rules["trade_size"] * self.equity for share in action]
         before = ledger.volume * rules["volume_memory"]
         worth = ledger.step(order, row[0], row[1:])
-        reward = self.reward(worth, ledger.volume - before, row[4], self.bars.benchmark[self.t])
+        reward = self.reward(worth, ledger.volume - before, row, self.bars.benchmark[self.t])
         self.t += 1
         return reward
 
-    def reward(self, worth: float, traded: float, closes: Any, benchmark: float) -> float:
+    def reward(self, worth: float, traded: float, row: BarColumns, benchmark: float) -> float:
         """The weighted terms of a bar that ends with this equity; remembers it."""
         weights = self.bars.reward
         before, after = max(self.equity, LEAST_EQUITY), max(worth, LEAST_EQUITY)
         gain = math.log(after / before)
+        total = weights["log_return"] * gain + weights["excess"] * (gain - benchmark)
+        total += weights["differential_sharpe"] * self.sharpe_change(gain)
+        lost, self.peak = 1 - self.equity / self.peak, max(self.peak, worth)
+        lost_now = 1 - worth / self.peak
+        if lost_now > lost:
+            total -= weights["drawdown"] * (lost_now - lost)
+        for position, start, close in zip(self.ledger.positions, row[1], row[4], strict=True):
+            weight = abs(position.units) * close / after
+            if weight > weights["concentration_above"]:
+                risked = (weight - weights["concentration_above"]) * abs(close - start) / start
+                total -= weights["concentration"] * risked
+        total -= weights["turnover"] * traded / before
+        self.equity = worth
+        return float(total * weights["scale"])
+
+    def sharpe_change(self, gain: float) -> float:
+        """How fast the averaged Sharpe ratio would move towards a return, in returns; remembers
+        it.
+        """
         new, new_square = gain - self.mean, gain * gain - self.mean_square
         variance = max(self.mean_square - self.mean * self.mean, LEAST_VARIANCE)
-        pace = 1 - weights["sharpe_memory"]
-        sharpe = pace * (self.mean_square * new - self.mean * new_square / 2) / variance**1.5
-        concentration = 0.0
-        for position, close in zip(self.ledger.positions, closes, strict=True):
-            concentration += (position.units * close / after) ** 2
-        self.equity, self.peak = worth, max(self.peak, worth)
+        change = (self.mean_square * new - self.mean * new_square / 2) / variance
+        pace = 1 - self.bars.reward["sharpe_memory"]
         self.mean += pace * new
         self.mean_square += pace * new_square
-        total = weights["log_return"] * gain + weights["excess"] * (gain - benchmark)
-        total += weights["differential_sharpe"] * sharpe + weights["drawdown"] * (
-            worth / self.peak - 1
-        )
-        total -= weights["turnover"] * traded / before + weights["concentration"] * concentration
-        return float(total * weights["scale"])
+        return float(change)
 
     def observation(self) -> NDArray[np.float32]:
         """What an agent sees: the market's features, then the account's own."""

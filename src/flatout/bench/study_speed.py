@@ -12,13 +12,14 @@ import itertools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import optuna
 
+from flatout.bench.calibration import own_registry
 from flatout.bench.market_speed import ALL_RULES, bench_market, bench_panel, measure_rate
 from flatout.bench.training_speed import flop_per_step, measure_peak_gflops
 from flatout.bench.workload import EPOCHS, MINIBATCH, ROLLOUT, LearnerShape
+from flatout.foreign import JsonTable
 from flatout.search.run import StudyRequest, open_study_folder, prepare
 from flatout.search.scheduler import Scheduler, start_study_workers
 from flatout.search.study import Study
@@ -32,7 +33,7 @@ LANES = 1000  # more than there are cores
 
 def bench_settings(pruner: str, trials: int) -> Settings:
     """The lineage's study: the usual space, every rule on."""
-    tables: dict[str, Any] = {
+    tables: JsonTable = {
         **ALL_RULES,
         "train": {"hidden": [WIDTH, WIDTH], "epochs": EPOCHS, "minibatches": ROLLOUT // MINIBATCH},
         "search": {"trials": trials, "timesteps": STEPS, "pruner": pruner},
@@ -42,7 +43,7 @@ def bench_settings(pruner: str, trials: int) -> Settings:
 
 def measure_study(
     seconds: float = 60.0, progress: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
+) -> JsonTable:
     """The figures of a slice of at least so many seconds, and what they mean for the whole
     study.
     """
@@ -105,8 +106,13 @@ def run_slice(pruner: str, seconds: float, n_workers: int) -> Study:
         folder = Path(out)
         request = StudyRequest("bench")
         made = prepare(
-            request, Resolved(settings=settings, origin={}), bench_panel(), n_workers, folder
+            request,
+            Resolved(settings=settings, origin={}),
+            bench_panel(),
+            workers=n_workers,
+            out=folder,
         )
+        stack.enter_context(own_registry(folder / "registry"))
         study = stack.enter_context(open_study_folder(made, folder, None))
         study.begin()
         workers = stack.enter_context(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from flatout.bench.market_speed import bench_market, measure_rate
 from flatout.bench.training_speed import SECONDS, TrainingContestant, bench_training, find_peers
 from flatout.bench.workload import EPOCHS, MINIBATCH, N_ENVS, ROLLOUT, LearnerShape
 from flatout.errors import RunError
+from flatout.foreign import JsonTable
 from flatout.market.market import Market
 from flatout.training.training import make_jobs
 from flatout.workers.driving import start_workers
@@ -30,7 +30,7 @@ WITHOUT_COMPILING = {"FLATOUT_TORCH_COMPILE": "0"}
 
 def measure_torch(
     rounds: int = 5, progress: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
+) -> JsonTable:
     """Steps per second of every contestant, and the host syncs of one step."""
     peers = [peer for peer in find_peers() if peer.name.startswith("sb3")]
     if not peers:

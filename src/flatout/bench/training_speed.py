@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from flatout.bench.market_speed import Steps, bench_market, measure_rate
 from flatout.bench.workload import EPOCHS, MINIBATCH, N_ENVS, ROLLOUT, WIDTHS, LearnerShape
 from flatout.children import available_cores
+from flatout.foreign import JsonTable
 from flatout.learners.engines import Engine, market_environment
 from flatout.learners.jobs import Chunk, NewLanes, WorkOrder
 from flatout.learners.lane_trees import stack_trees
@@ -174,7 +175,7 @@ def measure_training(
     rounds: int = 5,
     widths: tuple[int, ...] = WIDTHS,
     progress: Callable[[str], None] = lambda text: None,
-) -> dict[str, Any]:
+) -> JsonTable:
     """Steps per second of every contestant at every width."""
     market = bench_market()
     speeds: dict[str, dict[str, float]] = {}
@@ -227,7 +228,7 @@ def summarise(
     compiling: dict[str, float],
     flops: dict[str, Flop],
     peak: float,
-) -> dict[str, Any]:
+) -> JsonTable:
     """The figures and the ratios that people ask for."""
     population = speeds["flatout_population"]
     ratios = {

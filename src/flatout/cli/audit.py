@@ -2,8 +2,6 @@
 anything is trained.
 """
 
-from typing import Any
-
 import typer
 from rich.console import Console
 
@@ -19,6 +17,7 @@ from flatout.cli.options import (
     print_json,
 )
 from flatout.cli.verdict_box import tick
+from flatout.foreign import JsonTable
 from flatout.settings.loading import load_settings
 from flatout.terminal import plain, say
 
@@ -41,7 +40,7 @@ def audit_command(
     found = find_source(resolved, bars, symbols, bar)
     panel = found.read()
     console, waiting = Console(), Console(stderr=True)
-    findings: list[dict[str, Any]] = []
+    findings: list[JsonTable] = []
     with waiting.status("looking for leaks") as status:
         for finding in audit(panel, resolved.settings, seed):
             findings.append(finding._asdict())
@@ -71,7 +70,7 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def show(finding: dict[str, Any], console: Console) -> None:
+def show(finding: JsonTable, console: Console) -> None:
     """A tick or a cross, and why; the details below."""
     line = (
         f"{tick(finding['passed'])} [bold]{plain(finding['name'])}[/]: {plain(finding['sentence'])}"

@@ -1,7 +1,7 @@
 """`flatout backtest`: what a policy would have earned, beside the baselines and beside luck."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -24,6 +24,7 @@ from flatout.errors import RunError
 from flatout.evaluation.baselines import BASELINES
 from flatout.evaluation.policy_backtest import backtest_policy
 from flatout.evaluation.saved_policy import SavedPolicy, find_policy
+from flatout.foreign import JsonTable
 from flatout.market.market import build_market
 from flatout.runs import runs_folder
 from flatout.settings.loading import load_settings
@@ -69,7 +70,7 @@ def backtest_command(
     chosen = find_policy(policy, seed)
     own = chosen.bundle.as_settings() if isinstance(chosen, SavedPolicy) else {}
     resolved = load_settings(config, overrides or (), base=own, base_source=f"the policy {policy}")
-    source = find_source(resolved, bars, symbols, bar, seed)
+    source = find_source(resolved, bars, symbols=symbols, bar=bar, seed=seed)
     runs_folder(out)
     if isinstance(chosen, SavedPolicy):
         result = chosen.backtest_on(source, resolved, (since, until), seed, quiet=as_json)
@@ -100,7 +101,7 @@ def backtest_command(
         )
 
 
-def show(report: dict[str, Any], console: Console) -> None:
+def show(report: JsonTable, console: Console) -> None:
     """Print the figures beside those of the baselines and of luck."""
     period = (
         f"{report['from'][:16]} to {report['to'][:16]}, {report['bars']} bars of {report['bar']}"
@@ -129,15 +130,16 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(table)
     luck = report["luck"]
     console.print(
-        f"luck: {luck['traders']} random traders with turnover {luck['annual_turnover']:.1f} a "
-        f"year returned {luck['return_5']:+.1%} .. {luck['return_95']:+.1%} (median "
-        f"{luck['return_50']:+.1%}); p = {luck['p_value']:.2f} that luck does as well",
+        f"luck: {luck['copies']} copies of it that decide at other times, with turnover "
+        f"{luck['annual_turnover']:.1f} a year, returned {luck['return_5']:+.1%} .. "
+        f"{luck['return_95']:+.1%} (median {luck['return_50']:+.1%}); p = {luck['p_value']:.2f} "
+        f"that they show as much skill before costs",
         highlight=False,
     )
     console.print(
         (
-            f"annualised with {report['bars_per_year']:g} bars a year; bars "
-            f"{report['fingerprint'][:12]}"
+            f"bars per year: {report['trading_year']}; annual figures and borrow costs go by them; "
+            f"bars {report['fingerprint'][:12]}"
         ),
         highlight=False,
     )

@@ -1,6 +1,7 @@
 """`flatout bench`: speeds, measured side by side in one run."""
 
-from typing import Annotated, Any
+import os
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -10,6 +11,7 @@ from flatout.bench.market_speed import measure_market, profile_step
 from flatout.bench.training_speed import measure_training, profile_training
 from flatout.bench.workload import WIDTHS
 from flatout.cli.options import Json, print_json
+from flatout.foreign import JsonTable
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
 
@@ -112,7 +114,7 @@ def study_speed(
     show_pairs(result, as_json)
 
 
-def show_pairs(result: dict[str, Any], as_json: bool) -> None:
+def show_pairs(result: JsonTable, as_json: bool) -> None:
     """Print names and their figures as a table, or as JSON."""
     if as_json:
         print_json(result)
@@ -136,22 +138,47 @@ def verdict_speed(
             "--strength-bps", min=0, help="Expected return per bar and unit of the planted signal."
         ),
     ] = 60.0,
+    known: Annotated[
+        bool,
+        typer.Option(
+            "--known", help="Studies without training: rules of known skill, thousands of them."
+        ),
+    ] = False,
+    studies: Annotated[
+        int, typer.Option("--studies", min=1, help="With --known: of each truth without skill.")
+    ] = 1000,
+    skilled: Annotated[
+        int, typer.Option("--skilled", min=1, help="With --known: of each strength of a signal.")
+    ] = 200,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="With --known; else one per core.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Whole studies on markets whose truth is known: random walks must be refused, planted signals
     must pass.
     """
+    if known:
+        show_known_rates(studies, skilled, trials, workers, as_json)
+        return
     from flatout.bench.calibration import TIMESTEPS, calibrate  # loads Optuna
 
     console = Console(stderr=True)
 
-    def print_verdict(name: str, row: dict[str, Any]) -> None:
+    def print_verdict(name: str, row: JsonTable) -> None:
         word = "PROMOTABLE" if row["promotable"] else f"refused by {', '.join(row['refused_by'])}"
         console.print(
             f"{name}: Sharpe {row['median_sharpe']:.2f}; {word}", highlight=False, soft_wrap=True
         )
 
-    result = calibrate(walks, signals, trials, TIMESTEPS, strength, print_verdict)
+    result = calibrate(
+        walks=walks,
+        signals=signals,
+        trials=trials,
+        timesteps=TIMESTEPS,
+        strength_bps=strength,
+        on_verdict=print_verdict,
+    )
     if as_json:
         print_json(result)
         return
@@ -162,7 +189,48 @@ def verdict_speed(
     )
 
 
-def show_training(result: dict[str, Any]) -> None:
+def show_known_rates(
+    studies: int, skilled: int, trials: int, workers: int | None, as_json: bool
+) -> None:
+    """Judge thousands of known studies and print how often the verdict erred."""
+    from flatout.bench.known_rates import STRENGTHS, measure_rates
+    from flatout.bench.known_truths import LUCK, SKILL
+    from flatout.terminal import progress_bar
+
+    total = len(LUCK) * studies + len(SKILL) * len(STRENGTHS) * skilled
+    with progress_bar(as_json) as bar:
+        task = bar.add_task("studies", total=total)
+        result = measure_rates(
+            studies,
+            skilled,
+            trials,
+            workers=workers or os.cpu_count() or 1,
+            on_batch=lambda done: bar.update(task, completed=done),
+        )
+    if as_json:
+        print_json(result)
+        return
+    console = Console()
+    table = Table("without skill", "promoted", "95 %", "best test alone")
+    for truth, rate in result["false_promotions"].items():
+        low, high = result["false_intervals"][truth]
+        test = result["best_test_size"][truth]
+        table.add_row(truth, f"{rate:.2%}", f"{low:.2%} .. {high:.2%}", f"{test:.2%}")
+    console.print(table)
+    strengths = [f"{strength:g}" for strength in STRENGTHS]
+    power = Table("power, by bps of the signal", *strengths)
+    for truth, rates in result["power"].items():
+        power.add_row(truth, *(f"{rates[s]:.0%}" for s in strengths))
+        best = result["power_best_test"][truth]
+        power.add_row("  best test", *(f"{best[s]:.0%}" for s in strengths))
+    console.print(power)
+    gates = Table("gate", "refuses", "alone")
+    for name, rate in result["refusals"].items():
+        gates.add_row(name, f"{rate:.1%}", f"{result['only_gate'][name]:.2%}")
+    console.print(gates)
+
+
+def show_training(result: JsonTable) -> None:
     """The figures of training as a table."""
     widths = list(result["flatout_single"])
     table = Table("steps/s, learning included", *(f"width {width}" for width in widths))
@@ -190,7 +258,7 @@ def show_training(result: dict[str, Any]) -> None:
     console.print(f"peak {result['peak_gflops']} GFLOP/s; {result['workload']}", highlight=False)
 
 
-def show(result: dict[str, Any]) -> None:
+def show(result: JsonTable) -> None:
     """The figures as a table."""
     console, table = (
         Console(),

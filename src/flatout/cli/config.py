@@ -1,6 +1,7 @@
 """`flatout config show`: the settings in force and where each came from."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
@@ -37,9 +38,9 @@ def show(
         say(f"{name} = {value!r}{source}")
 
 
-def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Dotted names of all leaves."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in values.items():
         flat |= (
             flatten(value, f"{prefix}{key}.")

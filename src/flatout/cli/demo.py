@@ -53,7 +53,12 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
         show({**findings[-1], "details": ()}, quiet)
     name = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
     made = prepare(
-        StudyRequest(name), Resolved(settings=settings, origin={}), panel, len(slots), out, chosen
+        StudyRequest(name),
+        Resolved(settings=settings, origin={}),
+        panel,
+        workers=len(slots),
+        out=out,
+        chosen=chosen,
     )
     quiet.print(
         f"search: {settings.search.trials} trials x {made.layout.splits} splits, "

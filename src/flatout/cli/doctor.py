@@ -4,12 +4,12 @@ import importlib.util
 import os
 import platform
 import sys
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from flatout.cli.options import Json, print_json
+from flatout.foreign import JsonTable
 from flatout.learners.engines import Engine
 from flatout.learners.forecast import free_bytes
 from flatout.runs import versions
@@ -21,6 +21,7 @@ EXTRAS = {
     "stable_baselines3": ("sb3", "export to Stable-Baselines3, and the benches beside it"),
     "onnx": ("export", "export to ONNX"),
     "sklearn": ("export", "export of scalers to scikit-learn"),
+    "exchange_calendars": ("calendars", "sessions and holidays of exchanges by name"),
 }
 
 
@@ -43,7 +44,7 @@ def doctor(as_json: Json = False) -> None:
         console.print("nothing is missing", style="green")
 
 
-def look() -> dict[str, Any]:
+def look() -> JsonTable:
     """All facts; a device that cannot be asked is reported, not hidden."""
     known = {name: version or "not installed" for name, version in versions().items()}
     return {

@@ -3,12 +3,12 @@ scikit-learn.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from flatout.cli.options import Json, print_json
-from flatout.export.policy_export import TARGETS, export_policy
+from flatout.export.policy_export import TARGETS, ExportedPolicy, export_policy
 from flatout.terminal import say
 
 TO_HELP = "; ".join(
@@ -28,17 +28,17 @@ def export_command(
     as_json: Json = False,
 ) -> None:
     """Write a saved policy, or its scaler, as a file that other programs read."""
-    report = export_policy(bundle, to, out)
+    exported = export_policy(bundle, to, out)
     if as_json:
-        print_json(report)
+        print_json(exported.facts())
     else:
-        say("\n".join(lines_of(report)))
+        say("\n".join(describe_export(exported)))
 
 
-def lines_of(report: dict[str, Any]) -> list[str]:
+def describe_export(exported: ExportedPolicy) -> list[str]:
     """What was written, and what to mind, in lines for people."""
-    lines = [f"{report['file']}: {report['meaning']}, {report['bytes']:,} bytes"]
+    lines = [f"{exported.file}: {exported.meaning}, {exported.bytes:,} bytes"]
     for kind in ("inputs", "outputs"):
-        for name, shape in report.get(kind, {}).items():
+        for name, shape in exported.contents.get(kind, {}).items():
             lines.append(f"  {kind[:-1]} {name} ({', '.join(map(str, shape))})")
-    return [*lines, *(f"  {remark}" for remark in report["remarks"])]
+    return [*lines, *(f"  {remark}" for remark in exported.remarks)]

@@ -2,12 +2,10 @@
 
 import errno
 import os
-import signal
+import re
 import sys
 import tempfile
-import threading
 import traceback
-from typing import Any
 
 from flatout.runs import installed_version
 from flatout.terminal import plain
@@ -24,7 +22,13 @@ CURES = {
     errno.ELOOP: "the path is a circle of links: give the real one",
 }
 REPORT = "README.md says where, SECURITY.md what not to report in public"
-INTERRUPT_AGAIN_S = 0.05
+# Arguments of the functions behind the commands, as their errors write them: `hold_out` in Python
+# is --hold-out in the shell.
+ARGUMENTS = (
+    *("bars", "device", "engine", "hold_out", "name", "out", "resume", "storage"),
+    *("symbols", "bar"),
+    *("since", "until", "start", "times", "tech", "indicators", "tech_order"),
+)
 
 
 def describe_refusal(error: OSError) -> str:
@@ -69,12 +73,25 @@ def describe_failure(error: BaseException) -> str:
     return describe_surprise(error, path)
 
 
+def name_options(sentence: str) -> str:
+    """An error's sentence as the shell's user reads it: arguments become options.
+
+    >>> name_options("too few bars: give another `hold_out`, or ask `flatout doctor`")
+    'too few bars: give another --hold-out, or ask `flatout doctor`'
+    """
+    return re.sub(
+        rf"`({'|'.join(ARGUMENTS)})`",
+        lambda found: f"--{found[1].replace('_', '-')}",
+        sentence,
+    )
+
+
 def print_error(sentence: str) -> None:
     """To standard error; a terminal that cannot show a letter shows another."""
     from rich.console import Console
 
     Console(stderr=True).print(
-        f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True
+        f"[bold red]error:[/] {plain(name_options(sentence))}", highlight=False, soft_wrap=True
     )
 
 
@@ -83,22 +100,3 @@ def make_streams_safe() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-
-
-def keep_interrupts() -> None:
-    """A Ctrl-C that falls into a destructor or a callback of the garbage collector is printed and
-    lost there, as Python can raise nothing from them: it is sent once more, as a real signal, which
-    also ends a wait.
-    """
-    usual = sys.unraisablehook
-    me = threading.main_thread().ident or 0
-
-    def hook(unraisable: Any) -> None:
-        if unraisable.exc_type is KeyboardInterrupt:
-            again = threading.Timer(INTERRUPT_AGAIN_S, signal.pthread_kill, (me, signal.SIGINT))
-            again.daemon = True
-            again.start()
-        else:
-            usual(unraisable)
-
-    sys.unraisablehook = hook

@@ -2,6 +2,7 @@
 bars.
 """
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from flatout.bars.from_arrays import ArrayFiles, read_arrays
 from flatout.bars.write import write_bars
-from flatout.cli.data import sentence, summary
+from flatout.cli.data import collect_facts, describe_bars
 from flatout.cli.options import Json, SpaceSeparated, print_json
 from flatout.terminal import say
 
@@ -97,12 +98,13 @@ def import_arrays_command(
             "extras": extras,
             "assumed": list(assumed),
         }
-        print_json(summary(panel) | report)
+        print_json(collect_facts(panel) | report)
         return
-    say(f"{out}: {sentence(panel)}")
+    say(f"{out}: {describe_bars(panel)}")
     if extras:
         say(f"further columns: {', '.join(extras)}")
     if list(symbols) != sorted(symbols):
-        say(f"symbols are read in order of name; for this order give --symbols {','.join(symbols)}")
+        order = shlex.join(symbols)
+        say(f"symbols are read in order of name; for this order give --symbols {order}")
     for line in assumed:
         say(f"assumed: {line}")

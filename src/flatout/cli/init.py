@@ -10,7 +10,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -32,10 +32,11 @@ TITLE = """\
 
 # What is not set by default needs a value in the file all the same. Without an example here it is
 # "off".
-EXAMPLES: dict[str, Any] = {
+EXAMPLES: dict[str, object] = {
     "data.bars": "bars.parquet",
     "data.symbols": ["BTCUSDT", "ETHUSDT"],
     "data.bar": "4h",
+    "data.calendar": "XNYS",
     "market.episode_bars": 512,
     "market.limits.trailing_stop": 0.1,
     "market.limits.max_held_bars": 48,
@@ -48,6 +49,7 @@ EXAMPLES: dict[str, Any] = {
     "folds.embargo_bars": 240,
     "folds.hold_out": 0.2,
     "search.batch": 8,
+    "search.registry": "~/.local/share/flatout/trials",
 }
 
 
@@ -124,7 +126,7 @@ def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
             yield from (f"{key(inner)} = {toml(knob)}" for inner, knob in value.items())
 
 
-def is_table(value: Any) -> bool:
+def is_table(value: object) -> bool:
     """Whether a value has a table of its own."""
     return isinstance(value, BaseModel | Mapping)
 
@@ -140,7 +142,7 @@ def heading(name: str, meaning: str) -> Iterator[str]:
         yield f"[{name}]"
 
 
-def setting(name: str, field: FieldInfo, value: Any) -> tuple[str, str]:
+def setting(name: str, field: FieldInfo, value: object) -> tuple[str, str]:
     """A line without its comment, and the comment: what may be chosen, then what it means."""
     last = name.rpartition(".")[2]
     if value is None and field.default is not None:
@@ -153,7 +155,7 @@ def setting(name: str, field: FieldInfo, value: Any) -> tuple[str, str]:
     return line, "; ".join(filter(None, [" | ".join(choices(field.annotation)), field.description]))
 
 
-def choices(annotation: Any) -> list[str]:
+def choices(annotation: object) -> list[str]:
     """The words that a setting takes, if it takes words only."""
     return [str(word) for word in get_args(annotation)] if get_origin(annotation) is Literal else []
 
@@ -175,7 +177,7 @@ def key(name: str) -> str:
     return name if name.replace("_", "").isalnum() else json.dumps(name, ensure_ascii=False)
 
 
-def toml(value: Any) -> str:
+def toml(value: object) -> str:
     """A value as TOML; of a model only what is not its default, unless nothing would be left."""
     if isinstance(value, BaseModel):
         return toml(

@@ -23,10 +23,11 @@ from flatout.cli import (
     train,
     trials,
 )
-from flatout.cli.failures import describe_failure, keep_interrupts, make_streams_safe, print_error
+from flatout.cli.failures import describe_failure, make_streams_safe, print_error
 from flatout.cli.guests import add_guests
 from flatout.cli.options import BarsCommand
 from flatout.errors import FlatoutError
+from flatout.interrupts import keep_interrupts
 from flatout.runs import installed_version
 from flatout.terminal import say
 
@@ -87,9 +88,9 @@ def app() -> None:
         word for word in sys.argv if word != "--debug"
     ]  # at whichever place it was given
     make_streams_safe()
-    keep_interrupts()
     try:
-        main()
+        with keep_interrupts():
+            main()
     except KeyboardInterrupt:
         say("interrupted", err=True)
         sys.exit(130)

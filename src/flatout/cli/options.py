@@ -43,7 +43,18 @@ Seed = Annotated[
 ]
 
 
-def print_json(value: Any) -> None:
+def list_typed(ctx: typer.Context) -> list[str]:
+    """The options that were typed, by their long names; the others have their defaults."""
+    sources = {one: ctx.get_parameter_source(one.name or "") for one in ctx.command.params}
+    # by the source's name, as its type is in another place in every second version of typer
+    return [
+        next(word for word in one.opts if word.startswith("--"))
+        for one, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    ]
+
+
+def print_json(value: object) -> None:
     """JSON on standard output, nothing else.
 
     >>> print_json({"pages": 3})
@@ -71,6 +82,7 @@ class SpaceSeparated(TyperCommand):
     lists: tuple[str, ...] = ()
     never_listed: tuple[str, ...] = ()  # endings of arguments that belong to no list
 
+    # the context's type has a public name in some versions of typer only
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option's name before each of its values."""
         spread: list[str] = []

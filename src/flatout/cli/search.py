@@ -23,8 +23,9 @@ from flatout.cli.options import (
 )
 from flatout.cli.verdict_box import show_verdict
 from flatout.errors import SettingsError
-from flatout.settings.loading import load_settings
+from flatout.settings.loading import OPTIONS, load_settings, resolve_settings
 from flatout.terminal import plain, say
+from flatout.training.request import MOST_SEEDS, MOST_SHARE_HELD_OUT, MOST_TIMESTEPS
 
 if TYPE_CHECKING:  # loads Optuna, which takes a second
     from flatout.search.run import PreparedStudy
@@ -50,6 +51,31 @@ def search_command(
     bar: BarSize = None,
     trials: Annotated[
         int | None, typer.Option("--trials", min=1, max=10**6, help="Instead of search.trials.")
+    ] = None,
+    timesteps: Annotated[
+        int | None,
+        typer.Option(
+            "--timesteps",
+            min=1,
+            max=MOST_TIMESTEPS,
+            help="Of each trial, split and seed; else train.timesteps, else 100,000.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds", min=1, max=MOST_SEEDS, help="Per trial and split; else train.seeds."
+        ),
+    ] = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(
+            "--hold-out",
+            min=0.0,
+            max=MOST_SHARE_HELD_OUT,
+            help="Share of the bars at the end, sealed until the winner is judged; else "
+            "folds.hold_out, else 0.15.",
+        ),
     ] = None,
     name: Annotated[
         str | None,
@@ -90,11 +116,17 @@ def search_command(
         raise SettingsError(
             f"--name names one study, but {len(files)} settings files are given: leave it out"
         )
-    given = [*(overrides or ()), *([f"search.trials={trials}"] if trials else [])]
-    given += [f"train.engine={engine}"] if engine else []
+    chosen_settings = {
+        "search.trials": trials,
+        "train.timesteps": timesteps,
+        "train.seeds": seeds,
+        "folds.hold_out": hold_out,
+        "train.engine": engine,
+    }
     asked = []
     for path in files:
-        resolved = load_settings(path, given)
+        loaded = load_settings(path, overrides or ())
+        resolved = resolve_settings(loaded, chosen_settings, changed_by=OPTIONS)
         called = name or (path.stem if path else "study")
         asked.append(AskedStudy(called, resolved, find_source(resolved, bars, symbols, bar)))
     prepared, chosen = prepare_studies(asked, out, workers, device)
@@ -107,7 +139,7 @@ def search_command(
         return
     with StudyProgress(prepared, quiet=as_json) as progress:
         try:
-            results = run_prepared(prepared, chosen, out, storage, progress)
+            results = run_prepared(prepared, chosen, out=out, storage=storage, shown=progress)
         except KeyboardInterrupt:
             say("interrupted; nothing is lost: the same command goes on", err=True)
             sys.exit(130)

@@ -7,7 +7,7 @@ lock, which is tried without waiting and let go at once.
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.table import Table
 from flatout.cli.options import Json, print_json
 from flatout.errors import RunError
 from flatout.file_names import decode_file_name
+from flatout.foreign import JsonTable
 from flatout.runs import is_held
 from flatout.search.report_file import read_report
 from flatout.terminal import describe_span, plain, say
@@ -59,7 +60,7 @@ def status_command(
         say(f"there is no study under {out}; `flatout search` starts one")
 
 
-def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
+def facts_of(folder: Path, url: str | None = None) -> JsonTable:
     """All that `flatout status` shows of a study, by name."""
     from flatout.folds.seal import openings
     from flatout.search.run import read_run
@@ -106,7 +107,7 @@ def facts_of(folder: Path, url: str | None = None) -> dict[str, Any]:
     }
 
 
-def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
+def facts_or_error(folder: Path, url: str | None) -> JsonTable:
     """The facts; a study that cannot be read must not hide the others."""
     try:
         return facts_of(folder, url)
@@ -119,7 +120,7 @@ def facts_or_error(folder: Path, url: str | None) -> dict[str, Any]:
         }
 
 
-def print_table(rows: Iterable[dict[str, Any]]) -> None:
+def print_table(rows: Iterable[JsonTable]) -> None:
     """Print a line per study, then the verdicts in full."""
     console, table = (
         wide_console(),
@@ -150,7 +151,7 @@ def print_table(rows: Iterable[dict[str, Any]]) -> None:
         console.print(note, highlight=False, soft_wrap=True)
 
 
-def format_counts(trials: dict[str, Any]) -> str:
+def format_counts(trials: JsonTable) -> str:
     """How many were asked for, ended, were pruned and failed."""
     known = [f"{trials[key]} {key}" for key in ("pruned", "failed") if trials[key] is not None]
     return ", ".join(

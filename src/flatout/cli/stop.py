@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.console import Console
 from flatout.cli.options import Json, print_json
 from flatout.cli.status import Folder, Storage, Studies, facts_of
 from flatout.errors import RunError
+from flatout.foreign import JsonTable
 from flatout.runs import is_held
 from flatout.terminal import describe_span, say
 
@@ -81,7 +82,7 @@ def wait_for_end(folder: Path, request: Path, quiet: bool) -> None:
     request.unlink(missing_ok=True)
 
 
-def ending_sentence(facts: dict[str, Any]) -> str:
+def ending_sentence(facts: JsonTable) -> str:
     """How far the study came, and how it goes on."""
     if facts["state"] == "finished":
         return (
@@ -95,7 +96,7 @@ def ending_sentence(facts: dict[str, Any]) -> str:
     )
 
 
-def print_facts(facts: dict[str, Any], sentence: str, as_json: bool) -> None:
+def print_facts(facts: JsonTable, sentence: str, as_json: bool) -> None:
     """Print a sentence for people, or the facts for programs."""
     if as_json:
         print_json(facts)

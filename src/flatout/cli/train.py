@@ -21,19 +21,20 @@ from flatout.cli.options import (
     Out,
     Seed,
     Set,
+    list_typed,
     print_json,
 )
 from flatout.errors import RunError
-from flatout.settings.loading import load_settings
+from flatout.settings.loading import OPTIONS, load_settings, resolve_settings
 from flatout.terminal import plain, say
 from flatout.training.plan import Plan
 from flatout.training.prepare import PreparedTraining, start_run
 from flatout.training.progress import TrainingProgress
 from flatout.training.request import (
-    LEAST_HELD_OUT,
+    LEAST_SHARE_HELD_OUT,
     MOST_EVALUATIONS,
-    MOST_HELD_OUT,
     MOST_SEEDS,
+    MOST_SHARE_HELD_OUT,
     MOST_TIMESTEPS,
 )
 from flatout.training.result import TrainingResult
@@ -57,6 +58,7 @@ SHOWN = {
 
 
 def train_command(
+    ctx: typer.Context,
     bars: Bars = None,
     symbols: Annotated[
         list[str] | None,
@@ -95,8 +97,8 @@ def train_command(
         typer.Option(
             "--hold-out",
             "--held-out",
-            min=LEAST_HELD_OUT,
-            max=MOST_HELD_OUT,
+            min=LEAST_SHARE_HELD_OUT,
+            max=MOST_SHARE_HELD_OUT,
             help="Share of the bars, the last ones, that judge; else folds.hold_out, else 0.2.",
         ),
     ] = None,
@@ -131,13 +133,7 @@ def train_command(
 ) -> None:
     """Train PPO agents in the market; saves the best and the last policy of each as a bundle."""
     if resume:
-        others = {
-            "--bars": bars, "--symbols": symbols, "--portfolio": portfolio, "--bar": bar,
-            "--timesteps": timesteps, "--n-envs": n_envs, "--seeds": seeds, "--hold-out": hold_out,
-            "--workers": workers, "--engine": engine, "--test-run": test_run, "--config": config,
-            "--set": overrides, "--seed": seed,
-        }  # fmt: skip
-        refuse_beside_resume(others)
+        refuse_beside_resume(list_typed(ctx))
         prepared = prepare_resumed(resume, device)
     else:
         chosen = {
@@ -147,9 +143,9 @@ def train_command(
             "train.n_envs": n_envs,
             "train.engine": engine,
         }
-        given = [f"{name}={value}" for name, value in chosen.items() if value is not None]
+        loaded = load_settings(config, overrides or ())
         prepared = prepare_new(
-            load_settings(config, [*(overrides or ()), *given]),
+            resolve_settings(loaded, chosen, changed_by=OPTIONS),
             bars,
             symbols=symbols,
             portfolio=portfolio,
@@ -179,14 +175,15 @@ def train_command(
 
 def train_and_tell(prepared: PreparedTraining, run: Path, quiet: bool) -> TrainingResult:
     """Train with a bar; where it is interrupted, say how to go on."""
+    again = f"go on with: flatout train --resume {shlex.quote(str(run))}"
     try:
         with TrainingProgress(prepared.made, quiet) as progress:
             return run_training(prepared, run, progress.show_rows, quiet)
-    except KeyboardInterrupt as stopped:
-        say(f"interrupted; {stopped.__notes__[-1]}", err=True)
+    except KeyboardInterrupt:
+        say(f"interrupted; {again}", err=True)
         sys.exit(130)
-    except RunError as stopped:
-        say(stopped.__notes__[-1], err=True)
+    except RunError:
+        say(again, err=True)
         raise
 
 
@@ -245,6 +242,8 @@ def tell_result(console: Console, result: TrainingResult) -> None:
         "study with folds is what can tell luck from skill.",
         highlight=False,
     )
-    say(f"{result.run}/: LANE/best, LANE/last, metrics.jsonl, report.json")
-    best = result.run / next(iter(result.bundles.values()))[0]
-    say(f"next: flatout backtest --policy {shlex.quote(str(best))} --bars YOUR_BARS")
+    say(f"{result.folder}/: LANE/best, LANE/last, metrics.jsonl, report.json")
+    saved = [place for places in result.bundles.values() for place in places]
+    if saved:
+        best = shlex.quote(str(result.folder / saved[0]))
+        say(f"next: flatout backtest --policy {best} --bars YOUR_BARS")

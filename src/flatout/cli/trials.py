@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.console import Console
@@ -12,10 +12,14 @@ from rich.table import Table
 from flatout.cli.options import Json, print_json
 from flatout.cli.status import Storage, Studies, wide_console
 from flatout.errors import FlatoutError, RunError
+from flatout.foreign import JsonTable, JsonValue
 from flatout.settings.tables import Settings
 from flatout.terminal import plain, say
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from flatout.search.stored_studies import StoredTrial
 
 app = typer.Typer(
@@ -35,6 +39,23 @@ PATH_FIGURES = {
     "total_return": ("return", "{:+.1%}"),
     "annual_return": ("return per year", "{:+.1%}"), "max_drawdown": ("max drawdown", "{:.1%}"),
 }  # fmt: skip
+
+
+class ParameterDifference(TypedDict):
+    """A value of two trials, and how far numbers are apart."""
+
+    name: str
+    first: JsonValue
+    second: JsonValue
+    difference: float | None
+    factor: float | None
+
+
+class RungReports(TypedDict):
+    """What the pruner was told of a trial at one rung."""
+
+    rung: int
+    values: list[float]
 
 
 class Sort(StrEnum):
@@ -175,7 +196,7 @@ def find_trial(trials: "list[StoredTrial]", number: int) -> "StoredTrial":
     return trials[number]
 
 
-def collect_details(folder: Path, trial: "StoredTrial") -> dict[str, Any]:
+def collect_details(folder: Path, trial: "StoredTrial") -> JsonTable:
     """All that is known of a trial; scores and paths once it has ended."""
     from flatout.search.lane_layout import Layout
     from flatout.search.run import read_run
@@ -186,7 +207,7 @@ def collect_details(folder: Path, trial: "StoredTrial") -> dict[str, Any]:
     state = read_state(folder)
     splits = Layout(*state.layout).splits if state else 1
     per_rung = 1 if settings.search.pruner == "halving" else splits
-    found: dict[str, Any] = {
+    found: JsonTable = {
         **{key: getattr(trial, key) for key in ("number", "state", "value", "params")},
         "updates": None, "splits": [f"split {k}" for k in range(splits)], "scores": None,
         "paths": None, "note": None,
@@ -196,19 +217,22 @@ def collect_details(folder: Path, trial: "StoredTrial") -> dict[str, Any]:
         return found | {"note": "it has not ended yet"}
     file = read_trial(folder, trial.number)
     found |= {"updates": file.facts["updates"], "scores": file.facts["scores"]}
-    return found | describe_paths(settings, about, file.log_return)
+    return found | describe_paths(folder, settings, about, file.log_return)
 
 
-def describe_paths(settings: Settings, about: dict[str, Any], log_return: Any) -> dict[str, Any]:
+def describe_paths(
+    folder: Path, settings: Settings, about: JsonTable, log_return: "NDArray[np.float32]"
+) -> JsonTable:
     """Names of the splits and figures of the paths, which need the bars; without them a note that
     says why.
     """
     from flatout.bars.source import source_of_request
     from flatout.evaluation.paths import path_figures, path_returns
     from flatout.evaluation.study_folds import make_study_folds
+    from flatout.training.prepare import KEPT_BARS
 
     try:
-        panel = source_of_request(about["request"], settings).read()
+        panel = source_of_request(about["request"], settings, folder / KEPT_BARS).read()
         folds = make_study_folds(panel, settings)
     except FlatoutError as error:
         return {"note": f"no figures of paths: {error}"}
@@ -223,7 +247,7 @@ def describe_paths(settings: Settings, about: dict[str, Any], log_return: Any) -
     }
 
 
-def group_by_rung(reports: dict[int, float], per_rung: int) -> list[dict[str, Any]]:
+def group_by_rung(reports: dict[int, float], per_rung: int) -> list[RungReports]:
     """What was reported to the pruner at each rung: a figure per split, or their mean if it
     halves.
     """
@@ -234,17 +258,18 @@ def group_by_rung(reports: dict[int, float], per_rung: int) -> list[dict[str, An
     ]
 
 
-def compare_values(name: str, first: Any, second: Any) -> dict[str, Any]:
+def compare_values(name: str, first: JsonValue, second: JsonValue) -> ParameterDifference:
     """Two values, and for numbers how far they are apart."""
-    row = {"name": name, "first": first, "second": second, "difference": None, "factor": None}
+    row = ParameterDifference(name=name, first=first, second=second, difference=None, factor=None)
     if all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in (first, second)
     ):
-        row |= {"difference": second - first, "factor": second / first if first else None}
+        row["difference"] = second - first
+        row["factor"] = second / first if first else None
     return row
 
 
-def format_change(row: dict[str, Any]) -> str:
+def format_change(row: ParameterDifference) -> str:
     """How far two values are apart, as in +0.1 (x 1.5)."""
     if row["difference"] is None:
         return ""
@@ -260,14 +285,14 @@ def shorten_names(names: Iterable[str]) -> list[str]:
     ]
 
 
-def format_value(value: Any, form: str = "{:.4g}") -> str:
+def format_value(value: object, form: str = "{:.4g}") -> str:
     """A number in few digits, anything else as it is."""
     if value is None:
         return "–"
     return form.format(value) if isinstance(value, float) else plain(str(value))
 
 
-def print_trial(found: dict[str, Any], console: Console) -> None:
+def print_trial(found: JsonTable, console: Console) -> None:
     """Print one trial for people."""
     updates = f", {found['updates']:,} updates" if found["updates"] else ""
     console.print(

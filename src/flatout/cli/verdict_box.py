@@ -50,21 +50,23 @@ def list_lines(report: StudyReport) -> Iterator[str]:
         for name, account in (report.baselines or {}).items()
     )
     pbo = report.overfitting.pbo if report.overfitting else None
-    dearer = next((row.sharpe for row in report.costs or () if row.factor == 2), None)
-    later = next((row.sharpe for row in report.delays or () if row.bars == 1), None)
+    dearer = next((row.skill_sharpe for row in report.costs or () if row.factor == 2), None)
+    later = next((row.skill_sharpe for row in report.delays or () if row.bars == 1), None)
     yield (
         f"Winner trial {format_count(winner.trial)}   {len(paths)} out-of-sample paths: Sharpe "
         f"median {format_number(winner.median_sharpe)} [{format_number(low)}, "
-        f"{format_number(high)}]   seeds SD {format_number(winner.seeds_sd)}"
+        f"{format_number(high)}]   of its skill {format_number(winner.median_skill)}, seeds SD "
+        f"{format_number(winner.seeds_sd)}"
     )
     yield f"Beside it: {baselines}"
     yield (
-        f"Deflated Sharpe {format_number(deflated.dsr)} (N = {format_count(deflated.trials)} ever "
-        f"on these bars, effective {format_number(deflated.effective)})   "
-        f"PBO {format_number(pbo)}   random traders as good: {format_number(null.p_value)}"
+        f"Deflated Sharpe of skill {format_number(deflated.dsr_effective)} (N = "
+        f"{format_count(deflated.trials)} ever on these bars, effective "
+        f"{format_number(deflated.effective)})   "
+        f"PBO {format_number(pbo)}   copies as good: {format_number(null.p_value)}"
     )
     yield (
-        f"Costs x2: {format_number(dearer)}   one bar later: {format_number(later)}   "
+        f"Skill at costs x2: {format_number(dearer)}   one bar later: {format_number(later)}   "
         f"luck alone would show {format_number(deflated.expected_best)}"
     )
     for name, control in (report.controls or {}).items():

@@ -5,7 +5,7 @@ The same functions of `market/episode.py` that train an agent run the backtest. 
 bar; the last bar's equity is marked, not sold.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flatout.errors import RulesError
 from flatout.evaluation.accounts import Accounts, Floats, known_tape
-from flatout.evaluation.baselines import Moment, Policy, RandomTrader
+from flatout.evaluation.baselines import Moment, Policy
 from flatout.evaluation.metrics import summarise
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome
@@ -24,7 +24,6 @@ from flatout.market.rewards import LEAST_EQUITY
 from flatout.market.tape import meet
 
 Progress = Callable[[int], None]
-CALIBRATION_PACES = np.linspace(0.0, 1.0, 17)
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class History:
     exposure: Floats  # (bar, account) gross weight at the close
     cost: Floats  # (bar, account) costs per equity
     fills: "tuple[Fills, ...]"
+    weights: Floats | None = None  # (bar, account, asset) at the closes, where they were recorded
 
     @property
     def returns(self) -> Floats:
@@ -48,9 +48,9 @@ class History:
         """The history of some of the accounts; the fills are those of the first one only."""
         names = ("equity", "turnover", "exposure", "cost")
         fills = self.fills if chosen.start in (None, 0) else ()  # they are the first account's
-        return replace(
-            self, fills=fills, **{name: getattr(self, name)[:, chosen] for name in names}
-        )
+        weights = None if self.weights is None else self.weights[:, chosen]
+        parts = {name: getattr(self, name)[:, chosen] for name in names}
+        return replace(self, fills=fills, weights=weights, **parts)
 
     def metrics(self, bars_per_year: float) -> dict[str, float | None]:
         """The figures of the first account, as `evaluation.metrics` defines them, annual ones for a
@@ -100,13 +100,15 @@ def backtest(
     first: int | None = None,
     stop: int | None = None,
     record_fills: bool = False,
+    record_weights: bool = False,
     progress: Progress = lambda bar: None,
 ) -> History:
     """Run a policy from a decision at the close of bar `first` to the close of bar `stop - 1`.
 
     Bars are rows of the panel. Equity begins at 1, the starting capital; all figures of the history
     are per bar and nothing is annualised. A ruined account stops trading and keeps what it has.
-    `record_fills` keeps the trades of the first account. `progress` is called with each bar.
+    `record_fills` keeps the trades of the first account, `record_weights` the weights of all at
+    each close. `progress` is called with each bar.
 
     >>> from flatout.bars.synthetic import built_in_market
     >>> from flatout.evaluation.baselines import BuyAndHold
@@ -119,7 +121,7 @@ def backtest(
     tape, rules = market.between(first, stop).arrays(np.float64)
     state = episode.reset(np.zeros(accounts), market.shape, rules, np)
     alive = np.ones(accounts, bool)
-    equity, bars, fills = [state.marks.equity], [], []
+    equity, bars, fills, weights = [state.marks.equity], [], [], []
     for t in range(first, stop - 1):
         met, before = meet(tape, state.t, np), state
         seen = Accounts(
@@ -136,6 +138,8 @@ def backtest(
         )
         equity.append(np.where(alive, np.maximum(state.marks.equity, 0.0), equity[-1]))
         bars.append(np.where(alive, bar_figures(before, state, outcome), 0.0))
+        if record_weights:
+            weights.append(np.where(alive[:, None], episode.weights_of(state, np).T, 0.0))
         if record_fills and alive[0]:
             fills += fills_of(t + 1, outcome, state)
         alive = alive & ~outcome.terminated
@@ -148,6 +152,7 @@ def backtest(
         exposure=exposure,
         cost=cost,
         fills=tuple(fills),
+        weights=np.array(weights) if record_weights else None,
     )
 
 
@@ -179,6 +184,7 @@ def decision_range(market: Market, first: int | None, stop: int | None) -> tuple
 def moment_of(market: Market, accounts: Accounts, t: int, age: int) -> Moment:
     """What is known at the close of bar t; later bars are not in it."""
     panel, state = market.panel, accounts.state
+    year = panel.trading_year
     weights = state.account.units * state.close / state.marks.equity
     return Moment(
         age=age,
@@ -186,6 +192,8 @@ def moment_of(market: Market, accounts: Accounts, t: int, age: int) -> Moment:
         weights=weights.T,
         bar_seconds=panel.bar_seconds,
         accounts=accounts,
+        alive=panel.alive[t],
+        bars_per_day=None if year.always_open else year.bars_per_day,
     )
 
 
@@ -232,65 +240,6 @@ class SideBySide:
 
 
 def part_of(moment: Moment, chosen: slice) -> Moment:
-    """The same moment for some of the accounts."""
+    """What a rule sees at a moment, of some of the accounts only."""
     accounts = moment.accounts and moment.accounts.part(chosen)
     return moment._replace(weights=moment.weights[chosen], accounts=accounts)
-
-
-class Comparison(NamedTuple):
-    """A policy beside the baselines and beside luck."""
-
-    chosen: History
-    baselines: dict[str, History]
-    luck: History  # random traders with the chosen policy's turnover
-
-    def p_value(self) -> float:
-        """Share of the random traders, 0 to 1, whose last equity is at least the policy's (add-one
-        estimate).
-        """
-        earned, lucky = self.chosen.equity[-1, 0], self.luck.equity[-1]
-        return float((1 + np.sum(lucky >= earned)) / (1 + lucky.size))
-
-
-def compare(
-    market: Market,
-    policy: Policy,
-    baselines: Mapping[str, Policy],
-    first: int | None = None,
-    stop: int | None = None,
-    lucky: int = 100,
-    seed: int = 0,
-    progress: Progress = lambda bar: None,
-) -> Comparison:
-    """Backtest a policy, the baselines, and `lucky` random traders matched to the policy's turnover
-    per bar, on the bars from `first` to `stop - 1`.
-
-    The first pass runs the policy, the baselines and random traders of many paces; the second the
-    random traders of the pace that comes nearest to the policy's turnover.
-    """
-    paces = RandomTrader(CALIBRATION_PACES, seed=seed)
-    crowd = SideBySide(
-        (policy, *baselines.values(), paces),
-        (1,) * (1 + len(baselines)) + (CALIBRATION_PACES.size,),
-    )
-    together = backtest(
-        market,
-        crowd,
-        accounts=sum(crowd.sizes),
-        first=first,
-        stop=stop,
-        record_fills=True,
-        progress=progress,
-    )
-    one = {name: together.accounts(slice(k, k + 1)) for k, name in enumerate(baselines, start=1)}
-    measured = np.maximum.accumulate(together.turnover[:, 1 + len(baselines) :].mean(axis=0))
-    pace = float(np.interp(together.turnover[:, 0].mean(), measured, CALIBRATION_PACES))
-    luck = backtest(
-        market,
-        RandomTrader(pace, seed=seed + 1),
-        accounts=lucky,
-        first=first,
-        stop=stop,
-        progress=progress,
-    )
-    return Comparison(together.accounts(slice(0, 1)), one, luck)

@@ -3,6 +3,9 @@
 A baseline turns what was known at the close of bar t into an order per asset, as a signed share of
 the equity (the market's `trade` action with `trade_size` 1), for a batch of accounts at once. It
 sees closes up to and including t and nothing later.
+
+Dead assets, those that have not traded for some time (`Panel.alive`), are not bought and take no
+share of the money; what is stuck in them is sold when they trade again.
 """
 
 from dataclasses import dataclass
@@ -25,6 +28,10 @@ class Moment(NamedTuple):
     bar_seconds: int
     # the same accounts as the market keeps them; every backtest gives them
     accounts: Accounts | None = None
+    # (asset,) as far as is known now; without it, every asset that has a price is alive
+    alive: NDArray[np.bool_] | None = None
+    # bars of a session, where the exchange closes; None = the market never does
+    bars_per_day: float | None = None
 
     def require_accounts(self) -> Accounts:
         """The accounts, by policies that cannot do without."""
@@ -42,9 +49,10 @@ class Policy(Protocol):
     def __call__(self, moment: Moment) -> Floats: ...
 
 
-def priced_assets(moment: Moment) -> NDArray[np.bool_]:
-    """Assets that have a price."""
-    return np.isfinite(moment.closes[-1])
+def find_alive_assets(moment: Moment) -> NDArray[np.bool_]:
+    """Assets that have a price and have traded lately: (asset,)."""
+    priced = np.isfinite(moment.closes[-1])
+    return priced if moment.alive is None else priced & moment.alive
 
 
 def spread_equally(chosen: NDArray[np.bool_]) -> Floats:
@@ -52,9 +60,29 @@ def spread_equally(chosen: NDArray[np.bool_]) -> Floats:
     return chosen / max(int(chosen.sum()), 1)
 
 
+def spread_free_money(chosen: NDArray[np.bool_], moment: Moment) -> Floats:
+    """Equal weights of the chosen assets, (account, asset), in all that is not stuck in dead
+    ones.
+    """
+    stuck = np.sum(moment.weights * ~find_alive_assets(moment), axis=1, keepdims=True)
+    return spread_equally(chosen) * (1 - stuck)
+
+
+def count_bars(moment: Moment, seconds: int) -> int:
+    """How many bars a period spans, at least one. Its days are trading days: a day has the bars of
+    a session, or of 24 hours where the market never closes. Parts of a day go by the clock and are
+    no longer than a session.
+    """
+    by_clock = seconds // moment.bar_seconds
+    if moment.bars_per_day is None:
+        return max(by_clock, 1)
+    in_sessions = round(max(seconds / DAY, 1.0) * moment.bars_per_day)
+    return max(min(by_clock, in_sessions), 1)
+
+
 def is_rebalancing_due(moment: Moment, seconds: int) -> bool:
     """Whether a rebalancing of this period is due, the first one at once."""
-    return moment.age % max(seconds // moment.bar_seconds, 1) == 0
+    return moment.age % count_bars(moment, seconds) == 0
 
 
 @dataclass(frozen=True)
@@ -67,32 +95,32 @@ class Cash:
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Spends everything equally on the assets that exist, and holds; what volume did not allow is
-    bought all day.
+    """Spends everything equally on the assets that are alive, and holds; what volume did not allow
+    is bought all day.
     """
 
     def __call__(self, moment: Moment) -> Floats:
-        if moment.age >= max(DAY // moment.bar_seconds, 1):
+        if moment.age >= count_bars(moment, DAY):
             return np.zeros_like(moment.weights)
-        return np.maximum(spread_equally(priced_assets(moment)) - moment.weights, 0.0)
+        return np.maximum(spread_equally(find_alive_assets(moment)) - moment.weights, 0.0)
 
 
 @dataclass(frozen=True)
 class EqualWeight:
-    """Holds all assets equally, rebalanced once a period."""
+    """Holds all living assets equally, rebalanced once a period."""
 
     period_seconds: int = DAY
 
     def __call__(self, moment: Moment) -> Floats:
         if not is_rebalancing_due(moment, self.period_seconds):
             return np.zeros_like(moment.weights)
-        return spread_equally(priced_assets(moment)) - moment.weights
+        return spread_free_money(find_alive_assets(moment), moment) - moment.weights
 
 
 @dataclass(frozen=True)
 class Momentum:
-    """Holds, equally, the better half of the assets among those that rose over the past; cash when
-    none did.
+    """Holds, equally, the better half of the living assets among those that rose over the past;
+    cash when none did.
     """
 
     past_seconds: int = 30 * DAY
@@ -101,12 +129,13 @@ class Momentum:
     def __call__(self, moment: Moment) -> Floats:
         if not is_rebalancing_due(moment, self.period_seconds):
             return np.zeros_like(moment.weights)
-        past = min(self.past_seconds // moment.bar_seconds, len(moment.closes) - 1)
+        past = min(count_bars(moment, self.past_seconds), len(moment.closes) - 1)
         with np.errstate(invalid="ignore"):
             gain = moment.closes[-1] / moment.closes[-1 - past] - 1
-        gain = np.where(np.isfinite(gain), gain, -np.inf)
-        best = gain >= np.sort(gain)[-max(len(gain) // 2, 1)]
-        return spread_equally(best & (gain > 0)) - moment.weights
+        alive = find_alive_assets(moment)
+        gain = np.where(np.isfinite(gain) & alive, gain, -np.inf)
+        best = gain >= np.sort(gain)[-max(int(alive.sum()) // 2, 1)]
+        return spread_free_money(best & (gain > 0), moment) - moment.weights
 
 
 @dataclass(frozen=True)
@@ -129,7 +158,7 @@ class RandomTrader:
         rng = np.random.default_rng((self.seed, moment.age))
         target = rng.dirichlet(np.ones(assets + 1), accounts)[:, :-1]
         return np.reshape(np.asarray(self.pace), (-1, 1)) * (
-            target * priced_assets(moment) - moment.weights
+            target * find_alive_assets(moment) - moment.weights
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from flatout.bars.panel import FloatArray
 from flatout.evaluation import metrics
 from flatout.evaluation.deflation import (
+    NORMAL,
     deflated_sharpe,
     effective_trials,
     expected_best_sharpe,
@@ -41,6 +42,22 @@ def overfitting_facts(columns: FloatArray, bars_per_year: float) -> dict[str, An
         "in_sample": (found.in_sample * annual).tolist(),
         "out_of_sample": (found.out_of_sample * annual).tolist(),
     }
+
+
+def weigh_lead(skill: FloatArray, other: FloatArray) -> float:
+    """How probable such a lead is where there is none: of the mean difference of two paths' (bar,)
+    skill returns, each in units of its own deviation. Returns that never vary count as 0.
+    """
+
+    def in_deviations(returns: FloatArray) -> FloatArray:
+        deviation = float(np.std(returns))
+        return returns / deviation if deviation > metrics.ROUNDING else np.zeros_like(returns)
+
+    lead = in_deviations(skill) - in_deviations(other)
+    deviation = float(np.std(lead))
+    if deviation <= metrics.ROUNDING:
+        return 1.0
+    return 1 - NORMAL.cdf(float(np.mean(lead)) / deviation * math.sqrt(len(lead)))
 
 
 def deflation_facts(

@@ -86,7 +86,7 @@ def summarise(
 
 
 def check_returns(returns: FloatArray) -> FloatArray:
-    """The same returns in float64, or an error that says what is wrong with them."""
+    """Returns in float64, or an error that says what is wrong with them."""
     returns = _finite(returns, "returns")
     if np.any(returns < -1):
         raise FlatoutError(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import FloatArray
 from flatout.evaluation import metrics
+from flatout.evaluation.skill import Timeline, skill_returns
 from flatout.folds.splits import Folds
 from flatout.folds.stitch import stitch
 
@@ -31,11 +32,32 @@ def path_returns(folds: Folds, log_return: NDArray[np.floating]) -> FloatArray:
     return np.expm1(path_values(folds, log_return))
 
 
-def trial_returns(folds: Folds, log_return: NDArray[np.floating]) -> FloatArray:
-    """(bar,): the mean over seeds and paths, as if the money were spread evenly over all of a
-    trial's agents.
+def path_sums(folds: Folds, sums: NDArray[np.floating]) -> FloatArray:
+    """(seed, path, part, asset): the sums of each path's weights over the parts of its blocks, from
+    (split, seed, block, part, asset) sums.
     """
-    return path_returns(folds, log_return).mean(axis=(0, 1))
+    place = {
+        (s, group): (s, k)
+        for s, split in enumerate(folds.splits)
+        for k, group in enumerate(split.test_groups)
+    }
+    paths = []
+    for path in folds.paths:
+        cells = [place[split, group] for group, split in path]
+        paths.append(np.concatenate([sums[s, :, k] for s, k in cells], axis=1))
+    return np.stack(paths, axis=1).astype(np.float64)
+
+
+def path_skill(
+    folds: Folds,
+    log_return: NDArray[np.floating],
+    sums: NDArray[np.floating],
+    timeline: Timeline,
+) -> FloatArray:
+    """(seed, path, bar): simple returns in excess of each path's average weights, held. `timeline`
+    is that of the judged groups.
+    """
+    return skill_returns(path_returns(folds, log_return), path_sums(folds, sums), timeline)
 
 
 class PathFigures(NamedTuple):

@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from flatout.bars.panel import Panel
-from flatout.evaluation.backtest import Comparison, History
+from flatout.evaluation.backtest import History
+from flatout.evaluation.comparison import Comparison
 from flatout.runs import write_bytes
 
 POINTS = 2000  # more would only make the page heavy
@@ -39,7 +40,7 @@ def add_curve(
 
 
 def add_luck(figure: go.Figure, luck: History, panel: Panel) -> None:
-    """The band in which nine of ten random traders of equal turnover ended up."""
+    """The band in which nine of ten copies ended up that decide at other times."""
     keep = thin_rows(len(luck.equity))
     times = panel.time[np.concatenate([luck.bars[:1] - 1, luck.bars])][keep]
     low, high = np.quantile(luck.equity[keep], [0.05, 0.95], axis=1)
@@ -53,7 +54,7 @@ def add_luck(figure: go.Figure, luck: History, panel: Panel) -> None:
         line=edge,
         fill="tonexty",
         fillcolor="rgba(255,127,14,0.18)",
-        name="random, equal turnover (90 %)",
+        name="its decisions at other times (90 %)",
     )
     figure.add_trace(band, row=1, col=1)
 

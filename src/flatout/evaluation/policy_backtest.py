@@ -12,11 +12,12 @@ from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import Panel
 from flatout.errors import RulesError
 from flatout.evaluation.assumptions import describe_market
-from flatout.evaluation.backtest import Comparison, History, compare
+from flatout.evaluation.backtest import History
 from flatout.evaluation.baselines import BASELINES, Policy
+from flatout.evaluation.comparison import Comparison, compare
 from flatout.evaluation.picture import draw_equity, write_picture
 from flatout.evaluation.trades import write_ledger
-from flatout.foreign import shorten_repr
+from flatout.foreign import shorten_repr, to_path
 from flatout.market.market import Market
 from flatout.runs import create_run, write_json
 from flatout.settings.loading import Resolved
@@ -34,10 +35,19 @@ class BacktestResult:
     panel: Panel
     first: int  # bar of the first decision
     stop: int  # the last bar traded is the one before
-    comparison: Comparison  # histories of the policy, of the baselines, and of random traders
+    comparison: Comparison  # histories of the policy, of the baselines, and of luck
     resolved: Resolved  # the settings it was run under
-    seed: int  # of the random traders
+    seed: int  # of the moves of its copies
     bundle: Mapping[str, Any] = field(default_factory=dict)  # of a saved policy: where it is from
+
+    def __repr__(self) -> str:
+        """One line: what the policy returned, on which bars, and how far luck goes."""
+        share = self.comparison.chosen.equity[-1, 0] - 1
+        times = " to ".join(str(self.panel.time[k])[:16] for k in (self.first + 1, self.stop - 1))
+        return (
+            f"BacktestResult({self.policy!r}: return {share:+.1%}, p-value against random traders "
+            f"{self.comparison.p_value():.3f}; {self.source}, {times} UTC)"
+        )
 
     @property
     def metrics(self) -> dict[str, dict[str, float | None]]:
@@ -50,11 +60,11 @@ class BacktestResult:
 
     @property
     def luck(self) -> dict[str, float]:
-        """How the policy stands among random traders of equal turnover."""
+        """How the policy stands among copies of itself that decide at other times."""
         luck = self.comparison.luck
         low, middle, high = np.quantile(luck.equity[-1] - 1, [0.05, 0.5, 0.95])
         return {
-            "traders": luck.equity.shape[1],
+            "copies": luck.equity.shape[1],
             "annual_turnover": float(luck.turnover.mean() * self.panel.bars_per_year),
             "return_5": float(low),
             "return_50": float(middle),
@@ -72,6 +82,7 @@ class BacktestResult:
             "symbols": list(panel.symbols),
             "bar": bar_name(panel.bar_seconds),
             "bars_per_year": panel.bars_per_year,
+            "trading_year": panel.trading_year.describe(),
             "from": str(panel.time[self.first + 1]),
             "to": str(panel.time[self.stop - 1]),
             "bars": self.stop - self.first - 1,
@@ -88,7 +99,7 @@ class BacktestResult:
         """
         about = {"source": self.source, "fingerprint": self.panel.fingerprint, "seed": self.seed}
         settings = self.resolved.settings.market
-        run = create_run(Path(out), f"backtest-{self.policy}", self.resolved, about)
+        run = create_run(to_path(out, "`out`"), f"backtest-{self.policy}", self.resolved, about)
         fills = self.comparison.chosen.fills
         write_ledger(run / "ledger.csv", self.panel, fills, settings.capital)
         write_json(run / "metrics.json", {**self.facts(), "run": str(run)})
@@ -110,8 +121,8 @@ def backtest_policy(
     quiet: bool = False,
     bundle: Mapping[str, Any] | None = None,
 ) -> BacktestResult:
-    """Run a policy through the bars of a market, with the baselines and random traders beside
-    it.
+    """Run a policy through the bars of a market, with the baselines and copies of it
+    that decide at other times beside it.
     """
     first, stop = find_rows(market.panel, period, market.fitted.recipe.warmup)
     others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
@@ -138,11 +149,11 @@ def find_rows(panel: Panel, period: Period, warm: int) -> tuple[int, int]:
     since, until = period
     first, stop = warm, panel.n_bars
     if since is not None:
-        first = max(warm, int(np.searchsorted(panel.time, parse_time("--since", since))))
+        first = max(warm, int(np.searchsorted(panel.time, parse_time("`since`", since))))
     if until is not None:
-        stop = int(np.searchsorted(panel.time, parse_time("--until", until)))
+        stop = int(np.searchsorted(panel.time, parse_time("`until`", until)))
     if (since or until) and not first < stop - 1:
-        given = (("--since", since), ("--until", until))
+        given = (("`since`", since), ("`until`", until))
         asked = " ".join(f"{name} {text}" for name, text in given if text)
         raise RulesError(
             f"{asked} leaves no bar to trade: the features are warm from "
@@ -152,7 +163,7 @@ def find_rows(panel: Panel, period: Period, warm: int) -> tuple[int, int]:
 
 
 def parse_time(name: str, text: str) -> np.datetime64:
-    """The time an option names; without a zone it is UTC."""
+    """The time that an argument names; without a zone it is UTC."""
     try:
         time = datetime.fromisoformat(str(text))
         time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time

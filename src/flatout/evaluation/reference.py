@@ -1,83 +1,49 @@
-"""What a study's result stands beside: baselines and random traders, on the same blocks, flat at
-each start.
-"""
+"""What a study's result stands beside: the baselines, on the same blocks, flat at each start."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from flatout.bars.panel import FloatArray
-from flatout.evaluation.backtest import CALIBRATION_PACES, History, SideBySide, backtest
-from flatout.evaluation.baselines import Policy, RandomTrader
+from flatout.evaluation.backtest import Progress, SideBySide, backtest
+from flatout.evaluation.baselines import Policy
+from flatout.evaluation.skill import make_timeline, skill_returns, sum_by_part
 from flatout.folds.blocks import Block
 from flatout.market.market import Market
 
-Progress = Callable[[int], None]
-
 
 class Reference(NamedTuple):
-    """Simple returns of every bar of the blocks, one after another: (bar,) each, (bar, trader) of
-    the traders.
-    """
+    """What a baseline earned in every bar of the blocks, one after another: (bar,) each."""
 
-    baselines: dict[str, FloatArray]
-    traders: FloatArray
+    returns: FloatArray  # simple
+    skill: FloatArray  # in excess of its own average weights, held
 
 
-def reference_returns(
+def run_baselines(
     market: Market,
     blocks: Sequence[Block],
     baselines: Mapping[str, Policy],
-    turnover: float,
-    traders: int = 100,
-    seed: int = 0,
     progress: Progress = lambda bar: None,
-) -> Reference:
-    """Baselines, and random traders whose mean turnover per bar comes nearest to the given one."""
-    paces = RandomTrader(CALIBRATION_PACES, seed=seed)
-    crowd = SideBySide(
-        (*baselines.values(), paces), (1,) * len(baselines) + (CALIBRATION_PACES.size,)
-    )
-    first = backtest_blocks(
-        market, crowd, accounts=sum(crowd.sizes), blocks=blocks, progress=progress
-    )
-    measured = np.maximum.accumulate(
-        np.concatenate([history.turnover for history in first])[:, len(baselines) :].mean(axis=0)
-    )
-    pace = float(np.interp(turnover, measured, CALIBRATION_PACES))
-    luck = backtest_blocks(
-        market,
-        RandomTrader(pace, seed=seed + 1),
-        accounts=traders,
-        blocks=blocks,
-        progress=progress,
-    )
-    returns = np.concatenate([history.returns for history in first])
-    return Reference(
-        {name: returns[:, k] for k, name in enumerate(baselines)},
-        np.concatenate([history.returns for history in luck]),
-    )
-
-
-def backtest_blocks(
-    market: Market, policy: Policy, accounts: int, blocks: Sequence[Block], progress: Progress
-) -> list[History]:
+) -> dict[str, Reference]:
     """One backtest per block; the first order meets the block's first bar."""
-    return [
-        backtest(
+    crowd = SideBySide(tuple(baselines.values()), (1,) * len(baselines))
+    returns, sums = [], []
+    for block in blocks:
+        history = backtest(
             market,
-            policy,
-            accounts=accounts,
+            crowd,
+            accounts=len(baselines),
             first=block.first - 1,
             stop=block.stop,
+            record_weights=True,
             progress=progress,
         )
-        for block in blocks
-    ]
-
-
-def share_as_good(total_log_return: float, traders: FloatArray) -> float:
-    """Share of (bar, trader) traders that earned at least as much (add-one estimate)."""
-    earned = np.log1p(np.maximum(traders, -1 + 1e-9)).sum(axis=0)
-    return float((1 + np.sum(earned >= total_log_return)) / (1 + earned.size))
+        assert history.weights is not None
+        returns.append(history.returns.T)
+        sums.append(sum_by_part(np.moveaxis(history.weights, 0, -1), block.length))
+    earned = np.concatenate(returns, axis=-1)
+    skill = skill_returns(
+        earned, np.concatenate(sums, axis=-2), make_timeline(market.panel.close, blocks)
+    )
+    return {name: Reference(earned[k], skill[k]) for k, name in enumerate(baselines)}

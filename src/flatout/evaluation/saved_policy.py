@@ -16,13 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from flatout.bars.panel import Panel
 from flatout.bars.source import Bars, BarsSource, find_source
-from flatout.errors import RulesError
+from flatout.errors import BundleError, RecipeError, RulesError
 from flatout.evaluation.accounts import Floats
 from flatout.evaluation.baselines import BASELINES, Moment, Policy, RandomTrader
 from flatout.evaluation.policy_backtest import BacktestResult, Period, backtest_policy, find_rows
+from flatout.foreign import shorten, shorten_repr, to_path
 from flatout.market.rewards import LEAST_EQUITY
 from flatout.policies.bundle import Bundle
+from flatout.policies.bundle_files import JSON_FILE
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
+
+LONGEST_SYMBOLS = 60  # letters of them in a line about a policy
+DEEPEST, MOST_NAMED = 3, 6  # where policies are looked for below a folder, and how many are told
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,20 @@ class SavedPolicy:
 
     bundle: Bundle
     folder: Path = Path("learned")  # where it was loaded from
+
+    def __repr__(self) -> str:
+        """One line: where it lies, what goes in and comes out, how long it learnt, how well."""
+        bundle, notes = self.bundle, self.bundle.notes
+        symbols = shorten(", ".join(bundle.recipe.symbols), LONGEST_SYMBOLS)
+        said = [
+            f"{bundle.settings.action} actions for {symbols}",
+            f"{bundle.observation_size} numbers observed",
+        ]
+        if isinstance(steps := notes.get("timesteps"), int):
+            said.append(f"{steps:,} timesteps")
+        if isinstance(score := notes.get("best_held_out_reward"), float):
+            said.append(f"held-out reward {score:.4g}")
+        return f"SavedPolicy({str(self.folder)!r}: {', '.join(said)})"
 
     @property
     def name(self) -> str:
@@ -45,7 +64,14 @@ class SavedPolicy:
         the policy, without noise. `flatout.MarketEnv` gives such observations and takes such
         actions.
         """
-        return self.bundle.act(np.asarray(observation, np.float32))
+        try:
+            seen = np.asarray(observation, np.float32)
+        except (TypeError, ValueError):
+            raise BundleError(
+                f"the observation is {shorten_repr(observation)}: give "
+                f"{self.bundle.observation_size} numbers, or rows of as many"
+            ) from None
+        return self.bundle.act(seen)
 
     def backtest(
         self,
@@ -59,21 +85,29 @@ class SavedPolicy:
         seed: int = 0,
         progress: bool = True,
     ) -> BacktestResult:
-        """What it would have earned on these bars, beside the baselines and random traders; flat at
+        """What it would have earned on these bars, beside the baselines and luck; flat at
         the first bar. It brings its own features and market settings; `settings` may change the
-        latter, but neither action nor fill. Without bars the built-in market is taken.
+        latter, but neither action nor fill. Without `bars` it trades `data.bars` of the settings,
+        and without these the built-in random walk that `seed` draws.
         """
         resolved = resolve_settings(settings, base=self.bundle.as_settings())
         source = find_source(resolved, bars, symbols, bar, seed)
-        return self.backtest_on(source, resolved, (since, until), seed, quiet=not progress)
+        return self.backtest_on(source, resolved, (since, until), source.seed, quiet=not progress)
 
     def backtest_on(
         self, source: BarsSource, resolved: Resolved, period: Period, seed: int, quiet: bool
     ) -> BacktestResult:
-        """The same with bars and settings that are already found."""
-        market = self.bundle.market(
-            source.read(), resolved.settings.market, resolved.settings.features
-        )
+        """Trade bars and settings that are already found; `backtest` finds them first."""
+        panel = source.read()
+        try:
+            market = self.bundle.market(panel, resolved.settings.market, resolved.settings.features)
+        except RecipeError as error:
+            if source.bars is not None:
+                raise
+            raise RecipeError(
+                "no bars are given (`bars`, or data.bars in the settings), and the built-in "
+                f"market is none that this policy can trade: {error}"
+            ) from None
         first, stop = find_rows(market.panel, period, market.fitted.recipe.warmup)
         return backtest_policy(
             self,
@@ -106,7 +140,7 @@ class SavedPolicy:
         return accounts.order(self.bundle.act(accounts.observe()))
 
     def __call__(self, moment: Moment) -> Floats:
-        """The same as shares of the equity, as baselines give them."""
+        """Its decisions as shares of the equity, as baselines give them."""
         return (
             self.money(moment) / np.maximum(moment.require_accounts().equity, LEAST_EQUITY)[:, None]
         )
@@ -116,7 +150,30 @@ def load_policy(folder: Path | str) -> SavedPolicy:
     """The policy that a training or a study saved in this folder: it can `predict` from
     observations and `backtest` itself on bars.
     """
-    return SavedPolicy(Bundle.load(folder), Path(folder))
+    path = to_path(folder, "the folder of a policy", BundleError)
+    refuse_folder_above(path)
+    return SavedPolicy(Bundle.load(path), path)
+
+
+def refuse_folder_above(folder: Path) -> None:
+    """Refuse the folder of a run or a study, which holds policies further down: they are named."""
+    if (folder / JSON_FILE).exists():
+        return
+    if folder.is_file():
+        raise BundleError(f"{folder} is a file; give the folder of a policy, as {folder.parent}")
+    below = [path for depth in range(1, DEEPEST + 1) for path in list_policies(folder, depth)]
+    if below:
+        named = ", ".join(map(str, below[:MOST_NAMED]))
+        more = f" and {len(below) - MOST_NAMED:,} more" if len(below) > MOST_NAMED else ""
+        raise BundleError(
+            f"{folder} holds no policy itself; give one of those below: {named}{more}"
+        )
+
+
+def list_policies(folder: Path, depth: int) -> list[Path]:
+    """The folders so many steps below that hold a policy, the best ones first."""
+    found = [path.parent for path in folder.glob(f"{'*/' * depth}{JSON_FILE}")]
+    return sorted(found, key=lambda path: (path.name != "best", path))
 
 
 def find_policy(name: str, seed: int = 0) -> Policy:

@@ -11,20 +11,21 @@ from flatout.settings.study import GateSettings
 
 @dataclass(frozen=True)
 class Evidence:
-    """The figures that gates look at; None where one does not exist."""
+    """The figures that gates look at; None where one does not exist. Sharpe ratios are those of
+    skill returns, except that `worst_path` is what was really earned.
+    """
 
     deflated_sharpe: float | None
     pbo: float | None
     probability_of_loss: float | None
     null_p: float | None
-    median_sharpe: float
-    baseline_sharpes: Mapping[str, float | None]
+    leads: Mapping[str, float]  # by baseline: probability of such a lead over it by luck
     cost_sharpes: Mapping[float, float]  # by cost factor
     delay_sharpes: Mapping[int, float]  # by bars
-    trades: int
+    trades: int  # decisions that change the weights
     worst_path: float
     hold_out_sharpe: float | None
-    constant: bool
+    activity_p: float  # that it moves next to nothing about
 
 
 class Gate(NamedTuple):
@@ -52,6 +53,7 @@ class Verdict(NamedTuple):
 
 # of the in-sample best, out of sample: then it does not matter which of the good ones is best
 LOSS_IS_RARE = 0.05
+CONSTANT_P = 0.05  # of the hypothesis that a path moves next to nothing about
 
 
 def give_verdict(gates: GateSettings, evidence: Evidence) -> Verdict:
@@ -86,15 +88,15 @@ def try_gates(gates: GateSettings, evidence: Evidence) -> list[Gate | None]:
         ),
         require_not_overfitted(gates.pbo, evidence),
         require_at_most(
-            name="random traders as good",
+            name="copies as good",
             wanted=gates.null_p,
             found=evidence.null_p,
-            reason="random traders of equal turnover earn as much",
+            reason="its own decisions at other times do as well",
         ),
-        *(require_beating(name, evidence) for name in gates.beats),
+        *(require_beating(name, gates.beats_p, evidence) for name in gates.beats),
         require_survival("costs", gates.cost_factor, evidence.cost_sharpes, "times the costs"),
         require_survival("delay", gates.delay_bars, evidence.delay_sharpes, "bar(s) later"),
-        require_at_least("trades", gates.trades, evidence.trades, "too few trades to say anything"),
+        require_at_least("trades", gates.trades, evidence.trades, "it hardly changes its mind"),
         require_at_least(
             name="worst path",
             wanted=gates.worst_path,
@@ -105,14 +107,13 @@ def try_gates(gates: GateSettings, evidence: Evidence) -> list[Gate | None]:
             name="hold-out Sharpe",
             wanted=gates.hold_out_sharpe,
             found=evidence.hold_out_sharpe,
-            reason="it does not earn on the sealed bars",
+            reason="it shows no skill on the sealed bars",
         ),
-        Gate(
+        require_at_most(
             name="not constant",
-            wanted="orders depend on the market",
-            found="constant" if evidence.constant else "they do",
-            passed=not evidence.constant,
-            sentence="it orders the same whatever it sees",
+            wanted=CONSTANT_P,
+            found=evidence.activity_p,
+            reason="it asks for the same weights whatever it sees",
         ),
     ]
 
@@ -191,24 +192,23 @@ def require_not_overfitted(wanted: float | None, evidence: Evidence) -> Gate | N
     )
 
 
-def require_beating(baseline: str, evidence: Evidence) -> Gate:
-    """A gate for which the median path has more Sharpe than a baseline; cash has none."""
-    other = evidence.baseline_sharpes.get(baseline)
-    found = f"{format_number(evidence.median_sharpe)} against {format_number(other)}"
+def require_beating(baseline: str, wanted: float, evidence: Evidence) -> Gate:
+    """A gate for which the median path has more skill than a baseline, beyond luck."""
+    found = evidence.leads.get(baseline)
     return Gate(
         name=f"beats {baseline}",
-        wanted="a larger Sharpe ratio",
-        found=found,
-        passed=other is not None and evidence.median_sharpe > other,
-        sentence=f"it does not beat {baseline} ({found})",
+        wanted=f"a lead by luck in at most {format_number(wanted)}",
+        found=format_number(found),
+        passed=found is not None and found <= wanted,
+        sentence=f"it does not beat {baseline} (luck leads in {format_number(found)})",
     )
 
 
 def require_survival(
     name: str, wanted: float | None, found: Mapping[Any, float], unit: str
 ) -> Gate | None:
-    """A gate for which the median path still earns under harder conditions: `found` has its Sharpe
-    ratio by condition, of which the wanted one counts.
+    """A gate for which the median path still shows skill under harder conditions: `found` has its
+    Sharpe ratio by condition, of which the wanted one counts.
     """
     if wanted is None:
         return None
@@ -216,8 +216,8 @@ def require_survival(
     condition = f"{format_number(wanted)} {unit}"
     return Gate(
         name=name,
-        wanted=f"earns at {condition}",
+        wanted=f"shows skill at {condition}",
         found=format_number(sharpe),
         passed=sharpe is not None and sharpe > 0,
-        sentence=f"it loses at {condition} (Sharpe {format_number(sharpe)})",
+        sentence=f"it shows no skill at {condition} (Sharpe {format_number(sharpe)})",
     )

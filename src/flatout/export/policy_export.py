@@ -7,22 +7,49 @@ The packages that a file format needs are optional and loaded only when it is as
 import difflib
 import hashlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flatout.errors import BundleError
+from flatout.evaluation.saved_policy import SavedPolicy, load_policy
+from flatout.foreign import to_path
 from flatout.policies.bundle import Bundle
 from flatout.runs import installed_version, write_bytes
 
 
-class ExportedFile(NamedTuple):
+class ExportContent(NamedTuple):
     """The content of a file, what is in it, and what whoever opens it should know."""
 
     content: bytes
     facts: dict[str, Any]  # plain JSON values
     remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExportedPolicy:
+    """A file that was written for other programs."""
+
+    file: Path
+    to: str  # "onnx", "sb3" or "joblib"
+    meaning: str
+    bytes: int
+    sha256: str
+    contents: Mapping[str, Any]  # what is in it, as plain JSON values: its kind decides the names
+    remarks: tuple[str, ...]  # what whoever opens it should know
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        return {
+            "file": str(self.file),
+            "to": self.to,
+            "meaning": self.meaning,
+            "bytes": self.bytes,
+            "sha256": self.sha256,
+            **self.contents,
+            "remarks": list(self.remarks),
+        }
 
 
 @dataclass(frozen=True)
@@ -33,10 +60,10 @@ class Target:
     suffix: str
     packages: tuple[str, ...]  # as they are imported
     extra: str  # the extra of flatout that installs them
-    make: Callable[[Bundle], ExportedFile]
+    make: Callable[[Bundle], ExportContent]
 
 
-def make_sb3(bundle: Bundle) -> ExportedFile:
+def make_sb3(bundle: Bundle) -> ExportContent:
     """For `stable_baselines3.PPO.load`."""
     from flatout.export.sb3_zip import zip_of  # loads PyTorch
 
@@ -46,7 +73,7 @@ def make_sb3(bundle: Bundle) -> ExportedFile:
         "activation": bundle.activation,
         "stable_baselines3": installed_version("stable-baselines3"),
     }
-    return ExportedFile(
+    return ExportContent(
         zip_of(bundle),
         facts,
         (
@@ -59,7 +86,7 @@ def make_sb3(bundle: Bundle) -> ExportedFile:
     )
 
 
-def make_onnx(bundle: Bundle) -> ExportedFile:
+def make_onnx(bundle: Bundle) -> ExportContent:
     """The policy as an .onnx file, for any ONNX runtime."""
     from flatout.export.onnx_model import account_names, onnx_of, properties
 
@@ -75,7 +102,7 @@ def make_onnx(bundle: Bundle) -> ExportedFile:
         },
         "properties": properties(bundle),
     }
-    return ExportedFile(
+    return ExportContent(
         onnx_of(bundle),
         facts,
         (
@@ -86,7 +113,7 @@ def make_onnx(bundle: Bundle) -> ExportedFile:
     )
 
 
-def make_joblib(bundle: Bundle) -> ExportedFile:
+def make_joblib(bundle: Bundle) -> ExportContent:
     """The scaler as a .joblib file, for programs that use scikit-learn."""
     from flatout.export.sklearn_scaler import columns_of, joblib_of
 
@@ -95,7 +122,7 @@ def make_joblib(bundle: Bundle) -> ExportedFile:
         "columns": columns_of(bundle.recipe),
         "scikit_learn": installed_version("scikit-learn"),
     }
-    return ExportedFile(
+    return ExportContent(
         joblib_of(bundle.recipe),
         facts,
         (
@@ -135,8 +162,8 @@ TARGETS = {
 
 def find_target(name: str) -> Target:
     """The format of that name; an unknown one is refused with the known ones."""
-    if name not in TARGETS:
-        near = difflib.get_close_matches(name, TARGETS, n=1)
+    if not isinstance(name, str) or name not in TARGETS:
+        near = difflib.get_close_matches(str(name), TARGETS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise BundleError(
             f"there is no export to {name!r}: choose one of {', '.join(TARGETS)}{hint}"
@@ -144,34 +171,40 @@ def find_target(name: str) -> Target:
     return TARGETS[name]
 
 
-def export_policy(folder: Path | str, to: str, out: Path | str | None = None) -> dict[str, Any]:
-    """Write the policy saved in a folder as a file that other programs read.
+def export_policy(
+    folder: Path | str | SavedPolicy, to: str, out: Path | str | None = None
+) -> ExportedPolicy:
+    """Write a policy, or the one that is saved in a folder, as a file that other programs read.
 
     to   "onnx" (the policy with its scaling), "sb3" (a zip that Stable-Baselines3's PPO loads) or
          "joblib" (its scaler, for scikit-learn)
     out  the file to write, with the ending of its kind; by default here, named after the folder
-
-    Returns what was written, as plain JSON values: file, kind, meaning, size, sha256 and remarks.
     """
-    folder, out = Path(folder), None if out is None else Path(out)
+    place = (
+        folder.folder
+        if isinstance(folder, SavedPolicy)
+        else to_path(folder, "the folder of a policy", BundleError)
+    )
     target = find_target(to)
-    path = out or Path(f"{folder.resolve().name}{target.suffix}")
+    usual = Path(f"{place.resolve().name}{target.suffix}")
+    path = usual if out is None else to_path(out, "`out`", BundleError)
     if path.suffix != target.suffix:
         raise BundleError(
             f"{path}: an export to {to} is a {target.suffix} file; give it such a name"
         )
     check_installed(to, target)
-    made = target.make(Bundle.load(folder))
+    policy = folder if isinstance(folder, SavedPolicy) else load_policy(place)
+    made = target.make(policy.bundle)
     write(path, made.content)
-    return {
-        "file": str(path),
-        "to": to,
-        "meaning": target.meaning,
-        "bytes": len(made.content),
-        "sha256": hashlib.sha256(made.content).hexdigest(),
-        **made.facts,
-        "remarks": list(made.remarks),
-    }
+    return ExportedPolicy(
+        file=path,
+        to=to,
+        meaning=target.meaning,
+        bytes=len(made.content),
+        sha256=hashlib.sha256(made.content).hexdigest(),
+        contents=made.facts,
+        remarks=made.remarks,
+    )
 
 
 def check_installed(to: str, target: Target) -> None:
@@ -191,5 +224,5 @@ def write(path: Path, content: bytes) -> None:
         write_bytes(path, content)
     except OSError as error:
         raise BundleError(
-            f"cannot write {path}: {error.strerror}; give --out another file"
+            f"cannot write {path}: {error.strerror}; give `out` another file"
         ) from error

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
+from flatout.arrays import NumpyArray
+from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import EXTRA, FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
@@ -133,8 +135,9 @@ class FittedRecipe:
         _check_symbols(self.symbols, panel.symbols)
         if panel.bar_seconds != self.bar_seconds:
             raise RecipeError(
-                f"fitted on bars of {self.bar_seconds} s, given bars of {panel.bar_seconds} s; "
-                "resample the bars or fit a recipe on the new size"
+                f"fitted on bars of {bar_name(self.bar_seconds)}, given bars of "
+                f"{bar_name(panel.bar_seconds)}; give `bar` as {bar_name(self.bar_seconds)}, to "
+                "which shorter bars are resampled, or fit a recipe on the new size"
             )
 
     def transform(self, panel: Panel) -> NDArray[np.float32]:
@@ -263,12 +266,17 @@ def _check_symbols(fitted: tuple[str, ...], given: tuple[str, ...]) -> None:
     if not missing and not unknown:
         raise RecipeError(
             f"symbols in another order: fitted on {_list_symbols(fitted)}; "
-            f"given {_list_symbols(given)}"
+            f"given {_list_symbols(given)}; name them by `symbols` in the order of the former"
         )
+    cure = (
+        "give bars that hold all of the former"
+        if missing
+        else f"choose its own by `symbols`: {_list_symbols(fitted)}"
+    )
     raise RecipeError(
         f"other symbols than the recipe was fitted on: missing "
         f"{_list_symbols([s for s in fitted if s in missing])}; "
-        f"unknown {_list_symbols([s for s in given if s in unknown])}"
+        f"unknown {_list_symbols([s for s in given if s in unknown])}; {cure}"
     )
 
 
@@ -300,7 +308,7 @@ def _tensor_path(folder: Path, facts: RecipeFacts) -> Path:
     return folder / TENSOR_FILE.format(facts.tensors_sha256[:12])
 
 
-def _read_statistics(path: Path, facts: RecipeFacts) -> NDArray[Any]:
+def _read_statistics(path: Path, facts: RecipeFacts) -> NumpyArray:
     """The one array that the description names."""
     content = read_file(path, 8 * MOST_STATISTICS + HEADER_BYTES, RecipeError, CURE)
     if hashlib.sha256(content).hexdigest() != facts.tensors_sha256:

@@ -3,18 +3,18 @@ every bar.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flatout.arrays import NumpyArray
 from flatout.errors import FlatoutError
 from flatout.folds.splits import Folds
 
-Cells = Mapping[tuple[int, int], NDArray[Any]]  # by (split, group); (..., bar of the group)
+Cells = Mapping[tuple[int, int], NumpyArray]  # by (split, group); (..., bar of the group)
 
 
-def stitch(folds: Folds, cells: Cells) -> NDArray[Any]:
+def stitch(folds: Folds, cells: Cells) -> NumpyArray:
     """The cells of each path in time order: (..., path, bar), in whatever unit the cells have.
     Leading axes of the cells are free and stay in front; the bars are those of `judged_bars`.
     """

@@ -2,9 +2,7 @@
 minibatch.
 """
 
-from typing import Any
-
-from flatout.arrays import Array, Namespace
+from flatout.arrays import Array, ArrayTree, Namespace
 from flatout.learners import ppo_math
 from flatout.learners.environment import Box
 from flatout.learners.metrics import LossMetrics
@@ -28,7 +26,7 @@ def actor_of(
     """What the policy would do: the distribution of its actions, given what it sees."""
     gates = rates.gates if program.gated else None
     return distribution_of(
-        program, network, actor(network, observation, program.activation, xp, gates)
+        program, network, actor(network, observation, program.activation, xp=xp, gates=gates)
     )
 
 
@@ -37,7 +35,7 @@ def critic_of(
 ) -> Array:
     """What the critic expects to be earned from here on, given what it sees."""
     gates = rates.gates if program.gated else None
-    return critic(network, observation, program.activation, xp, gates)
+    return critic(network, observation, program.activation, xp=xp, gates=gates)
 
 
 def bound_action(program: Program, policy: Distribution, raw: Array, xp: Namespace) -> Array:
@@ -60,7 +58,7 @@ def bound_action(program: Program, policy: Distribution, raw: Array, xp: Namespa
 
 
 def loss_of(
-    program: Program, data: Any, rates: Rates, network: Network, batch: Batch, xp: Namespace
+    program: Program, data: ArrayTree, rates: Rates, network: Network, batch: Batch, xp: Namespace
 ) -> tuple[Array, LossMetrics]:
     """PPO's loss of some transitions, and what it is made of."""
     observation = (

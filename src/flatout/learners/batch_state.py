@@ -49,7 +49,8 @@ class EvaluationResult(NamedTuple):
 def empty_chunk(job: Job) -> Chunk:
     """What a job reports before its first round."""
     program, plan, count = job.program, job.evaluation, len(job.seeds)
-    traced, terms = bool(plan and plan.traced), len(program.environment.terms)
+    env = program.environment
+    traced, terms = bool(plan and plan.traced), len(env.terms) + len(env.traced)
     figures = len(score_names(program)) if plan and not traced else 0
     return Chunk(
         updates=np.zeros(count, np.int32),

@@ -8,30 +8,30 @@ can take networks out.
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flatout.arrays import ArrayTree, NumpyArray
 from flatout.errors import RunError
-from flatout.foreign import parse_json, read_tensors
+from flatout.foreign import JsonTable, parse_json, read_tensors
 from flatout.runs import write_arrays
 
 FORMAT = "flatout.checkpoint"
 VERSION = 1
 CURE = "restore the run from a copy, or start a new one"
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, NumpyArray]
 
 
 class CheckpointFacts(NamedTuple):
     """What a checkpoint's header says of it."""
 
     version: Literal[1]
-    facts: dict[str, Any]
+    facts: JsonTable
     sha256: str | None = None  # of the arrays; checkpoints of older versions have none
 
 
-def rebuild_tree(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Any:
+def rebuild_tree(template: ArrayTree, arrays: Mapping[str, NumpyArray], prefix: str) -> ArrayTree:
     """A tree like the template with the leaves of these names."""
     if not isinstance(template, tuple):
         if prefix not in arrays:
@@ -45,7 +45,7 @@ def rebuild_tree(template: Any, arrays: Mapping[str, NDArray[Any]], prefix: str)
     return type(template)(*values) if hasattr(template, "_fields") else tuple(values)
 
 
-def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+def write_checkpoint(path: Path, arrays: Arrays, facts: Mapping[str, object]) -> None:
     """Replace the checkpoint by one with these arrays, which says these facts of itself."""
     about = {"version": VERSION, "facts": facts, "sha256": hash_arrays(arrays)}
     write_arrays(path, arrays, {FORMAT: about})
@@ -63,15 +63,15 @@ def hash_arrays(arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def read_checkpoint(path: Path) -> tuple[Arrays, JsonTable]:
     """Arrays and facts of a checkpoint."""
     arrays, notes = read_tensors(path, RunError, CURE)
     about = parse_json(
         notes.get(FORMAT, "null"),
         CheckpointFacts,
-        f"{path} is no checkpoint that this flatout reads",
-        RunError,
-        CURE,
+        where=f"{path} is no checkpoint that this flatout reads",
+        refuse=RunError,
+        cure=CURE,
     )
     if about.sha256 is not None and about.sha256 != hash_arrays(arrays):
         raise RunError(f"{path} is damaged: its arrays are not those that were written; {CURE}")

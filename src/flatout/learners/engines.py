@@ -5,6 +5,7 @@ before it is chosen.
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
+from flatout.arrays import ArrayTree
 from flatout.learners.batch_state import BatchState
 from flatout.learners.environment import Environment
 from flatout.learners.jobs import Chunk, Job, WorkOrder
@@ -41,8 +42,9 @@ class LaneBatch(Protocol):
 class BatchMaker(NamedTuple):
     """How an engine makes batches of lanes."""
 
-    make: Callable[[Job, Any, Any], LaneBatch]  # from a job, its data, and programs or None
-    load_data: Callable[[Job], Any]  # the arrays that all lanes share, on the device
+    # from a job, its data, and programs of the engine's own kind or None
+    make: Callable[[Job, ArrayTree, Any], LaneBatch]
+    load_data: Callable[[Job], ArrayTree]  # the arrays that all lanes share, on the device
 
 
 def market_environment(shape: Shape, engine: EngineName = "auto") -> Environment:

@@ -7,15 +7,17 @@ two steps: `view`, small and private to a state, and `observe`, which joins a vi
 trajectory may then keep views and observe again later.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from gymnasium import spaces
 
-from flatout.arrays import Array
+from flatout.arrays import Array, ArrayTree
 from flatout.errors import SettingsError
 
 __all__ = ["Box", "Discrete"]
+
+ActionT = TypeVar("ActionT")
 
 
 class Box(NamedTuple):
@@ -51,7 +53,7 @@ class Step(NamedTuple):
     terminated: Array
     truncated: Array
     terms: tuple[Array, ...]  # parts of the reward, to be logged
-    arrived: Any  # the state before any restart
+    arrived: ArrayTree  # the state before any restart
 
 
 class Environment(Protocol):
@@ -75,30 +77,39 @@ class Environment(Protocol):
         """Names of the reward's parts."""
         ...
 
-    def draw(self, key: Array, n_steps: int, n_envs: int) -> Any:
+    @property
+    def traced(self) -> tuple[str, ...]:
+        """Names of what evaluations that keep every bar keep of a state, beside the terms."""
+        ...
+
+    def trace(self, state: ArrayTree) -> tuple[Array, ...]:
+        """What they keep of states, by these names: (env,) each."""
+        ...
+
+    def draw(self, key: Array, n_steps: int, n_envs: int) -> ArrayTree:
         """Noise for this many steps; leaves are (step, env, ...)."""
         ...
 
-    def reset(self, noise: Any, data: Any, rates: Any) -> Any:
+    def reset(self, noise: ArrayTree, data: ArrayTree, rates: ArrayTree) -> ArrayTree:
         """Fresh states from the noise of one step."""
         ...
 
-    def view(self, state: Any, data: Any, rates: Any) -> Any:
+    def view(self, state: ArrayTree, data: ArrayTree, rates: ArrayTree) -> ArrayTree:
         """What must be kept of states to observe them later."""
         ...
 
-    def observe(self, view: Any, data: Any) -> Array:
+    def observe(self, view: ArrayTree, data: ArrayTree) -> Array:
         """(..., feature) observations of views."""
         ...
 
     def step(
-        self, state: Any, action: Array, noise: Any, data: Any, rates: Any
-    ) -> tuple[Any, Step]:
+        self, state: ArrayTree, action: Array, noise: ArrayTree, data: ArrayTree, rates: ArrayTree
+    ) -> tuple[ArrayTree, Step]:
         """One step of all; those that end restart at once."""
         ...
 
 
-def actions_of(space: spaces.Space[Any]) -> Box | Discrete:
+def actions_of(space: spaces.Space[ActionT]) -> Box | Discrete:
     """Gymnasium's action space as learners know it."""
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Discrete(int(space.n))

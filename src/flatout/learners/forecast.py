@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from flatout.learners.engines import engine_of
 from flatout.learners.rates import Program
+from flatout.policies.actions import NODES
 
 FLOAT = 4
 # Python, the library and its compiler at work; measured: jax 680 to 930 (400 with a kept program),
@@ -24,6 +25,7 @@ BETWEEN = {
 BESIDE_SEEN = 14  # numbers per transition beside what is seen and three times the action
 # arrays per hidden unit of a minibatch: activations and gradients that live together; measured
 PER_UNIT = 1.6
+PER_NODE = 2.3  # the same per action and node of the squashed entropy; measured
 BUDGET = 0.6  # share of the free memory that a training may take
 USUAL_ENVS = 64
 LEAST_ENVS = 4
@@ -52,6 +54,7 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
     at_once = 1 if one_by_one else lanes
     seen = env.view_size if program.index_only else env.observation_size
     units = 2 * sum(sizes.hidden)
+    squashed = sizes.deviations if program.distribution == "squashed_gaussian" else 0
     engine = engine_of(env)
     between = BETWEEN[engine]
     weights = (
@@ -72,7 +75,7 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
             * at_once
             * program.minibatch
             * FLOAT
-            * (env.observation_size + PER_UNIT * units)
+            * (env.observation_size + PER_UNIT * units + PER_NODE * len(NODES) * squashed)
         ),
         state=2 * lanes * FLOAT * (4 * weights + program.n_envs * 2 * env.view_size),
         data=data_bytes,

@@ -6,9 +6,9 @@ No JAX here: the driver need not load it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flatout.arrays import Array
+from flatout.arrays import Array, ArrayTree
 from flatout.learners.rates import Program, Rates
 from flatout.policies.network import Network
 
@@ -20,7 +20,7 @@ class EvaluationPlan:
     """How lanes are judged after each chunk: the mode of their policies, without noise."""
 
     # the environment's rates for the bars that judge; leaves have the lane axis first
-    environment: Any
+    environment: ArrayTree
     n_envs: int
     n_steps: int
     seed: int = 0
@@ -42,7 +42,7 @@ class Job:
     program: Program
     names: Sequence[str]  # of the lanes
     rates: Rates  # leaves have the lane axis first
-    data: Any  # what all lanes share: NamedTuples with .npy files as leaves, or None
+    data: ArrayTree  # what all lanes share: NamedTuples with .npy files as leaves, or None
     seeds: Sequence[int]
     log_std: Sequence[float]
     hidden: Sequence[tuple[int, ...]]
@@ -59,7 +59,7 @@ class NewLanes(NamedTuple):
     """Agents that take over some lanes, and what holds for all lanes from then on."""
 
     rates: Rates  # of all lanes
-    judged: Any  # the environment's rates for their evaluation
+    judged: ArrayTree  # the environment's rates for their evaluation
     lanes: tuple[int, ...]  # which are taken over; one seed, deviation and shape for each
     seeds: tuple[int, ...] = ()
     log_std: tuple[float, ...] = ()

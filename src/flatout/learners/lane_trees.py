@@ -1,14 +1,13 @@
 """Trees of arrays whose first axis is the lane: put together, and taken apart."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from flatout.arrays import map_leaves
+from flatout.arrays import ArrayTree, map_leaves
 
 
-def stack_trees(trees: Sequence[Any]) -> Any:
+def stack_trees(trees: Sequence[ArrayTree]) -> ArrayTree:
     """Equal trees of arrays as one, with a new first axis."""
     first = trees[0]
     if not isinstance(first, tuple):
@@ -17,6 +16,6 @@ def stack_trees(trees: Sequence[Any]) -> Any:
     return type(first)(*leaves) if hasattr(first, "_fields") else tuple(leaves)
 
 
-def take_lane(tree: Any, lane: int) -> Any:
+def take_lane(tree: ArrayTree, lane: int) -> ArrayTree:
     """One lane of a network, of rates or of a state."""
     return map_leaves(lambda leaf: np.array(leaf[lane]), tree)

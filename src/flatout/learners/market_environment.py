@@ -3,9 +3,9 @@ and their noise.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from flatout.arrays import Array, first_axis_last, last_axis_first
+from flatout.arrays import Array, Namespace, first_axis_last, last_axis_first
 from flatout.learners.environment import Box, Step
 from flatout.market import episode
 from flatout.market.episode import Episode, Shape
@@ -27,7 +27,7 @@ class MarketEnvironment:
     """A batch of accounts in markets of one shape."""
 
     shape: Shape
-    xp: ClassVar[Any]
+    xp: ClassVar[Namespace]
 
     @property
     def observation_size(self) -> int:
@@ -47,6 +47,14 @@ class MarketEnvironment:
     def terms(self) -> tuple[str, ...]:
         return RewardTerms._fields
 
+    @property
+    def traced(self) -> tuple[str, ...]:
+        return tuple(f"weight of asset {k}" for k in range(self.shape.n_assets))
+
+    def trace(self, state: Episode) -> tuple[Array, ...]:
+        weights = episode.weights_of(state, self.xp)
+        return tuple(weights[k, ...] for k in range(self.shape.n_assets))
+
     def reset(self, noise: Array, data: Tape, rates: Rules) -> Episode:
         return episode.reset(noise, self.shape, rates, self.xp)
 
@@ -56,16 +64,21 @@ class MarketEnvironment:
         )
 
     def observe(self, view: View, data: Tape) -> Array:
-        return episode.join(view.t, view.private, data, self.shape, self.xp)
+        return episode.join(view.t, view.private, tape=data, shape=self.shape, xp=self.xp)
 
     def step(
         self, state: Episode, action: Array, noise: Array, data: Tape, rates: Rules
     ) -> tuple[Episode, Step]:
         arrived, outcome = episode.step(
-            state, last_axis_first(action, self.xp), data, self.shape, rates, self.xp
+            state,
+            last_axis_first(action, self.xp),
+            tape=data,
+            shape=self.shape,
+            rules=rates,
+            xp=self.xp,
         )
         ended = outcome.terminated | outcome.truncated
-        after = episode.restart(arrived, ended, noise, rates, self.xp)
+        after = episode.restart(arrived, ended, noise=noise, rules=rates, xp=self.xp)
         return after, Step(
             reward=outcome.reward,
             terminated=outcome.terminated,

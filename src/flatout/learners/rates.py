@@ -5,11 +5,11 @@ Lanes with equal `Program` share one executable, whatever their rates; other sha
 buckets.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from flatout.arrays import Array
+from flatout.arrays import Array, ArrayTree
 from flatout.errors import SettingsError
 from flatout.learners.environment import Box, Environment
 from flatout.learners.hyperparameters import Hyperparameters, hyperparameters_of
@@ -76,7 +76,7 @@ class Rates(NamedTuple):
     gates: Array  # (hidden layer,) see policies/network.py
     updates: Array  # of the whole training; the schedule's length
     until: Array  # a chunk advances the lane to this many updates
-    environment: Any  # the environment's own
+    environment: ArrayTree  # the environment's own
 
 
 def program_of(
@@ -109,7 +109,7 @@ def program_of(
 
 
 def rates_of(
-    settings: TrainSettings, updates: int, environment: Any, gates: Array | None = None
+    settings: TrainSettings, updates: int, environment: ArrayTree, gates: Array | None = None
 ) -> Rates:
     """One lane's rates, as NumPy scalars."""
     descents = updates * settings.epochs * settings.minibatches
@@ -133,7 +133,7 @@ def rates_of(
 
 def make_rates(
     numbers: Hyperparameters,
-    environment: Any,
+    environment: ArrayTree,
     gates: Array,
     *,
     updates: int,

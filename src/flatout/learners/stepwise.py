@@ -5,11 +5,11 @@ Written for any array library: NumPy is three times as fast as PyTorch with the 
 evaluation has, so PyTorch does it only where the arrays are on a GPU.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from flatout.arrays import Array, Namespace
+from flatout.arrays import Array, ArrayTree, Namespace
 from flatout.learners.agent import actor_of, bound_action
 from flatout.learners.market_environment import MarketEnvironment
 from flatout.learners.rates import Program, Rates
@@ -19,27 +19,27 @@ from flatout.policies.network import Network
 class NumpyMarketEnvironment(MarketEnvironment):
     """Accounts in NumPy arrays; noise from NumPy's generator."""
 
-    xp: ClassVar[Any] = np
+    xp: ClassVar[Namespace] = np
 
-    def draw(self, key: Any, n_steps: int, n_envs: int) -> Array:
+    def draw(self, key: np.random.Generator, n_steps: int, n_envs: int) -> Array:
         return key.random((n_steps, n_envs), np.float32)
 
 
 def evaluate(
     program: Program,
-    data: Any,
+    data: ArrayTree,
     rates: Rates,
     network: Network,
     *,
     n_envs: int,
     n_steps: int,
-    key: Any,
+    key: Array,
     xp: Namespace,
 ) -> Array:
     """(figure,): reward, length and terms of the first episode, summed over it; means over the
     environments. See `metrics.score_names`.
 
-    `key` is what the environment draws from.
+    `key` is what the environment draws from: of its own kind, as its library has it.
     """
     env = program.environment
     luck = env.draw(key, 1 + n_steps, n_envs)
@@ -48,7 +48,7 @@ def evaluate(
     sums = xp.stack([xp.zeros_like(alive)] * (2 + len(env.terms)))
     for k in range(n_steps):
         action = decide(program, data, rates, network, state=state, xp=xp)
-        state, step = env.step(state, action, luck[k], data, rates.environment)
+        state, step = env.step(state, action, noise=luck[k], data=data, rates=rates.environment)
         sums = sums + alive * xp.stack([step.reward, xp.ones_like(alive), *step.terms])
         alive = alive * (1 - xp.astype(step.terminated | step.truncated, alive.dtype))
     return xp.mean(sums, axis=1)
@@ -56,7 +56,7 @@ def evaluate(
 
 def trace(
     program: Program,
-    data: Any,
+    data: ArrayTree,
     rates: Rates,
     network: Network,
     *,
@@ -80,18 +80,18 @@ def trace(
         decided = [*decided, decide(program, data, rates, network, state=state, xp=xp)][
             -(delay + 1) :
         ]
-        state, step = env.step(state, decided[0], unused, data, rates.environment)
-        found.append(alive * xp.stack(list(step.terms)))
+        state, step = env.step(state, decided[0], noise=unused, data=data, rates=rates.environment)
+        found.append(alive * xp.stack([*step.terms, *env.trace(step.arrived)]))
         alive = alive * (1 - xp.astype(step.terminated | step.truncated, alive.dtype))
     return xp.stack(found, axis=-1)
 
 
 def decide(
     program: Program,
-    data: Any,
+    data: ArrayTree,
     rates: Rates,
     network: Network,
-    state: Any,
+    state: ArrayTree,
     xp: Namespace,
 ) -> Array:
     """The mode of the policy in these states, in the environment's bounds."""

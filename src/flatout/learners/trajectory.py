@@ -2,9 +2,9 @@
 it to learn from.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from flatout.arrays import Array, Namespace
+from flatout.arrays import Array, ArrayTree, Namespace
 from flatout.learners import ppo_math
 from flatout.learners.metrics import RolloutMetrics
 from flatout.learners.ppo_math import Moments
@@ -27,7 +27,7 @@ class Episodes(NamedTuple):
 class Transition(NamedTuple):
     """One step of the rollout; stacked (step, env, ...)."""
 
-    seen: Any  # observation, or the view it can be made from
+    seen: ArrayTree  # observation, or the view it can be made from
     raw: Array
     head: Array  # the actor's output
     reward: Array
@@ -39,7 +39,7 @@ class Transition(NamedTuple):
 class Batch(NamedTuple):
     """What the loss needs of each transition: (transition, ...)."""
 
-    seen: Any
+    seen: ArrayTree
     raw: Array
     log_prob: Array
     value: Array
@@ -51,9 +51,9 @@ class Lanes(NamedTuple):
     """All that changes during training; outside the learner every leaf has the lane axis first."""
 
     network: Network
-    optimiser: Any
-    environment: Any
-    view: Any
+    optimiser: ArrayTree
+    environment: ArrayTree
+    view: ArrayTree
     episodes: Episodes
     discounted: Array  # (env,) running discounted returns, for the scale of rewards
     moments: Moments  # of those

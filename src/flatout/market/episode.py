@@ -104,9 +104,25 @@ def choose_start(noise: Array, segments: Segments, xp: Namespace) -> tuple[Array
     return start, xp.minimum(start + segments.length, end - 1)
 
 
-def reset(noise: Array, shape: Shape, rules: Rules, xp: Namespace) -> Episode:
-    """Fresh episodes, one for each element of the uniform noise."""
-    start, last = choose_start(noise, rules.segments, xp)
+def find_last(start: Array, segments: Segments, xp: Namespace) -> Array:
+    """The last bars of episodes that start at these bars, each of which lies in a segment."""
+    first, stop = segments.first, segments.stop
+    end = stop[0] + xp.zeros_like(start)
+    for k in range(1, first.shape[0]):
+        end = xp.where((start >= first[k]) & (start < stop[k]), stop[k], end)
+    return xp.minimum(start + segments.length, end - 1)
+
+
+def reset(
+    noise: Array, shape: Shape, rules: Rules, xp: Namespace, start: Array | None = None
+) -> Episode:
+    """Fresh episodes, one for each element of the uniform noise, which says where they start unless
+    `start` does.
+    """
+    if start is None:
+        start, last = choose_start(noise, rules.segments, xp)
+    else:
+        last = find_last(start, rules.segments, xp)
     prices = xp.stack([xp.ones_like(noise)] * shape.n_assets, axis=0)
     account = open_account(prices, xp)
     return Episode(
@@ -166,7 +182,7 @@ def step(
 def trade(
     state: Episode, order: Array, met: Meeting, fill: Fill, rules: Rules, xp: Namespace
 ) -> tuple[Episode, Outcome]:
-    """The same bar for an (asset, ...) order in money, whatever it was made from."""
+    """One bar for an (asset, ...) order in money, whatever it was made from."""
     mark, bar, benchmark = met
     account, executed = execute(
         state.account,
@@ -183,6 +199,7 @@ def trade(
         state.marks,
         worth,
         values=values,
+        moves=bar.close / bar.open - 1,
         traded=executed.notional,
         benchmark=benchmark,
         weights=rules.reward,
@@ -223,11 +240,17 @@ def join(t: Array, private: Array, tape: Tape, shape: Shape, xp: Namespace) -> A
     return xp.concat([*market, private], axis=-1)
 
 
+def weights_of(state: Episode, xp: Namespace) -> Array:
+    """The positions as shares of the equity, at the last close: (asset, ...)."""
+    worth = xp.clip(state.marks.equity, LEAST_EQUITY, None)
+    return state.account.units * (state.close / worth[None])
+
+
 def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
     """The account's features, then each position feature of all assets: (feature, ...)."""
     account, marks = state.account, state.marks
     worth = xp.clip(marks.equity, LEAST_EQUITY, None)
-    weights = account.units * (state.close / worth[None])
+    weights = weights_of(state, xp)
     single = [
         1 - xp.sum(weights, axis=0),
         rules.limits.ruin / worth,

@@ -4,8 +4,8 @@ Pure functions of (account, order, bar, costs, limits, xp), written against the 
 NumPy, PyTorch and JAX run this text. It knows nothing of agents, features, rewards or episodes.
 
 Within a bar: at the fill price, forced reductions and closing orders, then opening orders under one
-joint budget, scaled pro rata; during the bar, trailing stops against the worst case; at the close,
-borrow costs and the mark.
+joint budget, scaled pro rata; during the bar, trailing stops, which follow the open and then meet
+the worst case; at the close, borrow costs and the mark.
 
 Invariants, each a property test: cash never falls below zero without shorts; the change of equity
 is the profit of the positions minus the costs; a zero order changes nothing; permuting assets
@@ -109,15 +109,42 @@ def cost_rate(size: Array, rates: TradingRates, xp: Namespace) -> Array:
     )
 
 
-def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
-    """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum
-    notional.
+def whole_lots(size: Array, limits: Limits, xp: Namespace) -> Array:
+    """Sizes (units, not negative) rounded toward zero to whole lots; any size where there are no
+    lots.
     """
     stepped = limits.lot_step > 0
     step = limits.lot_step + xp.astype(~stepped, size.dtype)
     lots = xp.floor(size / step + LOT_SLACK)
-    rounded = xp.where(stepped, xp.minimum(lots * step, size), size)
-    return gate(rounded, rounded * price >= xp.clip(limits.min_notional, DUST, None), xp)
+    return xp.where(stepped, xp.minimum(lots * step, size), size)
+
+
+def least_notional(limits: Limits, xp: Namespace) -> Array:
+    """The smallest order that is one."""
+    return xp.clip(limits.min_notional, DUST, None)
+
+
+def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
+    """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum
+    notional.
+    """
+    rounded = whole_lots(size, limits, xp)
+    return gate(rounded, rounded * price >= least_notional(limits, xp), xp)
+
+
+def forced_reduction(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
+    """How much of a position of this size, held too long, is sold by force.
+
+    It is `forced_share` of the position in whole lots, rounded toward zero, but at least one lot;
+    and all of the position if that part, or the rest that it leaves, is worth less than the minimum
+    notional (or if there is less than one lot). So each forced reduction sells something that can
+    be sold, and ten whole shares at 5 % lose one share each time. A share of 0 sells nothing.
+
+    The gradient in the size is that of the branch taken: the share, 0 where lots round, or 1.
+    """
+    part = xp.maximum(whole_lots(limits.forced_share * size, limits, xp), limits.lot_step)
+    small = xp.minimum(part, size - part) * price < least_notional(limits, xp)
+    return gate(xp.where(small, size, part), limits.forced_share > 0, xp)
 
 
 def reduction(size: Array, wanted: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
@@ -229,12 +256,15 @@ def fill_order(
     opens or grows.
 
     An order larger than the position against it closes it and opens the other side with the rest.
+    A position held too long does not grow, and is reduced by force or by the order, whichever is
+    more; if `room` does not allow it, the next bar tries again.
     """
     size = xp.abs(account.units)
     side = sides(account.units, xp)
     along = wanted * side  # positive: grow, negative: reduce
     overdue = account.held >= limits.max_held_bars
-    along = xp.where(overdue, xp.minimum(along, -limits.forced_share * size), along)
+    forced = forced_reduction(size, price=price, limits=limits, xp=xp)
+    along = xp.where(overdue, xp.minimum(along, -forced), along)
     along = xp.minimum(xp.maximum(along, -room), room)
 
     closing = reduction(size, above_zero(-along, xp), price=price, limits=limits, xp=xp)
@@ -265,25 +295,39 @@ def fill_order(
     return after, both
 
 
+def follow_price(best: Array, price: Array, long: Array, xp: Namespace) -> Array:
+    """The best price since entry after another one: the higher of a long position, the lower of a
+    short one.
+    """
+    return xp.where(long, xp.maximum(best, price), xp.minimum(best, price))
+
+
 def stop_out(
     account: Account, room: Array, bar: Bar, rates: TradingRates, limits: Limits, xp: Namespace
 ) -> tuple[Account, Trade]:
-    """Close positions whose trailing stop is touched, at the stop or at the open if the bar opens
+    """Close positions whose trailing stop is touched, at the stop, or at the open if the bar opens
     beyond it.
 
-    Which of high and low came first is unknown, so the worse is assumed: the adverse extreme is met
-    before the favourable one can move the stop.
+    The open comes first and is known to: the stop follows it. Which of high and low comes next is
+    unknown, so the worse is assumed: the adverse extreme is met before the favourable one can move
+    the stop. The favourable one moves it for the next bar only, also where the close has already
+    fallen back by more than the distance: when that happened within the bar is unknown.
+
+    A position that was opened in this bar at the open hangs on its fill price, which is the open;
+    one that was filled at the last close, as `same_close` does, follows the open like any other.
     """
     size = xp.abs(account.units)
     side = sides(account.units, xp)
     long = side > 0
-    level = account.best * (1 - side * limits.trailing_stop)
+    best = follow_price(account.best, bar.open, long=long, xp=xp)
+    # An open beyond the old level lies behind the best price and moves nothing.
+    level = best * (1 - side * limits.trailing_stop)
     hit = (xp.where(long, bar.low, bar.high) - level) * side <= 0
     price = xp.where((bar.open - level) * side <= 0, bar.open, level)
     closing = gate(reduction(size, room, price=price, limits=limits, xp=xp), hit, xp)
     after, stopped = reduce(account, side, closing=closing, price=price, rates=rates, xp=xp)
     after = after._replace(
-        best=xp.where(long, xp.maximum(account.best, bar.high), xp.minimum(account.best, bar.low)),
+        best=follow_price(best, xp.where(long, bar.high, bar.low), long=long, xp=xp),
         held=gate(account.held + 1, after.units != 0, xp),
         cooldown=xp.where(closing > 0, limits.cooldown_bars, above_zero(account.cooldown - 1, xp)),
     )

@@ -10,9 +10,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from flatout.arrays import last_axis_first, map_leaves, select
+from flatout.arrays import NumpyArray, last_axis_first, map_leaves, select
+from flatout.bars.calendars import follow_calendar
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk
@@ -21,10 +22,12 @@ from flatout.features.recipe import FittedRecipe
 from flatout.market import episode
 from flatout.market.episode import OBSERVATION_LIMIT, Episode, Outcome
 from flatout.market.market import Market, build_market
+from flatout.market.starts import read_starts
 from flatout.settings.loading import load_settings
 from flatout.settings.tables import Settings
 
 Bars = Market | Panel | str | Path | None
+Info = dict[str, Any]  # Gymnasium's own type of infos and options
 
 
 def market_of(
@@ -40,16 +43,19 @@ def market_of(
                 "beside it"
             )
         return bars
+    if settings is not None and not isinstance(settings, Settings):
+        settings = load_settings(Path(settings)).settings
+    calendar = settings.data.calendar if settings is not None else None
     if bars is None:
         bars = RandomWalk().panel()
     elif not isinstance(bars, Panel):
-        bars = read_bars(Path(bars))
-    if settings is not None and not isinstance(settings, Settings):
-        settings = load_settings(Path(settings)).settings
+        bars = read_bars(Path(bars), calendar=calendar)
+    elif calendar is not None:
+        bars = follow_calendar(bars, calendar)
     return build_market(bars, settings, fitted)
 
 
-def spaces(market: Market) -> tuple[Any, Any]:
+def spaces(market: Market) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     """Observation and action space of one account."""
     observation = gym.spaces.Box(
         -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32
@@ -57,7 +63,7 @@ def spaces(market: Market) -> tuple[Any, Any]:
     return observation, gym.spaces.Box(-1.0, 1.0, (market.action_size,), np.float32)
 
 
-def checked_action(action: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def checked_action(action: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """The action as float32, or an error when its shape is wrong or it is not finite."""
     array = np.asarray(action, np.float32)
     if array.shape != shape:
@@ -67,20 +73,20 @@ def checked_action(action: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
     return array
 
 
-def start_info(state: Episode) -> dict[str, Any]:
+def start_info(state: Episode) -> Info:
     """Where accounts stand; copies, because callers may write into them."""
     return {"equity": state.marks.equity.copy(), "bar": state.t.copy()}
 
 
-def info_of(state: Episode, outcome: Outcome) -> dict[str, Any]:
+def info_of(state: Episode, outcome: Outcome) -> Info:
     """What a step tells beside the reward: equity, bar and the unweighted reward terms."""
     terms = {f"reward/{name}": value for name, value in outcome.terms._asdict().items()}
     return {**start_info(state), **terms}
 
 
-class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NumpyArray]):
     """`num_envs` accounts stepped together; an account that ends restarts within the same step
-    (`final_obs` in the info).
+    (`final_obs` in the info). Each starts at a bar of its own, drawn anew for every episode.
 
     >>> envs = MarketVectorEnv(RandomWalk(n_bars=300).panel(), num_envs=64)
     >>> observations, infos = envs.reset(seed=0)
@@ -105,10 +111,6 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.state: Episode | None = None
 
-    def _fresh(self, n: int) -> Episode:
-        noise = self.np_random.random(n, dtype=np.float32)
-        return episode.reset(noise, self.market.shape, self.rules, np)
-
     def _observe(self, state: Episode) -> NDArray[np.float32]:
         observation: NDArray[np.float32] = episode.observe(
             state, self.tape, shape=self.market.shape, rules=self.rules, xp=np
@@ -116,11 +118,15 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         return observation
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Restart all accounts, or those of `options["reset_mask"]`."""
+        self, *, seed: int | list[int | None] | None = None, options: Info | None = None
+    ) -> tuple[NDArray[np.float32], Info]:
+        """Restart all accounts, or those of `options["reset_mask"]`, at random bars, or at those of
+        `options["start"]`: one for all or one for each account.
+        """
+        start = read_starts(options, self.num_envs, self.rules.segments)
         super().reset(seed=seed if not isinstance(seed, list) else seed[0], options=options)
-        fresh = self._fresh(self.num_envs)
+        noise = self.np_random.random(self.num_envs, dtype=np.float32)
+        fresh = episode.reset(noise, self.market.shape, self.rules, np, start)
         mask = (options or {}).get("reset_mask")
         if mask is not None and self.state is not None:
             fresh = select(np.asarray(mask, bool), fresh, self.state, np)
@@ -130,7 +136,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
     def step(
         self, actions: NDArray[np.float32]
     ) -> tuple[
-        NDArray[np.float32], NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+        NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Info
     ]:
         """One bar for all accounts."""
         if self.state is None:
@@ -154,7 +160,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArra
         arrived: Episode,
         ended: NDArray[np.bool_],
         observation: NDArray[np.float32],
-        info: dict[str, Any],
+        info: Info,
     ) -> Episode:
         """Restart the accounts that ended, writing their first observation over the last, which
         moves into the info.
@@ -212,17 +218,18 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return observation[0]
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start a new episode at a random bar."""
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[NDArray[np.float32], Info]:
+        """Start a new episode at a random bar, or at that of `options["start"]`."""
+        start = read_starts(options, 1, self.rules.segments)
         super().reset(seed=seed)
         noise = self.np_random.random(1, dtype=np.float32)
-        self.state = episode.reset(noise, self.market.shape, self.rules, np)
+        self.state = episode.reset(noise, self.market.shape, self.rules, np, start)
         return self._observe(self.state), {"equity": 1.0, "bar": int(self.state.t[0])}
 
     def step(
         self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    ) -> tuple[NDArray[np.float32], float, bool, bool, Info]:
         """Trade through one bar, with an action of numbers in [-1, 1]."""
         if self.state is None:
             raise RulesError("call reset() before step()")

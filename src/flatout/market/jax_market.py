@@ -12,13 +12,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
 from flatout.arrays import Array, first_axis_last, map_leaves
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome, Shape
 from flatout.market.market import Market
 from flatout.market.rules import Rules
+from flatout.market.starts import check_starts
 from flatout.market.tape import Tape
+
+ScanCarry = tuple[Episode, Array, Array]  # states, their private features, an observation
+StepEnds = tuple[Array, Array, Array]  # reward, terminated, truncated
 
 
 class KernelNamespace:
@@ -30,7 +36,7 @@ class KernelNamespace:
 
     FEW = 1024
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Array]:
         return getattr(jnp, name)
 
     def sum(self, x: Array, axis: int | None = None, **options: Any) -> Array:
@@ -62,12 +68,17 @@ def upload(market: Market) -> tuple[Tape, Rules]:
     return map_leaves(jnp.asarray, tape), map_leaves(jnp.asarray, rules)
 
 
-def reset(noise: Array, rules: Rules, shape: Shape) -> Episode:
-    """Fresh episodes, one for each element of the (account,) uniform noise."""
+def reset(noise: Array, rules: Rules, shape: Shape, start: Array | None = None) -> Episode:
+    """Fresh episodes, one for each element of the (account,) uniform noise, at random bars or at
+    those of `start`: one for all or one for each account. Inside a compiled function it is an
+    (account,) array, and nobody checks it.
+    """
+    if start is not None and not isinstance(start, jax.core.Tracer):
+        start = jnp.asarray(check_starts(start, noise.shape[0], rules.segments))
     noise = jnp.asarray(
         noise, dtype=noise.dtype
     )  # a weakly typed state would be compiled a second time
-    return episode.reset(noise, shape, rules, xp)
+    return episode.reset(noise, shape, rules, xp, start)
 
 
 def step(
@@ -100,13 +111,15 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
     shape, (n_steps, n_envs) = market.shape, actions.shape[:2]
     noise = jax.random.uniform(jax.random.key(0), (n_steps, n_envs))
 
-    def start(noise: Array, tape: Tape, rules: Rules) -> Any:
+    def start(noise: Array, tape: Tape, rules: Rules) -> ScanCarry:
         state = reset(noise, rules, shape)
         return state, episode.private_features(state, rules, xp), observe(state, tape, rules, shape)
 
     @partial(jax.jit, donate_argnums=0)
-    def run(carry: Any, inputs: Any, tape: Tape, rules: Rules) -> Any:
-        def body(carry: Any, inputs: Any) -> Any:
+    def run(
+        carry: ScanCarry, inputs: tuple[Array, Array], tape: Tape, rules: Rules
+    ) -> tuple[ScanCarry, StepEnds]:
+        def body(carry: ScanCarry, inputs: tuple[Array, Array]) -> tuple[ScanCarry, StepEnds]:
             (state, private, _), (action, noise) = carry, inputs
             observation = episode.join(
                 state.t, first_axis_last(private, xp), tape=tape, shape=shape, xp=xp
@@ -130,7 +143,7 @@ def timed_scan(market: Market, actions: Array) -> Callable[[], int]:
     return once
 
 
-def product(a: Any, b: Any) -> Callable[[], Any]:
+def product(a: NDArray[np.float32], b: NDArray[np.float32]) -> Callable[[], jax.Array]:
     """A function that multiplies two NumPy matrices with XLA on the CPU: what the machine's peak is
     asked of.
     """

@@ -6,19 +6,20 @@ This is where settings (basis points, quote currency, `not given`) become the ke
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from flatout.arrays import T, map_leaves
-from flatout.bars.panel import DAY, Panel
+from flatout.bars.panel import Panel
+from flatout.bars.trading_year import YEAR_SECONDS
 from flatout.errors import RulesError
 from flatout.features.indicators import DEFAULT_INDICATORS
 from flatout.features.recipe import FittedRecipe, Recipe, fit
 from flatout.market.episode import Shape
 from flatout.market.orders import action_size
 from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, RewardWeights, Rules, Segments
+from flatout.market.starts import choose_episode_bars
 from flatout.market.tape import Tape, make_tape
 from flatout.settings.tables import (
     CostSettings,
@@ -60,20 +61,17 @@ class Market:
         """Width of an action; every component lies in [-1, 1]."""
         return action_size(self.shape.action, self.shape.n_assets)
 
-    def arrays(self, dtype: Any = np.float32) -> tuple[Tape, Rules]:
+    def arrays(self, dtype: DTypeLike = np.float32) -> tuple[Tape, Rules]:
         """Tape and rules in the precision in which a driver will run them."""
         return cast(self.tape, dtype), cast(self.rules, dtype)
 
     def between(self, first: int, stop: int, episode_bars: int | None = None) -> "Market":
         """The same market with episodes inside bars first..stop-1 only; features stay warm from the
-        bars before.
+        bars before. Without `episode_bars` an episode lasts a quarter of them, at most 1,024.
         """
-        return replace(
-            self,
-            rules=self.rules._replace(
-                segments=segments([(first, stop)], episode_bars, self.panel.n_bars)
-            ),
-        )
+        length = choose_episode_bars(episode_bars, stop - first)
+        bounds = segments([(first, stop)], length, self.panel.n_bars)
+        return replace(self, rules=self.rules._replace(segments=bounds))
 
 
 def build_market(
@@ -126,26 +124,33 @@ def recipe_of(settings: FeatureSettings) -> Recipe:
 
 def make_rules(settings: MarketSettings, panel: Panel, first: int = 0) -> Rules:
     """The rules as the kernel wants them, with one segment from bar `first` to the end."""
+    length = choose_episode_bars(settings.episode_bars, panel.n_bars - first)
     return Rules(
         make_costs(settings.costs, settings.capital, panel),
         make_limits(settings.limits, settings.capital, panel.symbols),
         make_reward(settings.reward),
-        segments([(first, panel.n_bars)], settings.episode_bars, panel.n_bars),
+        segments([(first, panel.n_bars)], length, panel.n_bars),
     )
 
 
 def make_costs(settings: CostSettings, capital: float, panel: Panel) -> Costs:
-    """Fractions from basis points; per bar from per year (of 365 days)."""
+    """Fractions from basis points; per bar from per year (of 365 days) and per 30 days.
+
+    Time goes on while an exchange is closed. Each bar therefore stands for the same share of a year
+    (`TradingYear.seconds_per_bar`): a year of bars costs the annual rate and 30 days are 30 days,
+    whatever the sessions are.
+    """
+    elapsed = panel.trading_year.seconds_per_bar
     each = np.ones((panel.n_assets, 1))
     return Costs(
         tier_volume=np.array([tier.volume for tier in settings.tiers]) / capital,
         maker_fee=np.array([tier.maker_bps for tier in settings.tiers]) * BPS,
         taker_fee=np.array([tier.taker_bps for tier in settings.tiers]) * BPS,
         maker_share=np.asarray(settings.maker_share),
-        volume_memory=np.asarray(max(0.0, 1 - panel.bar_seconds / MONTH_SECONDS)),
+        volume_memory=np.asarray(max(0.0, 1 - elapsed / MONTH_SECONDS)),
         half_spread=settings.half_spread_bps * BPS * each,
         impact=settings.impact * each,
-        borrow=np.asarray(settings.borrow_bps_per_year * BPS * panel.bar_seconds / (365 * DAY)),
+        borrow=np.asarray(settings.borrow_bps_per_year * BPS * elapsed / YEAR_SECONDS),
     )
 
 
@@ -194,7 +199,9 @@ def make_reward(settings: RewardSettings) -> RewardWeights:
 
 
 def segments(bounds: list[tuple[int, int]], episode_bars: int | None, n_bars: int) -> Segments:
-    """Checked segments from (first, stop) pairs."""
+    """Checked segments from (first, stop) pairs; without `episode_bars` an episode is a whole
+    one.
+    """
     for first, stop in bounds:
         if not 0 <= first < stop - 1 < n_bars:
             raise RulesError(f"segment {first}..{stop} must hold at least two bars of 0..{n_bars}")
@@ -202,6 +209,6 @@ def segments(bounds: list[tuple[int, int]], episode_bars: int | None, n_bars: in
     return Segments(first, stop, np.asarray(episode_bars or MOST_BARS, np.int32))
 
 
-def cast(tree: T, dtype: Any) -> T:
+def cast(tree: T, dtype: DTypeLike) -> T:
     """Floating leaves in another precision."""
     return map_leaves(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, tree)

@@ -5,11 +5,11 @@ it fixes the action's width.
 
 trade             one number per asset: a signed share of the equity to buy or sell (times
                   `trade_size`)
-weights           one number per asset, then one for cash: target weights. Long-only, (a + 1) / 2
-                  are shares that are
-                  divided by their sum; with shorts an asset's share is a itself, and the divisor is
-                  the sum of
-                  absolute shares
+weights           one number per asset, then one for cash: target weights. An asset's share is
+                  (a + 1) / 2, or a itself where it may be sold short; the share of cash is
+                  (a + 1) / 2. Divided by the sum of absolute shares, they are the weights. With
+                  shorts and a gross limit above 1 they are multiplied by it, as far as it can be
+                  reached: then an action without cash asks for the whole gross limit
 direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and
                   amount, (a + 1) / 2
                   of the cash or of the position (with shorts, of position plus largest short)
@@ -49,12 +49,28 @@ def order_from(
 
 
 def target_weights(action: Array, limits: Limits, xp: Namespace) -> Array:
-    """Target weights of the assets: (asset, ...); what is missing to 1 is cash."""
+    """Target weights of the assets: (asset, ...), their absolute values at most `largest_gross`
+    together; what is missing to a sum of 1 is cash.
+    """
     asset, cash = action[:-1, ...], (action[-1, ...] + 1) / 2
     share = xp.where(limits.max_short_weight > 0, asset, (asset + 1) / 2)
     total = xp.sum(xp.abs(share), axis=0) + cash
     nothing = total <= 0
-    return share / (total + xp.astype(nothing, total.dtype))[None]
+    weights = share / (total + xp.astype(nothing, total.dtype))[None]
+    return weights * largest_gross(xp.zeros_like(share) + limits.max_short_weight, limits, xp)[None]
+
+
+def largest_gross(shorts: Array, limits: Limits, xp: Namespace) -> Array:
+    """The largest sum of absolute weights that an action can ask for where each asset may be sold
+    short up to `shorts` (asset, ...): (...).
+
+    It is the gross limit, but at least 1, which needs no leverage, and not more than can be
+    reached: purchases are paid with one's own money, so that is one asset long with all of it and
+    the others short, or all of them short. Without shorts it is 1.
+    """
+    total = xp.sum(shorts, axis=0)
+    reached = xp.maximum(1 + total - xp.min(shorts, axis=0), total)
+    return xp.clip(xp.minimum(reached, limits.gross_limit + xp.zeros_like(reached)), 1.0, None)
 
 
 def weights_action(weights: Array, xp: Namespace) -> Array:

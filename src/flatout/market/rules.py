@@ -63,6 +63,7 @@ class RewardWeights(NamedTuple):
     concentration: Array
     scale: Array  # multiplies the weighted sum
     sharpe_memory: Array  # factor per bar by which the differential Sharpe ratio's averages forget
+    concentration_above: Array  # weight of one asset from which on `concentration` counts
 
 
 class Segments(NamedTuple):

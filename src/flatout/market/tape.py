@@ -34,7 +34,7 @@ class Meeting(NamedTuple):
 
     mark: Array  # (asset, ...) closes of bar t
     bar: Bar  # bar t + 1
-    benchmark: Array  # (...) log return of bar t + 1 when all assets are held equally
+    benchmark: Array  # (...) log return of bar t + 1 when all living assets are held equally
 
 
 def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Tape:
@@ -110,10 +110,17 @@ def trailing_sum(values: FloatArray | BoolArray) -> FloatArray:
 
 
 def equal_weight_log_return(panel: Panel) -> FloatArray:
-    """Log of the mean simple return of the assets that could be held over the bar: (time,)."""
+    """Log of the mean simple return of the assets that could be held over the bar: (time,).
+
+    Those are alive at the close before it. An asset that has stopped trading stays for the two
+    weeks after which it counts as dead, and its last price earns 0; then the others share what it
+    had, which only a benchmark free of costs and of the market can do.
+    """
     moves = log_returns(panel.close)
-    simple = np.expm1(np.where(np.isfinite(moves), moves, 0.0))
-    return np.log1p(simple.sum(axis=1) / np.maximum(np.isfinite(moves).sum(axis=1), 1))
+    alive = np.concatenate([panel.alive[:1], panel.alive[:-1]])
+    held = np.isfinite(moves) & alive
+    simple = np.expm1(np.where(held, moves, 0.0))
+    return np.log1p(simple.sum(axis=1) / np.maximum(held.sum(axis=1), 1))
 
 
 def meet(tape: Tape, t: Array, xp: Namespace) -> Meeting:

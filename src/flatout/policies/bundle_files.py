@@ -15,16 +15,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flatout.arrays import Array
+from flatout.arrays import Array, NumpyArray
 from flatout.errors import BundleError, RecipeError, SettingsError
 from flatout.features.recipe import HASH, FittedRecipe, find_written_files
 from flatout.foreign import (
+    JsonTable,
     Sha256,
     finite,
     parse_json,
@@ -65,8 +66,8 @@ class PolicyFacts(Model):
     hidden: Annotated[list[AtLeastOne], Field(min_length=1)]
     observation_size: AtLeastOne
     action_size: AtLeastOne
-    market: Any  # `settings` says what is wrong with it
-    notes: dict[str, Any]
+    market: object  # `settings` says what is wrong with it
+    notes: JsonTable
     schema_hash: Sha256
     tensors_sha256: Sha256
     recipe_sha256: Sha256
@@ -127,7 +128,7 @@ def array_shapes(sizes: Sizes) -> Shapes:
     return shapes
 
 
-def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str) -> None:
+def check_tensors(arrays: Mapping[str, NumpyArray], shapes: Shapes, where: str) -> None:
     """Refuse all but arrays of exactly these names and shapes, of finite single-precision
     numbers.
     """
@@ -151,7 +152,7 @@ def check_tensors(arrays: Mapping[str, NDArray[Any]], shapes: Shapes, where: str
 # --- writing
 
 
-def write(folder: Path, facts: Mapping[str, Any], arrays: Tensors, recipe: FittedRecipe) -> None:
+def write(folder: Path, facts: Mapping[str, object], arrays: Tensors, recipe: FittedRecipe) -> None:
     """Put a policy into the folder; the module's docstring says why the order matters."""
     tensors = pack_arrays(arrays)
     named = {
@@ -215,7 +216,7 @@ def recipe_hash(recipe: FittedRecipe) -> str:
     return digest.hexdigest()
 
 
-def content_hash(facts: Mapping[str, Any]) -> str:
+def content_hash(facts: Mapping[str, object]) -> str:
     """sha256 of all facts but itself: a description that was changed by hand or by a bad disk is
     found out.
     """
@@ -239,7 +240,7 @@ def read(folder: Path) -> tuple[PolicyFacts, Tensors, FittedRecipe]:
 def read_facts(path: Path) -> PolicyFacts:
     """What `policy.json` says."""
     content = read_file(path, JSON_BYTES, BundleError, WHERE)
-    given = parse_json(content, dict[str, Any], where=str(path), refuse=BundleError, cure=CURE)
+    given = parse_json(content, dict[str, object], where=str(path), refuse=BundleError, cure=CURE)
     facts = validate_shape(given, PolicyFacts, where=str(path), refuse=BundleError, cure=CURE)
     if content_hash(given) != facts.content_sha256:
         raise BundleError(
@@ -289,7 +290,7 @@ def read_recipe(folder: Path, facts: PolicyFacts) -> FittedRecipe:
     return recipe
 
 
-def market_settings(values: Any, path: Path) -> MarketSettings:
+def market_settings(values: object, path: Path) -> MarketSettings:
     """The market settings in `policy.json`."""
     try:
         return validate({"market": values}, {"market": str(path)}).market

@@ -16,6 +16,7 @@ from flatout.learners.hyperparameters import Hyperparameters
 from flatout.learners.rates import Rates, make_rates
 from flatout.settings.tables import Activation
 
+Arguments = Mapping[str, Any]  # by Stable-Baselines3's names; each is checked for what it must be
 Schedule = Callable[[float], float]  # of the progress that remains, from 1 to 0
 MaybeScheduled = float | Schedule
 ACTIVATIONS: dict[str, Activation] = {"Tanh": "tanh", "ReLU": "relu", "SiLU": "silu"}
@@ -46,7 +47,7 @@ class PolicyArchitecture(NamedTuple):
     log_std: float = 0.0
 
 
-def check_policy_name(policy: Any) -> None:
+def check_policy_name(policy: object) -> None:
     """Refuse all but MlpPolicy, by its name or as Stable-Baselines3's class."""
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", repr(policy))
     module = "" if isinstance(policy, str) else getattr(policy, "__module__", "")
@@ -57,7 +58,7 @@ def check_policy_name(policy: Any) -> None:
     raise SettingsError(f'policy is {name!r}; flatout.PPO has "MlpPolicy": give that, {ELSEWHERE}')
 
 
-def read_policy_kwargs(kwargs: Mapping[str, Any] | None) -> PolicyArchitecture:
+def read_policy_kwargs(kwargs: Arguments | None) -> PolicyArchitecture:
     """The network that `policy_kwargs` ask for."""
     given = dict(kwargs or {})
     unknown = [name for name in given if name not in POLICY_KWARGS]
@@ -78,7 +79,7 @@ def read_policy_kwargs(kwargs: Mapping[str, Any] | None) -> PolicyArchitecture:
     )
 
 
-def hidden_of(net_arch: Any) -> tuple[int, ...]:
+def hidden_of(net_arch: object) -> tuple[int, ...]:
     """Widths of the hidden layers of actor and critic."""
     if net_arch is None:
         return PolicyArchitecture().hidden
@@ -90,15 +91,16 @@ def hidden_of(net_arch: Any) -> tuple[int, ...]:
             )
         net_arch = net_arch["pi"]
     widths = list(net_arch) if isinstance(net_arch, list | tuple) else [net_arch]
-    if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
+    sizes = [int(one) for one in widths if isinstance(one, int | np.integer) and one >= 1]
+    if not widths or len(sizes) < len(widths):
         raise SettingsError(
             f"policy_kwargs['net_arch'] is {net_arch!r}; it is a list of one or more widths, "
             f"such as [64, 64]"
         )
-    return tuple(map(int, widths))
+    return tuple(sizes)
 
 
-def activation_of(given: Any) -> Activation:
+def activation_of(given: object) -> Activation:
     """The activation of a class of torch.nn, known by its name: PyTorch need not be loaded."""
     name = (
         "Tanh"
@@ -116,7 +118,7 @@ def activation_of(given: Any) -> Activation:
     return known[name.lower()]
 
 
-def check_unsupported(given: Mapping[str, Any]) -> None:
+def check_unsupported(given: Arguments) -> None:
     """Refuse what flatout.PPO has no equal for."""
     for name, neutral, why in (
         ("use_sde", False, "there is no state-dependent exploration"),
@@ -131,7 +133,7 @@ def check_unsupported(given: Mapping[str, Any]) -> None:
             )
 
 
-def check_numbers(given: Mapping[str, Any]) -> None:
+def check_numbers(given: Arguments) -> None:
     """Refuse numbers outside of what PPO is defined for."""
     for name in ("n_steps", "batch_size", "n_epochs", "stats_window_size"):
         check_whole(name, given[name])
@@ -152,33 +154,33 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         )
 
 
-def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
+def check_number(name: str, value: object, low: float = -np.inf, high: float = np.inf) -> float:
     """The argument of this name as a float; anything but a finite number in bounds is refused."""
-    fits = (
+    if (
         isinstance(value, int | float | np.number)
         and not isinstance(value, bool)
         and low <= value <= high
+        and np.isfinite(float(value))
+    ):
+        return float(value)
+    bounds = (
+        f" from {low:g} to {high:g}"
+        if np.isfinite(high)
+        else f" of {low:g} or more"
+        if low > -np.inf
+        else ""
     )
-    if not fits or not np.isfinite(float(value)):
-        bounds = (
-            f" from {low:g} to {high:g}"
-            if np.isfinite(high)
-            else f" of {low:g} or more"
-            if low > -np.inf
-            else ""
-        )
-        raise SettingsError(f"{name} is {value!r}; it must be a number{bounds}")
-    return float(value)
+    raise SettingsError(f"{name} is {value!r}; it must be a number{bounds}")
 
 
-def check_whole(name: str, value: Any) -> int:
+def check_whole(name: str, value: object) -> int:
     """The argument of this name as an int; anything but a whole number from 1 on is refused."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise SettingsError(f"{name} is {value!r}; it must be a whole number of 1 or more")
     return int(value)
 
 
-def schedule_of(given: Any) -> Schedule:
+def schedule_of(given: MaybeScheduled) -> Schedule:
     """A number, or a function of the progress that remains, as such a function."""
     if callable(given):
         return lambda progress_remaining: float(given(progress_remaining))
@@ -261,7 +263,9 @@ def hyperparameters_of_model(model: UpdateArguments, scheduled: ScheduledValues)
     return Hyperparameters(**given | {"normalise_advantage": bool(model.normalize_advantage)})
 
 
-def rates_of_model(model: UpdateArguments, environment: Any, scheduled: ScheduledValues) -> Rates:
+def rates_of_model(
+    model: UpdateArguments, environment: tuple[object, ...], scheduled: ScheduledValues
+) -> Rates:
     """The rates of an update, from the model's attributes as they are now. `environment` are the
     rates of its environments, if they have any.
 

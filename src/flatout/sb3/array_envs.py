@@ -9,27 +9,34 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from flatout.arrays import map_leaves
+from flatout.arrays import Array, map_leaves
 from flatout.errors import SettingsError
+from flatout.learners.environment import Environment, Step
 from flatout.learners.forecast import USUAL_ENVS
 from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
 from flatout.market.gymnasium_env import spaces as market_spaces
 from flatout.market.market import Market
+from flatout.market.rules import Rules
+from flatout.market.tape import Tape
+from flatout.sb3.environments import AnySpace
+
+GymnaxEnv = Any  # known by its methods alone: gymnax need not be installed
+GymnaxParams = Any  # each environment of gymnax has a class of its own for them
 
 
 class ArrayEnvs(NamedTuple):
     """Environments that run as arrays inside one JAX program."""
 
-    environment: Any  # of `flatout.learners.environment`
-    data: Any  # what all of them read: a market's tape
-    rules: Any  # the rates of the environments
+    environment: Environment
+    data: Tape | None  # what all of them read: a market's tape
+    rules: Rules | tuple[()]  # the rates of the environments
     n_envs: int
-    observation_space: Any
-    action_space: Any
+    observation_space: AnySpace
+    action_space: AnySpace
     market: Market | None = None
 
 
-def read_array_envs(env: Any) -> ArrayEnvs | None:
+def read_array_envs(env: object) -> ArrayEnvs | None:
     """The environments of whatever the fused engine can run; None for all else."""
     plain = env
     # what gymnasium.make adds; neither changes a step
@@ -68,18 +75,22 @@ def market_envs(market: Market, n_envs: int) -> ArrayEnvs:
     )
 
 
-def gymnax_envs(env: Any, params: Any) -> ArrayEnvs:
+def gymnax_envs(env: GymnaxEnv, params: GymnaxParams) -> ArrayEnvs:
     """Environments in gymnax's convention; their parameters are constants of the program."""
-    from flatout.learners.jax_engine.gymnax_environment import GymnaxEnvironment
+    from flatout.learners.jax_engine.gymnax_environment import GymnaxEnvironment, Running
 
     class FixedGymnaxEnvironment(GymnaxEnvironment):
         """Environments that all have the same parameters, whatever their rates."""
 
-        def reset(self, noise: Any, data: Any, rates: Any) -> Any:
+        def reset(self, noise: Array, data: None, rates: tuple[()]) -> Running:
             return super().reset(noise, data, self.params)
 
-        def step(self, state: Any, action: Any, noise: Any, data: Any, rates: Any) -> Any:
-            return super().step(state, action, noise, data, self.params)
+        def step(
+            self, state: Running, action: Array, noise: Array, data: None, rates: tuple[()]
+        ) -> tuple[Running, Step]:
+            return super().step(
+                state=state, action=action, noise=noise, data=data, rates=self.params
+            )
 
     params = env.default_params if params is None else params
     seen, acted = env.observation_space(params), env.action_space(params)
@@ -89,7 +100,7 @@ def gymnax_envs(env: Any, params: Any) -> ArrayEnvs:
         )
     observation = spaces.Box(-np.inf, np.inf, tuple(seen.shape), np.float32)
     if hasattr(acted, "n"):
-        action: Any = spaces.Discrete(int(acted.n))
+        action: AnySpace = spaces.Discrete(int(acted.n))
     else:
         low, high = (
             np.broadcast_to(np.asarray(x, np.float32), acted.shape) for x in (acted.low, acted.high)

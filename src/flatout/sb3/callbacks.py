@@ -6,18 +6,19 @@ installed.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeGuard
 
 from flatout.errors import SettingsError
 from flatout.sb3.model import LearningModel
 
-Names = dict[str, Any]  # local or global names of the training loop, as callbacks read them
+# Local or global names of the training loop; Stable-Baselines3's callbacks have this type.
+Names = dict[str, Any]
 
 
 class Callback(Protocol):
     """The methods of Stable-Baselines3's `BaseCallback` that a training calls."""
 
-    def init_callback(self, model: Any) -> None: ...
+    def init_callback(self, model: LearningModel) -> None: ...
     def on_training_start(self, locals_: Names, globals_: Names) -> None: ...
     def update_locals(self, locals_: Names) -> None: ...
     def on_step(self) -> bool: ...
@@ -29,12 +30,12 @@ class Callback(Protocol):
 class FunctionCallback:
     """A function of (locals, globals) that returns whether to go on."""
 
-    def __init__(self, function: Callable[[Names, Names], Any]) -> None:
+    def __init__(self, function: Callable[[Names, Names], object]) -> None:
         self.function = function
         self.locals: Names = {}
         self.globals: Names = {}
 
-    def init_callback(self, model: Any) -> None:
+    def init_callback(self, model: LearningModel) -> None:
         """Do nothing: the function finds the model in its locals."""
 
     def on_training_start(self, locals_: Names, globals_: Names) -> None:
@@ -102,7 +103,7 @@ class ProgressBar:
 class Callbacks:
     """All callbacks of one training, called one after the other."""
 
-    def __init__(self, callback: Any, progress_bar: bool, model: LearningModel) -> None:
+    def __init__(self, callback: object, progress_bar: bool, model: LearningModel) -> None:
         if callback is None:
             given = []
         else:
@@ -141,16 +142,21 @@ class Callbacks:
             one.on_training_end()
 
 
-def as_callback(callback: Any) -> Callback:
+def as_callback(callback: object) -> Callback:
     """The callback as an object with Stable-Baselines3's methods."""
-    if all(
-        hasattr(callback, name)
-        for name in ("init_callback", "on_training_start", "on_step", "update_locals")
-    ):
-        return cast(Callback, callback)
+    if has_callback_methods(callback):
+        return callback
     if callable(callback):
         return FunctionCallback(callback)
     raise SettingsError(
         f"callback is {callback!r}; give a callback of Stable-Baselines3, a function of "
         f"(locals, globals), or a list"
+    )
+
+
+def has_callback_methods(callback: object) -> TypeGuard[Callback]:
+    """Whether this is an object with Stable-Baselines3's methods, rather than a function."""
+    return all(
+        hasattr(callback, name)
+        for name in ("init_callback", "on_training_start", "on_step", "update_locals")
     )

@@ -6,12 +6,13 @@ one JAX program, `host_engine.py` for environments that are stepped on the host,
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from flatout.market.market import Market
 from flatout.policies.network import Network
 from flatout.sb3.callbacks import Callbacks
-from flatout.sb3.model import LearningModel
+from flatout.sb3.environments import AnySpace, VecEnvLike
+from flatout.sb3.model import AskedDevice, LearningModel
 from flatout.sb3.trained_state import TrainedState
 
 
@@ -31,7 +32,7 @@ class LearningEngine(Protocol):
         ...
 
     @property
-    def device(self) -> Any:
+    def device(self) -> AskedDevice:
         """Where it learns: a torch.device, or the name of JAX's platform."""
         ...
 
@@ -41,7 +42,7 @@ class LearningEngine(Protocol):
         ...
 
     @property
-    def venv(self) -> Any:
+    def venv(self) -> VecEnvLike:
         """Environments with the methods of a VecEnv, for `get_env` and for callbacks."""
         ...
 
@@ -85,8 +86,8 @@ class LearningEngine(Protocol):
 class EngineSource(NamedTuple):
     """The environments that a model was given, and how to build the engine that runs them."""
 
-    observation_space: Any
-    action_space: Any
+    observation_space: AnySpace
+    action_space: AnySpace
     n_envs: int
     equal_minibatches: bool  # the batch size must divide a rollout
     build_engine: Callable[[LearningModel, TrainedState], LearningEngine]

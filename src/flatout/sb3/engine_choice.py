@@ -1,6 +1,6 @@
 """Which engine runs the environments that `flatout.PPO` was given."""
 
-from typing import Any
+from typing import TypeGuard
 
 import gymnasium as gym
 from gymnasium.vector import VectorEnv
@@ -8,17 +8,18 @@ from gymnasium.vector import VectorEnv
 from flatout.errors import SettingsError
 from flatout.sb3.array_envs import read_array_envs
 from flatout.sb3.engine import EngineSource
-from flatout.sb3.environments import SingleEnvAdapter
+from flatout.sb3.environments import SingleEnvAdapter, SteppedEnvs
 from flatout.sb3.fused_engine import fused_source
 from flatout.sb3.host_engine import host_source
 from flatout.sb3.vector_adapter import VectorEnvAdapter
 from flatout.sb3.waiting_engine import are_waiting, step_together, waiting_source
+from flatout.slow_envs.gymnasium_types import PlainEnv
 from flatout.slow_envs.overlap import Overlap
 
 VEC_ENV = ("num_envs", "step_async", "step_wait", "reset", "observation_space", "action_space")
 
 
-def read_envs(env: Any, overlap: Overlap | None = None) -> EngineSource:
+def read_envs(env: object, overlap: Overlap | None = None) -> EngineSource:
     """The environments in whatever form they were given, with their engine; a form that no engine
     runs is refused.
     """
@@ -39,7 +40,7 @@ def read_envs(env: Any, overlap: Overlap | None = None) -> EngineSource:
         return host_source(VectorEnvAdapter(env))
     if isinstance(env, gym.Env):
         return host_source(SingleEnvAdapter(env))
-    if all(hasattr(env, name) for name in VEC_ENV):
+    if has_vec_env_methods(env):
         return host_source(env)
     raise SettingsError(
         f"env is {env!r}; give the name of a Gymnasium environment, a gymnasium.Env, a "
@@ -49,7 +50,12 @@ def read_envs(env: Any, overlap: Overlap | None = None) -> EngineSource:
     )
 
 
-def make_env(name: str) -> Any:
+def has_vec_env_methods(env: object) -> TypeGuard[SteppedEnvs]:
+    """Whether this is a VecEnv of Stable-Baselines3, or has what an engine calls on one."""
+    return all(hasattr(env, name) for name in VEC_ENV)
+
+
+def make_env(name: str) -> PlainEnv:
     """The environment of this name; one that can draw pictures, if it knows how."""
     try:
         env = gym.make(name)

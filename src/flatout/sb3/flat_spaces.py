@@ -6,24 +6,31 @@ nothing of learning.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from flatout.arrays import Array
 from flatout.errors import SettingsError
 from flatout.learners.environment import actions_of
 from flatout.policies.actions import Categorical, Gaussian
 from flatout.policies.network import Network, Sizes
-from flatout.sb3.model_file import BoxFacts, DiscreteFacts, MultiBinaryFacts, SpaceFacts
+from flatout.sb3.environments import AnySpace, SpaceArray
+from flatout.sb3.model_file import (
+    Arrays,
+    BoxFacts,
+    ChoiceCounts,
+    DiscreteFacts,
+    MultiBinaryFacts,
+    SpaceFacts,
+)
 
-Arrays = dict[str, NDArray[Any]]
 MOST_CHOICES = 2**31
 
 
-def check_spaces(observation: Any, action: Any) -> None:
+def check_spaces(observation: AnySpace, action: AnySpace) -> None:
     """Refuse spaces that this policy has no numbers for, by name."""
     known = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
     if not isinstance(observation, known):
@@ -47,7 +54,7 @@ def check_spaces(observation: Any, action: Any) -> None:
     check_actions(action)
 
 
-def check_actions(action: Any) -> None:
+def check_actions(action: AnySpace) -> None:
     """Refuse actions that are neither a finite box nor a choice."""
     if not isinstance(action, spaces.Box | spaces.Discrete):
         raise SettingsError(
@@ -69,16 +76,16 @@ def check_actions(action: Any) -> None:
         )
 
 
-def observation_size(space: Any) -> int:
+def observation_size(space: AnySpace) -> int:
     """How many numbers an observation becomes."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
-    return math.prod(space.shape)
+    return math.prod(space.shape or ())
 
 
-def sizes_of(observation: Any, action: Any, hidden: tuple[int, ...]) -> Sizes:
+def sizes_of(observation: AnySpace, action: AnySpace, hidden: tuple[int, ...]) -> Sizes:
     """What fixes the arrays of a network for these spaces."""
     actions = actions_of(action).size
     return Sizes(
@@ -86,7 +93,7 @@ def sizes_of(observation: Any, action: Any, hidden: tuple[int, ...]) -> Sizes:
     )
 
 
-def flatten_observations(space: Any, observation: Any) -> NDArray[np.float32]:
+def flatten_observations(space: AnySpace, observation: ArrayLike) -> NDArray[np.float32]:
     """A batch of observations as numbers: (env, feature)."""
     if isinstance(space, spaces.Discrete):
         return one_hot(np.asarray(observation, np.int64).reshape(-1), int(space.n))
@@ -95,7 +102,7 @@ def flatten_observations(space: Any, observation: Any) -> NDArray[np.float32]:
         parts = [one_hot(chosen[:, k], int(n)) for k, n in enumerate(space.nvec.reshape(-1))]
         return np.concatenate(parts, axis=1)
     array = np.array(observation, np.float32)  # a copy: environments may write into theirs
-    return array.reshape(-1, math.prod(space.shape))
+    return array.reshape(-1, math.prod(space.shape or ()))
 
 
 def one_hot(chosen: NDArray[np.int64], choices: int) -> NDArray[np.float32]:
@@ -105,21 +112,21 @@ def one_hot(chosen: NDArray[np.int64], choices: int) -> NDArray[np.float32]:
     return rows
 
 
-def clip_actions(space: Any, raw: NDArray[Any]) -> NDArray[Any]:
+def clip_actions(space: AnySpace, raw: SpaceArray) -> SpaceArray:
     """The actions that environments get for the policy's raw ones: (env, ...) within bounds."""
-    if isinstance(space, spaces.Discrete):
-        return raw
-    return np.clip(raw.reshape(-1, *space.shape), space.low, space.high)
+    if isinstance(space, spaces.Box):
+        return np.clip(raw.reshape(-1, *space.shape), space.low, space.high)
+    return raw
 
 
-def action_distribution(space: Any, network: Network, head: NDArray[Any]) -> Categorical | Gaussian:
+def action_distribution(space: AnySpace, network: Network, head: Array) -> Categorical | Gaussian:
     """The distribution of actions that the actor's output describes."""
     return (
         Categorical(head) if isinstance(space, spaces.Discrete) else Gaussian(head, network.log_std)
     )
 
 
-def is_batch(space: Any, observation: NDArray[Any]) -> bool:
+def is_batch(space: AnySpace, observation: NDArray[np.generic]) -> bool:
     """Whether this is several observations, or one; an error for anything else."""
     shape = tuple(space.shape or ())
     if observation.shape == shape:
@@ -136,10 +143,10 @@ class HasSpaces(Protocol):
     """Environments, or a model of them, with the space of observations and that of actions."""
 
     @property
-    def observation_space(self) -> Any: ...
+    def observation_space(self) -> AnySpace: ...
 
     @property
-    def action_space(self) -> Any: ...
+    def action_space(self) -> AnySpace: ...
 
 
 def check_same_spaces(given: HasSpaces, own: HasSpaces) -> None:
@@ -153,7 +160,7 @@ def check_same_spaces(given: HasSpaces, own: HasSpaces) -> None:
 # --- on disk
 
 
-def space_facts(space: Any) -> dict[str, Any]:
+def space_facts(space: AnySpace) -> dict[str, object]:
     """A space as JSON; bounds are arrays, and apart."""
     kind = type(space).__name__
     if isinstance(space, spaces.Box):
@@ -162,15 +169,16 @@ def space_facts(space: Any) -> dict[str, Any]:
         return {"kind": kind, "n": int(space.n)}
     if isinstance(space, spaces.MultiBinary):
         return {"kind": kind, "n": list(space.shape)}
+    assert isinstance(space, spaces.MultiDiscrete)  # by `check_spaces`
     return {"kind": kind, "nvec": space.nvec.tolist()}
 
 
-def space_arrays(space: Any) -> Arrays:
+def space_arrays(space: AnySpace) -> Arrays:
     """The arrays of a space, by name: a box has bounds, others have none."""
     return {"low": space.low, "high": space.high} if isinstance(space, spaces.Box) else {}
 
 
-def space_of(facts: SpaceFacts, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def space_of(facts: SpaceFacts, arrays: Arrays) -> AnySpace:
     """The space that was saved as these facts and arrays."""
     if set(arrays) != ({"low", "high"} if isinstance(facts, BoxFacts) else set()):
         raise SettingsError(f"a {facts.kind} has bounds if it is a Box, and no other arrays")
@@ -192,7 +200,7 @@ def space_of(facts: SpaceFacts, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return spaces.MultiDiscrete(choices_of(facts.nvec))
 
 
-def choices_of(nvec: list[Any]) -> NDArray[np.int64]:
+def choices_of(nvec: ChoiceCounts) -> NDArray[np.int64]:
     """How many choices there are at each place of a MultiDiscrete."""
     try:
         choices = np.array(nvec)

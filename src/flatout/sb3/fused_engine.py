@@ -5,17 +5,18 @@ Nothing leaves the device within an update, so callbacks are called once after e
 
 from collections.abc import Callable
 from functools import cache, cached_property, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.arrays import map_leaves
+from flatout.arrays import Array, map_leaves
 from flatout.errors import SettingsError
 from flatout.learners.forecast import choose_program
 from flatout.learners.metrics import metric_names
 from flatout.learners.rates import Program, Rates
+from flatout.learners.trajectory import Lanes
 from flatout.market.gymnasium_env import MarketVectorEnv
+from flatout.market.tape import Tape
 from flatout.policies.network import Network
 from flatout.sb3.arguments import (
     ScheduledValues,
@@ -27,9 +28,11 @@ from flatout.sb3.array_envs import ArrayEnvs
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, EngineUpdate
 from flatout.sb3.environments import Infos, UnreachableEnvs
-from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.model import AskedDevice, LearningModel, keep_episodes, update_progress
 from flatout.sb3.trained_state import TrainedState
 from flatout.sb3.vector_adapter import VectorEnvAdapter
+
+UpdateProgram = Callable[[Tape | None, Rates, Lanes], tuple[Lanes, Array]]
 
 
 def fused_source(envs: ArrayEnvs) -> EngineSource:
@@ -44,7 +47,7 @@ def fused_source(envs: ArrayEnvs) -> EngineSource:
 
 
 @cache
-def compiled_update(program: Program) -> Callable[..., Any]:
+def compiled_update(program: Program) -> UpdateProgram:
     """The compiled update of (data, rates, state), shared by models of one program."""
     from flatout.learners.jax_engine.population import make_chunk_runner
 
@@ -83,7 +86,7 @@ class FusedEngine:
         self.restore(state)
         self.device = self.checked_device(model.asked_device)
 
-    def checked_device(self, asked: Any) -> str:
+    def checked_device(self, asked: AskedDevice) -> str:
         """The device that JAX chose, if it is the one that was asked for."""
         found = next(iter(self.state.discounted.devices())).platform
         wanted = {"auto": found, "cuda": "gpu"}.get(
@@ -96,11 +99,17 @@ class FusedEngine:
             )
         return str(found)
 
-    def begin_lane(self, network: Network, seed: int) -> Any:
+    def begin_lane(self, network: Network, seed: int) -> Lanes:
         """The state of a lane with these weights, whose episodes begin."""
         from flatout.learners.jax_engine.population import init_lanes
 
-        return init_lanes(self.program, self.envs.data, self.rates, [network], [seed])
+        return init_lanes(
+            program=self.program,
+            data=self.envs.data,
+            rates=self.rates,
+            networks=[network],
+            seeds=[seed],
+        )
 
     def restore(self, state: TrainedState) -> None:
         """Go on from this state, in fresh environments."""
@@ -141,7 +150,7 @@ class FusedEngine:
         return self.fetched
 
     @cached_property
-    def venv(self) -> Any:
+    def venv(self) -> UnreachableEnvs | VectorEnvAdapter:
         """Environments of the same kind on the host, for scripts and callbacks that want to step
         some.
         """

@@ -3,7 +3,7 @@ learn.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,16 @@ from flatout.sb3 import flat_spaces
 from flatout.sb3.arguments import ScheduledValues, evaluate_schedules, rates_of_model
 from flatout.sb3.callbacks import Callbacks, Names
 from flatout.sb3.engine import EngineSource, EngineUpdate
-from flatout.sb3.environments import Infos
-from flatout.sb3.model import LearningModel, keep_episodes, update_progress
+from flatout.sb3.environments import Infos, SpaceArray, SteppedEnvs
+from flatout.sb3.model import AskedDevice, LearningModel, keep_episodes, update_progress
 from flatout.sb3.trained_state import TrainedState
 from flatout.sb3.vector_adapter import VectorEnvAdapter
 
+if TYPE_CHECKING:
+    from flatout.learners.torch_engine.host_ppo import Arrival
 
-def host_source(venv: Any) -> EngineSource:
+
+def host_source(venv: SteppedEnvs) -> EngineSource:
     """Environments with the methods of a VecEnv, for this engine."""
     return EngineSource(
         observation_space=venv.observation_space,
@@ -49,7 +52,7 @@ class HostEngine:
     fused = False
     market = None
 
-    def __init__(self, venv: Any, model: LearningModel, state: TrainedState) -> None:
+    def __init__(self, venv: SteppedEnvs, model: LearningModel, state: TrainedState) -> None:
         import torch
 
         from flatout.learners.torch_engine.host_ppo import (  # late: PyTorch takes seconds to load
@@ -138,7 +141,7 @@ class HostEngine:
             "n_steps": 0,
         }
 
-        def step(raw: NDArray[Any]) -> Any:
+        def step(raw: SpaceArray) -> "Arrival":
             return self.step(model, callbacks, raw, shown)
 
         if not learner.gather(step, noise.action):
@@ -150,8 +153,8 @@ class HostEngine:
         return EngineUpdate(learner.learn(noise.order, float(rates.learning_rate)), go_on=True)
 
     def step(
-        self, model: LearningModel, callbacks: Callbacks, raw: NDArray[Any], shown: Names
-    ) -> Any:
+        self, model: LearningModel, callbacks: Callbacks, raw: SpaceArray, shown: Names
+    ) -> "Arrival":
         """One step of all environments with the policy's raw actions, then all callbacks; what the
         learner needs of it.
         """
@@ -199,7 +202,7 @@ class HostEngine:
         """Do nothing: nothing runs between updates."""
 
 
-def check_length(venv: Any, n_steps: int) -> None:
+def check_length(venv: SteppedEnvs, n_steps: int) -> None:
     """Refuse rollouts of one step of a vector that restarts one step late: some would hold no step
     at all.
     """
@@ -210,7 +213,7 @@ def check_length(venv: Any, n_steps: int) -> None:
         )
 
 
-def torch_device(asked: Any) -> str:
+def torch_device(asked: AskedDevice) -> str:
     """The device to learn on. `auto` is the CPU: networks of this size are faster there than with
     copies to a GPU.
     """

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,11 +17,28 @@ from flatout.errors import SettingsError
 from flatout.sb3.arguments import ScheduledValues
 from flatout.training.metrics_file import TAGS
 
+if TYPE_CHECKING:
+    import tensorboardX
+
 __all__ = ["Logger"]
 
 # how waiting and learning overlapped, of environments that wait
 OVERLAP_METRICS = ("lag_mean", "lag_max", "learner_idle", "too_old")
+LogValue = Any  # a number or a text; Stable-Baselines3's loggers take pictures and more
 Excluded = str | tuple[str, ...] | None
+
+
+class TrainingLogger(Protocol):
+    """What a training calls on its logger: flatout's or Stable-Baselines3's."""
+
+    name_to_value: dict[str, LogValue]
+
+    def record(self, key: str, value: LogValue, exclude: Excluded = None) -> None: ...
+    def record_mean(self, key: str, value: float | None, exclude: Excluded = None) -> None: ...
+    def dump(self, step: int = 0) -> None: ...
+    def info(self, *texts: object) -> None: ...
+    def get_dir(self) -> str | None: ...
+    def close(self) -> None: ...
 
 
 class Logger:
@@ -39,14 +56,14 @@ class Logger:
     def __init__(self, folder: Path | None = None, printed: bool = False) -> None:
         self.dir = None if folder is None else str(folder)
         self.printed = printed
-        self.name_to_value: dict[str, Any] = {}
+        self.name_to_value: dict[str, LogValue] = {}
         self.name_to_count: dict[str, int] = {}
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
         # Stable-Baselines3's loggers have such; this one writes by itself
-        self.output_formats: list[Any] = []
-        self.writer: Any = None
+        self.output_formats: list[object] = []
+        self.writer: tensorboardX.SummaryWriter | None = None
 
-    def record(self, key: str, value: Any, exclude: Excluded = None) -> None:
+    def record(self, key: str, value: LogValue, exclude: Excluded = None) -> None:
         """Record a value; of several before the next dump the last counts."""
         self.name_to_value[key] = value
         self.name_to_excluded[key] = (exclude,) if isinstance(exclude, str) else exclude or ()
@@ -72,7 +89,7 @@ class Logger:
         for values in (self.name_to_value, self.name_to_count, self.name_to_excluded):
             values.clear()
 
-    def values_for(self, output: str) -> dict[str, Any]:
+    def values_for(self, output: str) -> dict[str, LogValue]:
         """The recorded values that are not excluded from this output."""
         return {
             k: value
@@ -80,7 +97,7 @@ class Logger:
             if output not in self.name_to_excluded[k]
         }
 
-    def write(self, values: Mapping[str, Any], step: int) -> None:
+    def write(self, values: Mapping[str, LogValue], step: int) -> None:
         """Add one point to each of TensorBoard's curves."""
         if self.writer is None:
             import tensorboardX  # loads PyTorch where it is installed: late, as that takes seconds
@@ -101,7 +118,7 @@ class Logger:
                 )
         self.writer.flush()
 
-    def info(self, *texts: Any) -> None:
+    def info(self, *texts: object) -> None:
         """Print the texts, if tables are printed."""
         if self.printed:
             print(*texts)
@@ -131,7 +148,9 @@ def new_logger(verbose: int, tensorboard_log: str | None, name: str, anew: bool)
     return Logger(folder, verbose >= 1)
 
 
-def record_update(logger: Any, metrics: Mapping[str, float], scheduled: ScheduledValues) -> None:
+def record_update(
+    logger: TrainingLogger, metrics: Mapping[str, float], scheduled: ScheduledValues
+) -> None:
     """Record what an update measured, under the names that Stable-Baselines3's users know."""
     points = {
         tag: metrics[name]
@@ -150,7 +169,7 @@ def record_update(logger: Any, metrics: Mapping[str, float], scheduled: Schedule
 
 
 def record_episodes(
-    logger: Any, episodes: Iterable[Mapping[str, Any]], successes: Iterable[Any]
+    logger: TrainingLogger, episodes: Iterable[Mapping[str, float]], successes: Iterable[float]
 ) -> None:
     """Record means over the last episodes, where there are any."""
     for tag, values in (
@@ -162,7 +181,7 @@ def record_episodes(
             logger.record(tag, float(np.mean(values)))
 
 
-def format_table(values: Mapping[str, Any]) -> str:
+def format_table(values: Mapping[str, object]) -> str:
     """Names and values as a table, under the headings that their prefixes are."""
     lines: list[tuple[str, str]] = []
     heading = ""
@@ -177,6 +196,6 @@ def format_table(values: Mapping[str, Any]) -> str:
     return "\n".join([rule, *(f"| {a:<{left}} | {b:<{right}} |" for a, b in lines), rule])
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """A value for the table: a float in three digits, anything else as it reads."""
     return f"{value:.3g}" if isinstance(value, float | np.floating) else str(value)

@@ -6,40 +6,49 @@ Stable-Baselines3 where it has one, because callbacks read and change them.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flatout.policies.network import Network, new_network
 from flatout.sb3 import arguments, flat_spaces
-from flatout.sb3.arguments import MaybeScheduled, UpdateArguments
+from flatout.sb3.arguments import Arguments, MaybeScheduled, UpdateArguments
+from flatout.sb3.environments import AnySpace
+from flatout.sb3.logger import TrainingLogger
 from flatout.sb3.trained_state import TrainedState, new_learner_state
+from flatout.slow_envs.gymnasium_types import EnvInfo
+
+if TYPE_CHECKING:
+    import torch
+
+AskedDevice: TypeAlias = "torch.device | str"  # a device of PyTorch, its name, or "auto"
 
 
 class LearningModel(UpdateArguments, Protocol):
     """A model with its arguments as they are now: callbacks may change them between updates."""
 
     learning_rate: MaybeScheduled
-    policy_kwargs: dict[str, Any]
+    policy_kwargs: dict[str, object]
     tensorboard_log: str | None
     verbose: int
     use_sde: bool
     seed: int | None  # None: nobody chose one
-    asked_device: Any  # "auto", a name, or a torch.device
+    asked_device: AskedDevice
     _n_steps: int
     _batch_size: int
     _seed: int  # that of the learner, chosen or drawn
     prediction_noise: np.random.Generator
 
-    observation_space: Any
-    action_space: Any
+    observation_space: AnySpace
+    action_space: AnySpace
     n_envs: int
     _loaded: TrainedState  # from a file, for as long as there are no environments
 
     num_timesteps: int  # steps of all environments so far
     start_time: float  # of the training, in nanoseconds since 1970
-    ep_info_buffer: deque[Any] | None  # what a Monitor says of the last episodes
-    ep_success_buffer: deque[Any] | None
+    ep_info_buffer: deque[Mapping[str, float]] | None  # what a Monitor says of the last episodes
+    ep_success_buffer: deque[float] | None
     _stats_window_size: int  # episodes that both hold
     _num_timesteps_at_start: int
     _total_timesteps: int  # at which the training ends
@@ -52,10 +61,10 @@ class LearningModel(UpdateArguments, Protocol):
     def batch_size(self) -> int: ...
 
     @property
-    def device(self) -> Any: ...
+    def device(self) -> AskedDevice: ...
 
     @property
-    def logger(self) -> Any: ...
+    def logger(self) -> TrainingLogger: ...
 
     @property
     def network(self) -> Network: ...
@@ -66,7 +75,7 @@ class LearningModel(UpdateArguments, Protocol):
     def set_network(self, network: Network) -> None: ...
 
 
-def set_arguments(model: LearningModel, given: Mapping[str, Any]) -> None:
+def set_arguments(model: LearningModel, given: Arguments) -> None:
     """Set the constructor's arguments under the names that scripts and callbacks know, and all
     counters to their start; what flatout does not offer is refused.
     """
@@ -112,7 +121,7 @@ def update_progress(model: LearningModel) -> None:
 
 
 def keep_episodes(
-    model: LearningModel, infos: Iterable[Mapping[str, Any]], dones: Sequence[Any] | np.ndarray
+    model: LearningModel, infos: Iterable[EnvInfo], dones: Sequence[bool] | NDArray[np.bool_]
 ) -> None:
     """Keep what finished episodes earned, for the means that are logged. Engines call it with the
     infos of a step, one per environment, and whether its episode ended there.

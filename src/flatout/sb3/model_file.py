@@ -13,7 +13,7 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from numpy.typing import NDArray
 from pydantic import Field
@@ -35,7 +35,9 @@ END = struct.Struct(
 )  # what a zip ends with; `size` of the list of members is its sixth field
 END64 = b"PK\x06\x07"  # before it, where sizes have 64 bits
 CURE = "give a file that `save` of flatout.PPO wrote, or an undamaged copy"
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[Any]]  # by name; their types stand in the file
+FilePath = str | os.PathLike[str]
+PathOrFile = FilePath | BinaryIO
 Several = Annotated[int, Field(strict=True, ge=1, le=2**31)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Steps = Annotated[Natural, Field(lt=2**53)]
@@ -74,11 +76,15 @@ class MultiBinaryFacts(Model):
     n: list[Several]
 
 
+# as deep as the array has axes; what else stands there is refused by `flat_spaces.choices_of`
+ChoiceCounts = list[Any]
+
+
 class MultiDiscreteFacts(Model):
     """A space of arrays of choices."""
 
     kind: Literal["MultiDiscrete"]
-    nvec: list[Any]  # as deep as the array has axes
+    nvec: ChoiceCounts
 
 
 SpaceFacts = Annotated[
@@ -144,7 +150,7 @@ class ModelFile(NamedTuple):
     arrays: Arrays
 
 
-def write_model(path: Any, facts: Mapping[str, Any], arrays: Arrays) -> None:
+def write_model(path: PathOrFile, facts: Mapping[str, object], arrays: Arrays) -> None:
     """Write a model whole or not at all; `path` gets the ending .zip if it has none, or is an open
     file.
     """
@@ -178,13 +184,13 @@ def write_model(path: Any, facts: Mapping[str, Any], arrays: Arrays) -> None:
         ) from error
 
 
-def with_ending(path: Any) -> Path:
+def with_ending(path: FilePath) -> Path:
     """The path, with .zip where it has no ending."""
     path = Path(path)
     return path if path.suffix or not path.name else path.with_suffix(".zip")
 
 
-def read_model(path: Any) -> ModelFile:
+def read_model(path: PathOrFile) -> ModelFile:
     """What `write_model` wrote; refuses what is missing, damaged or something else."""
     name, content = content_of(path)
     inside = members_of(name, content)
@@ -198,7 +204,7 @@ def read_model(path: Any) -> ModelFile:
     )
 
 
-def content_of(path: Any) -> tuple[str, bytes]:
+def content_of(path: PathOrFile) -> tuple[str, bytes]:
     """The bytes of a file, and what to call it."""
     if hasattr(path, "read"):
         name, content = str(getattr(path, "name", "the file")), path.read(MODEL_BYTES + 1)

@@ -1,19 +1,24 @@
 """`model.policy`: acts on NumPy alone, and gives its weights under Stable-Baselines3's names."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from flatout.arrays import to_numpy
+from flatout.arrays import Array, to_numpy
 from flatout.errors import SettingsError
 from flatout.foreign import finite
 from flatout.policies.network import Layer, Network, Perceptron, actor, critic
 from flatout.sb3 import flat_spaces
-from flatout.sb3.model import LearningModel
+from flatout.sb3.environments import AnySpace, SpaceArray
+from flatout.sb3.model import AskedDevice, LearningModel
 
+if TYPE_CHECKING:
+    import torch
+
+RecurrentState = tuple[NDArray[np.generic], ...] | None  # this policy has none
 Named = dict[str, NDArray[np.float32]]
 
 
@@ -24,17 +29,17 @@ class MlpPolicy:
         self.model = model
 
     @property
-    def observation_space(self) -> Any:
+    def observation_space(self) -> AnySpace:
         """The space of observations that it reads."""
         return self.model.observation_space
 
     @property
-    def action_space(self) -> Any:
+    def action_space(self) -> AnySpace:
         """The space of actions that it takes."""
         return self.model.action_space
 
     @property
-    def device(self) -> Any:
+    def device(self) -> AskedDevice:
         """Where it learns; it acts on the CPU."""
         return self.model.device
 
@@ -43,11 +48,11 @@ class MlpPolicy:
 
     def predict(
         self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
+        observation: ArrayLike,
+        state: RecurrentState = None,
+        episode_start: ArrayLike | None = None,
         deterministic: bool = False,
-    ) -> tuple[NDArray[Any], Any]:
+    ) -> tuple[SpaceArray, RecurrentState]:
         """Actions for one observation or several, in the environment's bounds; the state goes
         through.
         """
@@ -63,7 +68,7 @@ class MlpPolicy:
         check_numbers(actions)
         return (actions if several else actions.squeeze(axis=0)), state
 
-    def predict_values(self, observation: Any) -> NDArray[np.float32]:
+    def predict_values(self, observation: ArrayLike) -> NDArray[np.float32]:
         """What the critic expects the observations to be worth: (n, 1)."""
         seen, _ = self.read_observation(observation)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -80,7 +85,7 @@ class MlpPolicy:
             rng.random if isinstance(self.action_space, spaces.Discrete) else rng.standard_normal
         )(shape, np.float32)
 
-    def read_observation(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
+    def read_observation(self, observation: object) -> tuple[NDArray[np.float32], bool]:
         """One observation or several as (n, feature), and whether several were given."""
         if (
             isinstance(observation, tuple)
@@ -99,7 +104,7 @@ class MlpPolicy:
             self.observation_space, array if several else array[None]
         ), several
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> "dict[str, torch.Tensor]":
         """The weights as PyTorch's tensors, under Stable-Baselines3's names: its policy loads
         them.
         """
@@ -110,12 +115,14 @@ class MlpPolicy:
             for name, array in name_weights(self.model.network).items()
         }
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Array], strict: bool = True) -> None:
         """Take over weights under Stable-Baselines3's names; with `strict` all must be given."""
         given = {name: to_numpy(value) for name, value in state_dict.items()}
         self.model.set_network(replace_weights(self.model.network, given, strict))
 
-    def set_parameters(self, parameters: Mapping[str, Any], exact_match: bool) -> None:
+    def set_parameters(
+        self, parameters: Mapping[str, Mapping[str, Array]], exact_match: bool
+    ) -> None:
         """Take over weights as `PPO.get_parameters` gives them: {"policy": weights by name}."""
         if set(parameters) != {"policy"}:
             raise SettingsError(
@@ -125,7 +132,7 @@ class MlpPolicy:
         self.load_state_dict(parameters["policy"], exact_match)
 
 
-def check_numbers(values: NDArray[Any]) -> None:
+def check_numbers(values: SpaceArray) -> None:
     """Refuse what a network made of NaN, or of numbers that are too large for it."""
     if not finite(values):
         raise SettingsError(
@@ -151,7 +158,7 @@ def name_weights(network: Network) -> Named:
     return arrays
 
 
-def replace_weights(network: Network, given: Mapping[str, NDArray[Any]], strict: bool) -> Network:
+def replace_weights(network: Network, given: Mapping[str, SpaceArray], strict: bool) -> Network:
     """The network with the arrays that are given under those names."""
     own = name_weights(network)
     missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own))

@@ -1,7 +1,5 @@
 """The policy of a model that learned in a flatout market, as a Bundle with all it trades by."""
 
-from typing import Any
-
 import numpy as np
 
 from flatout.errors import BundleError
@@ -59,7 +57,7 @@ def check_settings(market: Market, settings: MarketSettings) -> None:
             )
 
 
-def are_equal(one: Any, other: Any) -> bool:
+def are_equal(one: object, other: object) -> bool:
     """Whether two fields are equal, arrays or not."""
     first, second = np.asarray(one), np.asarray(other)
     return np.array_equal(

@@ -7,24 +7,35 @@ learns; flatout's market and environments in gymnax's convention run inside one 
 """
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from flatout.arrays import Array
 from flatout.errors import SettingsError
+from flatout.market.market import Market
 from flatout.policies.network import Network
 from flatout.runs import versions
 from flatout.sb3 import arguments, flat_spaces, saving, training_loop
+from flatout.sb3.arguments import Arguments, MaybeScheduled
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, LearningEngine
 from flatout.sb3.engine_choice import read_envs
-from flatout.sb3.environments import find_normaliser, register_with_sb3
-from flatout.sb3.logger import new_logger
-from flatout.sb3.model import LearningModel, new_state_for, set_arguments
-from flatout.sb3.policy import MlpPolicy
+from flatout.sb3.environments import SpaceArray, VecEnvLike, find_normaliser, register_with_sb3
+from flatout.sb3.logger import TrainingLogger, new_logger
+from flatout.sb3.model import AskedDevice, LearningModel, new_state_for, set_arguments
+from flatout.sb3.model_file import PathOrFile
+from flatout.sb3.policy import MlpPolicy, RecurrentState
 from flatout.sb3.policy_bundle import make_bundle
 from flatout.sb3.trained_state import TrainedState
+from flatout.settings.tables import MarketSettings, Settings
+from flatout.slow_envs.overlap import Overlap
+
+if TYPE_CHECKING:
+    import torch
 
 
 class PPO(LearningModel):
@@ -38,35 +49,35 @@ class PPO(LearningModel):
 
     def __init__(
         self,
-        policy: Any,
-        env: Any,
-        learning_rate: Any = 3e-4,
+        policy: str | type,
+        env: object,
+        learning_rate: MaybeScheduled = 3e-4,
         n_steps: int = 2048,
         batch_size: int = 64,
         n_epochs: int = 10,
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
-        clip_range: Any = 0.2,
-        clip_range_vf: Any = None,
+        clip_range: MaybeScheduled = 0.2,
+        clip_range_vf: MaybeScheduled | None = None,
         normalize_advantage: bool = True,
         ent_coef: float = 0.0,
         vf_coef: float = 0.5,
         max_grad_norm: float = 0.5,
         use_sde: bool = False,
         sde_sample_freq: int = -1,
-        rollout_buffer_class: Any = None,
-        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        rollout_buffer_class: object = None,
+        rollout_buffer_kwargs: Arguments | None = None,
         target_kl: float | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
-        policy_kwargs: dict[str, Any] | None = None,
+        policy_kwargs: Arguments | None = None,
         verbose: int = 0,
         seed: int | None = None,
-        device: Any = "auto",
+        device: AskedDevice = "auto",
         _init_setup_model: bool = True,
         *,
-        # flatout.slow_envs.overlap.Overlap: how waits and learning overlap, for a list of envs
-        overlap: Any = None,
+        # how waits and learning overlap, for a list of environments
+        overlap: Overlap | None = None,
     ) -> None:
         given = {
             name: value for name, value in locals().items() if name not in ("self", "policy", "env")
@@ -76,11 +87,11 @@ class PPO(LearningModel):
         self._attach(read_envs(env, self.overlap), None)
         self.set_random_seed(seed)
 
-    def _set_arguments(self, given: dict[str, Any]) -> None:
+    def _set_arguments(self, given: Arguments) -> None:
         """Set all attributes: those that its parts share, and its own."""
         set_arguments(self, given)
-        self.overlap = given["overlap"]
-        self._logger: Any = None
+        self.overlap: Overlap | None = given["overlap"]
+        self._logger: TrainingLogger | None = None
         self._custom_logger = False
         self._log_in_file: str | None = None  # the folder that a model's file names, not its user
         self.engine: LearningEngine | None = None
@@ -115,7 +126,7 @@ class PPO(LearningModel):
         return self._batch_size
 
     @property
-    def device(self) -> Any:
+    def device(self) -> AskedDevice:
         """Where it learns: a torch.device, or the name of JAX's platform."""
         return "cpu" if self.engine is None else self.engine.device
 
@@ -130,7 +141,7 @@ class PPO(LearningModel):
         return self._loaded if self.engine is None else self.engine.learner_state
 
     @property
-    def market(self) -> Any:
+    def market(self) -> Market | None:
         """The flatout market that it learns in, or None."""
         return None if self.engine is None else self.engine.market
 
@@ -148,20 +159,20 @@ class PPO(LearningModel):
     # --- environments
 
     @property
-    def env(self) -> Any:
+    def env(self) -> VecEnvLike:
         """The environments with the methods of Stable-Baselines3's VecEnv, or None."""
         register_with_sb3()  # it may have been loaded since they were made
         return None if self.engine is None else self.engine.venv
 
-    def get_env(self) -> Any:
+    def get_env(self) -> VecEnvLike:
         """The environments with the methods of Stable-Baselines3's VecEnv, or None."""
         return self.env
 
-    def get_vec_normalize_env(self) -> Any:
+    def get_vec_normalize_env(self) -> VecEnvLike:
         """Stable-Baselines3's VecNormalize around the environments, or None."""
         return find_normaliser(self.env)
 
-    def set_env(self, env: Any, force_reset: bool = True) -> None:
+    def set_env(self, env: object, force_reset: bool = True) -> None:
         """Learn in other environments of the same spaces and number from now on."""
         source = read_envs(env, self.overlap)
         if self.engine is not None and source.n_envs != self.n_envs:
@@ -193,7 +204,7 @@ class PPO(LearningModel):
     def learn(
         self,
         total_timesteps: int,
-        callback: Any = None,
+        callback: object = None,
         log_interval: int | None = 1,
         tb_log_name: str = "PPO",
         reset_num_timesteps: bool = True,
@@ -237,13 +248,13 @@ class PPO(LearningModel):
         training_loop.dump_logs(self, iteration)
 
     @property
-    def logger(self) -> Any:
+    def logger(self) -> TrainingLogger:
         """The logger that records are given to; there is none before `learn` or `set_logger`."""
         if self._logger is None:
             raise SettingsError("there is no logger before `learn` or `set_logger`")
         return self._logger
 
-    def set_logger(self, logger: Any) -> None:
+    def set_logger(self, logger: TrainingLogger) -> None:
         """Give records to this logger: flatout's or Stable-Baselines3's."""
         self._logger, self._custom_logger = logger, True
 
@@ -251,20 +262,23 @@ class PPO(LearningModel):
 
     def predict(
         self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
+        observation: ArrayLike,
+        state: RecurrentState = None,
+        episode_start: ArrayLike | None = None,
         deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[SpaceArray, RecurrentState]:
         """Actions for one observation or several, and the state as it was given."""
         return self.policy.predict(observation, state, episode_start, deterministic)
 
-    def get_parameters(self) -> dict[str, Any]:
+    def get_parameters(self) -> "dict[str, dict[str, torch.Tensor]]":
         """The weights under Stable-Baselines3's names."""
         return {"policy": self.policy.state_dict()}
 
     def set_parameters(
-        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
+        self,
+        load_path_or_dict: PathOrFile | dict[str, Mapping[str, Array]],
+        exact_match: bool = True,
+        device: AskedDevice = "auto",
     ) -> None:
         """Take over weights by Stable-Baselines3's names, or all that a file has learned."""
         if isinstance(load_path_or_dict, dict):
@@ -272,7 +286,7 @@ class PPO(LearningModel):
         else:
             self._restore(saving.read_state_for(self, load_path_or_dict))
 
-    def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
+    def save(self, path: PathOrFile, exclude: object = None, include: object = None) -> None:
         """Write weights, optimiser and arguments into one .zip file of JSON and safetensors; no
         environment.
         """
@@ -285,13 +299,13 @@ class PPO(LearningModel):
     @classmethod
     def load(
         cls,
-        path: Any,
-        env: Any = None,
-        device: Any = "auto",
-        custom_objects: dict[str, Any] | None = None,
+        path: PathOrFile,
+        env: object = None,
+        device: AskedDevice = "auto",
+        custom_objects: Arguments | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> "PPO":
         """The model that `save` wrote; with `env` it can learn on, in environments that begin
         anew.
@@ -314,7 +328,9 @@ class PPO(LearningModel):
             model.set_random_seed(model.seed)
         return model
 
-    def save_bundle(self, path: Path | str, settings: Any = None) -> None:
+    def save_bundle(
+        self, path: Path | str, settings: Settings | MarketSettings | None = None
+    ) -> None:
         """Write the policy as a flatout Bundle; `settings` are those that the market was built
         with, if not default.
         """

@@ -6,9 +6,8 @@ on.
 
 import os
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,10 @@ from flatout.policies.bundle_files import flatten
 from flatout.policies.network import Network
 from flatout.runs import versions
 from flatout.sb3 import arguments, flat_spaces
-from flatout.sb3.model import LearningModel
-from flatout.sb3.model_file import CURE, ModelFacts, ModelFile, read_model, write_model
+from flatout.sb3.arguments import Arguments
+from flatout.sb3.environments import AnySpace
+from flatout.sb3.model import AskedDevice, LearningModel
+from flatout.sb3.model_file import CURE, ModelFacts, ModelFile, PathOrFile, read_model, write_model
 from flatout.sb3.trained_state import (
     TrainedState,
     read_learner_state,
@@ -46,12 +47,12 @@ class SavedModel(NamedTuple):
     """A model as its file describes it."""
 
     facts: ModelFacts
-    observation_space: Any
-    action_space: Any
+    observation_space: AnySpace
+    action_space: AnySpace
     state: TrainedState
 
 
-def save_model(model: LearningModel, path: Any) -> None:
+def save_model(model: LearningModel, path: PathOrFile) -> None:
     """Write arguments, counters, spaces and all that was learned into one file."""
     state = model.learner_state
     facts = {
@@ -81,12 +82,12 @@ def save_model(model: LearningModel, path: Any) -> None:
     write_model(path, facts, arrays)
 
 
-def as_json_value(value: Any) -> Any:
+def as_json_value(value: object) -> object:
     """An argument as JSON has it: NumPy's numbers become Python's."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def read_saved_model(path: Any) -> SavedModel:
+def read_saved_model(path: PathOrFile) -> SavedModel:
     """The model in a file, all of whose arrays fit its spaces and its policy."""
     file = read_model(path)
     observation, action = (read_space(file, name) for name in ("observation_space", "action_space"))
@@ -102,7 +103,7 @@ def read_saved_model(path: Any) -> SavedModel:
     return SavedModel(file.facts, observation, action, state)
 
 
-def read_space(file: ModelFile, name: str) -> Any:
+def read_space(file: ModelFile, name: str) -> AnySpace:
     """The observation space or the action space in a file."""
     try:
         return flat_spaces.space_of(getattr(file.facts, name), select_arrays(file.arrays, name))
@@ -110,7 +111,7 @@ def read_space(file: ModelFile, name: str) -> Any:
         raise BundleError(f"{file.name}: {name}: {error}; {CURE}") from None
 
 
-def arguments_of(saved: SavedModel, device: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(saved: SavedModel, device: AskedDevice, changes: Arguments) -> Arguments:
     """The constructor's arguments of a saved model, some of them changed."""
     policy = arguments.PolicyArchitecture(**saved.facts.policy.model_dump())
     kwargs = {
@@ -158,7 +159,7 @@ def check_log_folder(folder: str | None) -> str | None:
     return None
 
 
-def missing_schedule(name: str) -> Any:
+def missing_schedule(name: str) -> arguments.Schedule:
     """Stands for a schedule that a file cannot hold: whoever calls it learns what to do."""
 
     def missing(_: float) -> float:
@@ -185,7 +186,7 @@ def check_network(given: Network, own: Network) -> None:
         raise SettingsError(f"the file's network has shapes {shapes}, this model's has {wanted}")
 
 
-def read_state_for(model: LearningModel, path: Any) -> TrainedState:
+def read_state_for(model: LearningModel, path: PathOrFile) -> TrainedState:
     """All that a file has learned, if its network has the shapes of the model's."""
     state = read_saved_model(path).state
     check_network(state.network, model.network)

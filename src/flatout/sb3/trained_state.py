@@ -2,8 +2,7 @@
 to come.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,7 @@ from numpy.typing import NDArray
 from flatout.errors import BundleError
 from flatout.policies.bundle_files import array_shapes, assemble, check_tensors, flatten
 from flatout.policies.network import Network, Sizes
-from flatout.sb3.model_file import CURE, ModelFile
-
-Arrays = dict[str, NDArray[Any]]
+from flatout.sb3.model_file import CURE, Arrays, ModelFile
 
 
 class TrainedState(NamedTuple):
@@ -72,7 +69,7 @@ def read_learner_state(file: ModelFile, sizes: Sizes) -> TrainedState:
     )
 
 
-def select_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
+def select_arrays(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names begin with the prefix and a point, without them."""
     start = f"{prefix}."
     return {

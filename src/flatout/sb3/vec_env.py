@@ -9,15 +9,21 @@ those of `VectorEnvAdapter`; this file adds what only Stable-Baselines3's own cl
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import gymnasium as gym
 from stable_baselines3.common.vec_env import VecEnv
 
-from flatout.sb3.environments import VecEnvStep
+from flatout.sb3.environments import Picture, SpaceArray, VecEnvIndices, VecEnvStep
 from flatout.sb3.vector_adapter import VectorEnvAdapter, unpack_infos
-from flatout.slow_envs.process_env import Maker
-from flatout.slow_envs.vector_env import AsyncioVectorEnv, assign_attribute, call_attribute
+from flatout.slow_envs.env_attributes import (
+    assign_attribute,
+    call_attribute,
+    is_wrapped_in,
+    read_attribute,
+)
+from flatout.slow_envs.gymnasium_types import EnvAnswer, Maker
+from flatout.slow_envs.vector_env import AsyncioVectorEnv
+from flatout.slow_envs.vector_inputs import spread_seeds
 
 
 class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
@@ -45,10 +51,10 @@ class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
         self._reset_seeds()
         self._reset_options()
 
-    def reset(self) -> Any:
+    def reset(self) -> SpaceArray:
         """Begin all episodes, with the seeds and options that were set."""
         observation, info = self.env.reset_each(
-            self.env.spread_seeds(self.next_seed), [one or None for one in self._options]
+            spread_seeds(self.next_seed, self.num_envs), [one or None for one in self._options]
         )
         self.reset_infos, self.next_seed = unpack_infos(info, self.num_envs), None
         self._reset_options()
@@ -64,17 +70,19 @@ class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
             seen = seen.item()
         return seen, rewards, dones, infos
 
-    def get_attr(self, name: str, indices: Any = None) -> list[Any]:
+    def get_attr(self, name: str, indices: VecEnvIndices = None) -> list[EnvAnswer]:
         """An attribute of each environment, None for a drawing mode that it does not have."""
         if name == "render_mode":
             return [self.render_mode for _ in self.select_envs(indices)]
         return list(self.env.apply(partial(read_attribute, name=name), self.select_envs(indices)))
 
-    def set_attr(self, name: str, value: Any, indices: Any = None) -> None:
+    def set_attr(self, name: str, value: object, indices: VecEnvIndices = None) -> None:
         """Set an attribute of each environment."""
         self.env.apply(partial(assign_attribute, name=name, value=value), self.select_envs(indices))
 
-    def env_method(self, name: str, *inputs: Any, indices: Any = None, **named: Any) -> list[Any]:
+    def env_method(
+        self, name: str, *inputs: object, indices: VecEnvIndices = None, **named: object
+    ) -> list[EnvAnswer]:
         """Call a method of each environment."""
         return list(
             self.env.apply(
@@ -83,7 +91,7 @@ class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
             )
         )
 
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
         """Whether each environment is wrapped so; what a Monitor does is done here."""
         if wrapper_class.__name__ == "Monitor":
             return [True for _ in self.select_envs(indices)]
@@ -93,24 +101,10 @@ class AsyncioVecEnv(VectorEnvAdapter, VecEnv):  # type: ignore[misc]
             )
         )
 
-    def get_images(self) -> list[Any]:
+    def get_images(self) -> list[Picture]:
         """Pictures of all environments, one each."""
         return list(self.env.render())
 
-    def render(self, mode: str | None = None) -> Any:
+    def render(self, mode: str | None = None) -> Picture:
         """All pictures in one, as VecEnv makes it."""
         return VecEnv.render(self, mode)
-
-
-def read_attribute(env: Any, name: str) -> Any:
-    """An attribute of an environment or of what it wraps."""
-    return env.get_wrapper_attr(name) if hasattr(env, "get_wrapper_attr") else getattr(env, name)
-
-
-def is_wrapped_in(env: Any, wrapper_class: Any) -> bool:
-    """Whether a wrapper of this class is among those around the environment."""
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, wrapper_class):
-            return True
-        env = env.env
-    return False

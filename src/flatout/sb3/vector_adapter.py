@@ -2,14 +2,21 @@
 they restart episodes.
 """
 
-from typing import Any
-
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
-from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
-from flatout.sb3.environments import Infos, VecEnvAdapter, VecEnvStep
+from flatout.sb3.environments import (
+    Infos,
+    Picture,
+    SpaceArray,
+    VecEnvAdapter,
+    VecEnvIndices,
+    VecEnvStep,
+)
+from flatout.slow_envs.gymnasium_types import EnvAnswer, EnvInfo, SpaceValue
+
+AnyVectorEnv = VectorEnv[SpaceValue, SpaceValue, SpaceValue]
 
 
 class VectorEnvAdapter(VecEnvAdapter):
@@ -19,7 +26,7 @@ class VectorEnvAdapter(VecEnvAdapter):
     nobody learns from it.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+    def __init__(self, env: AnyVectorEnv) -> None:
         self.env, self.metadata, self.render_mode = env, env.metadata, env.render_mode
         self.observation_space, self.action_space = (
             env.single_observation_space,
@@ -29,7 +36,7 @@ class VectorEnvAdapter(VecEnvAdapter):
         super().__init__(env.num_envs)
         self.ended = np.zeros(env.num_envs, np.bool_)
 
-    def reset(self) -> NDArray[Any]:
+    def reset(self) -> SpaceArray:
         """Begin all episodes; their first observations, (env, ...)."""
         observation, info = self.env.reset(seed=self.next_seed)
         self.reset_infos, self.next_seed = unpack_infos(info, self.num_envs), None
@@ -44,7 +51,7 @@ class VectorEnvAdapter(VecEnvAdapter):
         self.void = self.ended if self.mode == AutoresetMode.NEXT_STEP else self.void
         dones = np.asarray(terminated | truncated, np.bool_)
         infos, rewards = unpack_infos(info, self.num_envs), np.asarray(reward, np.float32)
-        finals: Any = (
+        finals: SpaceValue = (
             info.get("final_obs") if self.mode == AutoresetMode.SAME_STEP else np.array(observation)
         )
         for k in np.flatnonzero(dones):
@@ -58,7 +65,7 @@ class VectorEnvAdapter(VecEnvAdapter):
             observation, _ = self.env.reset(options={"reset_mask": dones.copy()})
         return np.array(observation), rewards, dones, infos
 
-    def get_attr(self, name: str, indices: Any = None) -> list[Any]:
+    def get_attr(self, name: str, indices: VecEnvIndices = None) -> list[EnvAnswer]:
         """An attribute of the environments, or of the vector itself."""
         own = (
             getattr(self.env.unwrapped, name, None)
@@ -68,7 +75,7 @@ class VectorEnvAdapter(VecEnvAdapter):
         values = [own] * self.num_envs if own is not None else self.env.unwrapped.get_attr(name)
         return [values[k] for k in self.select_envs(indices)]
 
-    def set_attr(self, name: str, value: Any, indices: Any = None) -> None:
+    def set_attr(self, name: str, value: object, indices: VecEnvIndices = None) -> None:
         """Set an attribute of all environments."""
         if indices is not None:
             raise SettingsError(
@@ -76,12 +83,14 @@ class VectorEnvAdapter(VecEnvAdapter):
             )
         self.env.unwrapped.set_attr(name, value)
 
-    def env_method(self, name: str, *inputs: Any, indices: Any = None, **named: Any) -> list[Any]:
+    def env_method(
+        self, name: str, *inputs: object, indices: VecEnvIndices = None, **named: object
+    ) -> list[EnvAnswer]:
         """Call a method of the environments."""
         values = self.env.unwrapped.call(name, *inputs, **named)
         return [values[k] for k in self.select_envs(indices)]
 
-    def render(self, mode: str | None = None) -> Any:
+    def render(self, mode: str | None = None) -> Picture:
         """What the environments draw, in the mode in which they were made."""
         return self.env.render()
 
@@ -90,7 +99,7 @@ class VectorEnvAdapter(VecEnvAdapter):
         self.env.close()
 
 
-def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+def autoreset_mode(env: AnyVectorEnv) -> AutoresetMode:
     """When episodes that ended begin anew, as the environment's metadata state it."""
     mode = env.metadata.get("autoreset_mode")
     if mode is None:
@@ -101,13 +110,13 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
 
 
-def unpack_infos(info: dict[str, Any], n: int) -> Infos:
+def unpack_infos(info: EnvInfo, n: int) -> Infos:
     """Gymnasium's dict of arrays as one dict per environment."""
     plain = {name: value for name, value in info.items() if name not in ("final_obs", "final_info")}
     return [info_of_env(plain, k) for k in range(n)] if plain else [{} for _ in range(n)]
 
 
-def info_of_env(info: dict[str, Any], k: int) -> dict[str, Any]:
+def info_of_env(info: EnvInfo, k: int) -> EnvInfo:
     """What a dict of arrays says of environment k; names that begin with _ mark whom a value
     belongs to.
     """

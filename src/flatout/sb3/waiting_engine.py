@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from flatout.sb3 import flat_spaces
 from flatout.sb3.arguments import evaluate_schedules, hyperparameters_of_model
 from flatout.sb3.callbacks import Callbacks
 from flatout.sb3.engine import EngineSource, EngineUpdate
-from flatout.sb3.environments import Infos, UnreachableEnvs
+from flatout.sb3.environments import AnySpace, Infos, UnreachableEnvs
 from flatout.sb3.logger import OVERLAP_METRICS
 from flatout.sb3.model import LearningModel, keep_episodes, update_progress
 from flatout.sb3.trained_state import TrainedState
 from flatout.sb3.vector_adapter import VectorEnvAdapter
-from flatout.slow_envs.async_env import waits
+from flatout.slow_envs.async_env import AsyncEnv, waits
 from flatout.slow_envs.clock import VirtualLoop
+from flatout.slow_envs.gymnasium_types import Maker
 from flatout.slow_envs.learner_state import LearnerState
 from flatout.slow_envs.model import PerceptronModel, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
@@ -42,25 +43,24 @@ WHY_UNREACHABLE = (
 class WaitingEnvs(NamedTuple):
     """Environments that wait, or functions that make them, and how waiting and learning overlap."""
 
-    envs: tuple[Any, ...]
+    envs: tuple[object, ...]
     overlap: Overlap
-    observation_space: Any
-    action_space: Any
+    observation_space: AnySpace
+    action_space: AnySpace
 
 
-def are_waiting(env: Any) -> bool:
+def are_waiting(env: object) -> TypeGuard[Sequence[object]]:
     """Whether it is a list of environments that wait, or of functions that make environments."""
     if not isinstance(env, Sequence) or isinstance(env, str) or not env:
         return False
     return all(waits(one) or callable(one) for one in env)
 
 
-def step_together(envs: Sequence[Any], overlap: Overlap) -> VectorEnvAdapter:
+def step_together(envs: Sequence[object], overlap: Overlap) -> VectorEnvAdapter:
     """The environments as one VecEnv, each of whose steps waits for the slowest."""
-    makers = [(lambda one=one: one) if waits(one) else one for one in envs]
     return VectorEnvAdapter(
         AsyncioVectorEnv(
-            makers,
+            map(as_maker, envs),
             kind=overlap.plain,
             step_deadline_s=overlap.care.step_deadline_s,
             reset_deadline_s=overlap.care.reset_deadline_s,
@@ -68,13 +68,25 @@ def step_together(envs: Sequence[Any], overlap: Overlap) -> VectorEnvAdapter:
     )
 
 
-def waiting_source(envs: Sequence[Any], overlap: Overlap) -> EngineSource:
+def as_maker(given: object) -> Maker:
+    """A function that makes the environment: the one that was given, or one that returns the
+    environment that was given.
+    """
+    if waits(given):
+        return lambda: given
+    assert callable(given)  # by `are_waiting`
+    return given
+
+
+def waiting_source(envs: Sequence[object], overlap: Overlap) -> EngineSource:
     """Environments that wait, for this engine. Of functions that make environments the first is
     called once: for the spaces, and to measure how such environments are best stepped.
     """
-    first = envs[0]
-    if not waits(first):
-        first = adapt_env(first, overlap.plain)
+    given = envs[0]
+    if waits(given):
+        first: AsyncEnv = given
+    else:
+        first = adapt_env(as_maker(given), overlap.plain)
         asyncio.run(first.close())
         choice = getattr(first, "choice", None)
         overlap = overlap if choice is None else replace(overlap, plain=choice.kind)

@@ -4,19 +4,25 @@ somebody else's.
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from flatout.errors import RunError
+from flatout.evaluation.trial_registry import StudyId
 from flatout.file_names import file_name
-from flatout.foreign import read_json
+from flatout.foreign import JsonTable, read_json
 from flatout.settings.fields import AtLeastOne
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
 
 ABOUT, SETTINGS = "about.json", "settings.json"
+NO_WEIGHTS = (
+    "an earlier version of flatout began this study and kept no weights, without which skill "
+    "cannot be told from direction; start it under another name (`flatout report` shows what it "
+    "came to, if it came to an end)"
+)
 CURE = "restore it from a copy, or start the study under another name"
 Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{8,64}$")]
 
@@ -41,6 +47,10 @@ class AboutStudy(TypedDict):
     index_only: NotRequired[bool]
     engine: NotRequired[Literal["jax", "torch"]]
     storage: NotRequired[str | None]
+    id: NotRequired[StudyId]  # in the registry of trials
+    # how an earlier version, which gave no ids, called the study there
+    counted_as: NotRequired[str | None]
+    weights: NotRequired[bool]  # whether trials keep what tells skill from direction
 
 
 class AboutRun(TypedDict):
@@ -63,11 +73,11 @@ def is_begun(folder: Path) -> bool:
     return os.path.lexists(folder / SETTINGS)  # written last
 
 
-def read_run(folder: Path) -> tuple[Settings, dict[str, Any]]:
+def read_run(folder: Path) -> tuple[Settings, JsonTable]:
     """What a study was begun with."""
     about = read_json(folder / ABOUT, AboutStudy, RunError, CURE)
     resolved = read_json(folder / SETTINGS, Resolved, RunError, CURE)
-    return resolved.settings, dict[str, Any](about)
+    return resolved.settings, JsonTable(about)
 
 
 def made_by_search(folder: Path) -> bool:

@@ -16,6 +16,8 @@ class BarsFacts(ReportPart):
     first: str | None = Field(None, validation_alias="from", serialization_alias="from")
     last: str | None = Field(None, validation_alias="to", serialization_alias="to")
     n_bars: Count | None = None
+    bars_per_year: Figure | None = None
+    trading_year: str | None = None  # the same with where it comes from
     source: str | None = None
 
 
@@ -74,6 +76,14 @@ class HoldOutFacts(ReportPart):
     last: str | None = Field(None, validation_alias="to", serialization_alias="to")
     state: str | None = None
     openings: list[OpeningFacts] | None = None
+    # share of these bars that was in a hold-out which was opened before, by how many studies
+    opened_before: Figure | None = None
+    opened_by: Count | None = None
+    last_opened: str | None = None
+    # share of these bars that judged trials of other studies, and how many those are
+    judged_before: Figure | None = None
+    judged_by: Count | None = None
+    wear: str | None = None  # all of that in a sentence; None if these bars are fresh
 
 
 class TrialCounts(ReportPart):
@@ -84,6 +94,20 @@ class TrialCounts(ReportPart):
     effective: Figure | None = None
     pruned: Count | None = None
     failed: Count | None = None
+    of_others: Count | None = None  # those of `ever` that other studies started
+    other_studies: Count | None = None  # that count
+    overlap: Figure | None = None  # share of the judged bars that these studies saw
+
+
+class OtherStudyRow(ReportPart):
+    """Another study that saw some of the judged bars."""
+
+    folder: str | None = None  # where it was; it may be gone
+    begun: str | None = None
+    bar: str | None = None
+    trials: Count | None = None
+    overlap: Figure | None = None  # share of this study's judged bars
+    counts: bool | None = None
 
 
 class AssumptionFacts(ReportPart):
@@ -94,6 +118,7 @@ class AssumptionFacts(ReportPart):
     folds: FoldFacts | None = None
     hold_out: HoldOutFacts | None = None
     trials: TrialCounts | None = None
+    other_studies: list[OtherStudyRow] | None = None  # that who saw most comes first
     search: dict[str, object] | None = None  # settings, by name
     universe: str | None = None
     notes: list[str | None] | None = None

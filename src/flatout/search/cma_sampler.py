@@ -10,13 +10,17 @@ which each trial was drawn.
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import cmaes
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalChoiceType,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial, TrialState
 
 from flatout.foreign import validate_shape
@@ -50,7 +54,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Space
-    ) -> dict[str, Any]:
+    ) -> dict[str, float | int]:
         """A draw from the distribution that the complete trials lead to."""
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if not search_space or len(complete) < STARTUP:
@@ -69,7 +73,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
-    ) -> Any:
+    ) -> CategoricalChoiceType:
         """A value of one parameter, drawn at random."""
         return self.alone.sample_independent(study, trial, param_name, param_distribution)
 
@@ -99,7 +103,7 @@ def replay_trials(complete: list[FrozenTrial], space: Space, seed: int) -> cmaes
     return optimiser
 
 
-def place_of(space: Space, params: Mapping[str, Any]) -> Vector:
+def place_of(space: Space, params: Mapping[str, float]) -> Vector:
     """A trial's numbers as shares of their ranges."""
     return np.array([share_of(one, float(params[name])) for name, one in space.items()])
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.bars.panel import Panel
+from flatout.bars.panel import FloatArray, Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block
 from flatout.folds.splits import Folds
 from flatout.market.market import cast, recipe_of
 from flatout.market.tape import Tape, make_tape
-from flatout.settings.tables import Settings
+from flatout.settings.tables import Fill, Settings
 
 NOISE, ORACLE = "noise control", "oracle control"
 
@@ -23,6 +23,7 @@ NOISE, ORACLE = "noise control", "oracle control"
 class Control(NamedTuple):
     """A market and which of its bars teach and judge."""
 
+    closes: FloatArray  # (bar, asset)
     tape: Tape
     train: tuple[Block, ...]
     test: tuple[Block, ...]
@@ -45,9 +46,9 @@ def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, C
         [(fitted, features)] = fit_each(recipe, bars, [np.arange(*train[0])])
         if name == ORACLE:
             features = features.copy()
-            features[:, :, 0] = gain_of_next_bar(bars)
+            features[:, :, 0] = gain_of_next_bar(bars, settings.market.fill)
         tape = cast(make_tape(bars, features, settings.market.capital), np.float32)
-        found[name] = Control(tape, train, test, fitted)
+        found[name] = Control(bars.close, tape, train, test, fitted)
     return found
 
 
@@ -68,12 +69,17 @@ def make_bars_without_edge(panel: Panel, seed: int) -> Panel:
     )
 
 
-def gain_of_next_bar(panel: Panel) -> NDArray[np.float32]:
-    """What an order made now will earn between its fill at the next open and the open after it, in
-    units of its deviation: (time, asset).
+def gain_of_next_bar(panel: Panel, fill: Fill) -> NDArray[np.float32]:
+    """What an order made now will earn between its fill and the fill of an order made one bar
+    later, in units of its deviation: (time, asset).
+
+    At the close of bar t that is from open t + 1 to open t + 2 (`next_open`), from close t + 1 to
+    close t + 2 (`next_close`), or from close t to close t + 1 (`same_close`).
     """
-    gain = np.zeros_like(panel.open)
-    gain[:-2] = np.nan_to_num(
-        np.log(panel.open[2:] / panel.open[1:-1])
+    price = panel.open if fill == "next_open" else panel.close
+    late = 0 if fill == "same_close" else 1
+    gain = np.zeros_like(price)
+    gain[: -1 - late] = np.nan_to_num(
+        np.log(price[1 + late :] / price[late:-1])
     )  # nothing before a symbol's first bar
     return np.clip(gain / max(float(np.std(gain)), 1e-12), -3, 3).astype(np.float32)

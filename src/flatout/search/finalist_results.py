@@ -5,16 +5,19 @@ conditions, and the controls.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flatout.arrays import NumpyArray
 from flatout.errors import RunError
+from flatout.evaluation.skill import PARTS
 from flatout.foreign import finite, read_tensors, shorten_repr
-from flatout.market.rewards import RewardTerms
 from flatout.runs import write_arrays
 from flatout.search.controls import NOISE, ORACLE
+from flatout.search.market_study import TERMS
+from flatout.search.scores import sum_trial_weights
 from flatout.search.study import Study
 
 FILE = "closing.safetensors"
@@ -38,7 +41,9 @@ class FinalistResults:
     finalists: tuple[int, ...]  # trial numbers, the winner first
     conditions: tuple[Condition, ...]  # the first is the plain one
     finalist_terms: Floats  # (finalist, condition, split, seed, term, block, bar)
-    control_terms: dict[str, Floats]  # by name: (seed, term, block, bar)
+    finalist_sums: Floats  # (finalist, condition, split, seed, block, part, asset) of the weights
+    winner_weights: Floats  # (split, seed, asset, block, bar) under plain conditions
+    control_traces: dict[str, Floats]  # by name: (seed, term or weight, block, bar)
     policies: tuple[Path, ...]  # the winner's, one folder per seed
 
     @property
@@ -66,12 +71,17 @@ def has_finalist_results(study: Study) -> bool:
 
 
 def write_finalist_results(
-    study: Study, finalists: Sequence[int], finalist_terms: Floats, controls: Sequence[Floats]
+    study: Study, finalists: Sequence[int], traces: Floats, controls: Sequence[Floats]
 ) -> None:
-    """Write what was found, whole; `controls` are the agents of both markets, one after another."""
+    """Write what was found, whole: traces are (finalist, condition, split, seed, term or weight,
+    block, bar), the winner's first; `controls` are the agents of both markets, one after another.
+    """
+    sums = [[sum_trial_weights(study.market, one) for one in finalist] for finalist in traces]
     arrays = {
         "finalists": np.asarray(finalists, np.int32),
-        "finalist_terms": np.ascontiguousarray(finalist_terms, np.float32),
+        "finalist_terms": np.ascontiguousarray(traces[:, :, :, :, :TERMS], np.float32),
+        "finalist_sums": np.asarray(sums, np.float32),
+        "winner_weights": np.ascontiguousarray(traces[0, 0, :, :, TERMS:], np.float32),
         "controls": np.ascontiguousarray(np.stack(controls), np.float32),
     }
     write_arrays(study.folder / FILE, arrays)
@@ -88,24 +98,26 @@ def read_finalist_results(study: Study) -> FinalistResults:
         finalists=tuple(int(number) for number in arrays["finalists"]),
         conditions=conditions_of(study),
         finalist_terms=arrays["finalist_terms"],
-        control_terms={NOISE: controls[:seeds], ORACLE: controls[seeds:]},
+        finalist_sums=arrays["finalist_sums"],
+        winner_weights=arrays["winner_weights"],
+        control_traces={NOISE: controls[:seeds], ORACLE: controls[seeds:]},
         policies=tuple(policy_folder(study.folder, seed) for seed in range(seeds)),
     )
 
 
-def find_contradiction(study: Study, arrays: Mapping[str, NDArray[Any]]) -> str | None:
+def find_contradiction(study: Study, arrays: Mapping[str, NumpyArray]) -> str | None:
     """What in a file of results is not of this study; None if all of it is."""
     market, search = study.market, study.market.settings.search
     finalists = arrays.get("finalists", np.zeros(0))
-    judged = (len(RewardTerms._fields), market.test_blocks, market.test_bars)
+    bars, assets = (market.test_blocks, market.test_bars), market.panel.n_assets
     conditions, splits = len(conditions_of(study)), len(market.folds.splits)
+    each = (len(finalists), conditions, splits, search.final_seeds)
     wanted = {
         "finalists": (np.int32, (len(finalists),)),
-        "finalist_terms": (
-            np.float32,
-            (len(finalists), conditions, splits, search.final_seeds, *judged),
-        ),
-        "controls": (np.float32, (2 * search.final_seeds, *judged)),
+        "finalist_terms": (np.float32, (*each, TERMS, *bars)),
+        "finalist_sums": (np.float32, (*each, market.test_blocks, PARTS, assets)),
+        "winner_weights": (np.float32, (splits, search.final_seeds, assets, *bars)),
+        "controls": (np.float32, (2 * search.final_seeds, TERMS + assets, *bars)),
     }
     if set(arrays) != set(wanted):
         return f"holds {shorten_repr(sorted(arrays))} instead of {', '.join(wanted)}"

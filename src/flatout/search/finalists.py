@@ -50,7 +50,7 @@ class JudgedAgent(NamedTuple):
 
     @property
     def traces(self) -> Floats:
-        """(condition, term, block, bar): what it earned."""
+        """(condition, term or weight, block, bar): what it earned and held."""
         return np.stack([np.asarray(chunk.traces[self.lane]) for chunk in self.chunks])
 
     @property
@@ -66,6 +66,7 @@ def run_finals(lanes: SpareLanes, on_stage: OnStageText) -> None:
     study = lanes.study
     numbers = choose_finalists(study)
     seeds = range(study.market.settings.search.final_seeds)
+    policy_seeds = list_fresh_seeds(study)
     plain = conditions_of(study)[:1]
     on_stage("controls: a market without edge, and one with tomorrow among the features")
     controls = train_agents(
@@ -75,17 +76,17 @@ def run_finals(lanes: SpareLanes, on_stage: OnStageText) -> None:
         f"finalists: trials {', '.join(map(str, numbers))}, {len(seeds)} seeds each, costs and "
         f"delays varied"
     )
-    terms = judge_finalists(lanes, numbers, len(seeds))
-    order = rank_finalists(study, terms)
-    numbers, terms = [numbers[k] for k in order], terms[order]
+    traces = judge_finalists(lanes, numbers)
+    order = rank_finalists(study, traces)
+    numbers, traces = [numbers[k] for k in order], traces[order]
     on_stage(f"winner: trial {numbers[0]}, trained again on all bars before the hold-out")
     values = trial_values(study, numbers[0])
     trained = train_agents(
-        lanes, [FinalAgent(FINAL, values, seed) for seed in seeds], plain, networks=True
+        lanes, [FinalAgent(FINAL, values, seed) for seed in policy_seeds], plain, networks=True
     )
     for seed, agent in enumerate(trained):
         save_policy(study, numbers[0], seed, agent.network)
-    write_finalist_results(study, numbers, terms, [agent.traces[0] for agent in controls])
+    write_finalist_results(study, numbers, traces, [agent.traces[0] for agent in controls])
     sweep(study.folder / "checkpoints")
 
 
@@ -110,28 +111,36 @@ def trial_values(study: Study, number: int) -> Values:
     return values_of(study.space, read_trial(study.folder, number).facts["params"])
 
 
-def judge_finalists(lanes: SpareLanes, numbers: Sequence[int], seeds: int) -> Floats:
-    """What trials earn from other seeds: (finalist, condition, split, seed, term, block, bar)."""
-    splits = lanes.study.market.folds.splits
+def list_fresh_seeds(study: Study) -> range:
+    """The seeds of finalists: none that a trial was searched with, whose luck has chosen them."""
+    first = study.market.settings.train.seeds
+    return range(first, first + study.market.settings.search.final_seeds)
+
+
+def judge_finalists(lanes: SpareLanes, numbers: Sequence[int]) -> Floats:
+    """What trials earn from fresh seeds: (finalist, condition, split, seed, term or weight, block,
+    bar).
+    """
+    splits, seeds = lanes.study.market.folds.splits, list_fresh_seeds(lanes.study)
     agents = [
         FinalAgent(split.name, trial_values(lanes.study, number), seed)
         for number in numbers
         for split in splits
-        for seed in range(seeds)
+        for seed in seeds
     ]
     judged = train_agents(lanes, agents, conditions_of(lanes.study))
     terms = np.stack([agent.traces for agent in judged])
-    by_split = terms.reshape(len(numbers), len(splits), seeds, *terms.shape[1:])
+    by_split = terms.reshape(len(numbers), len(splits), len(seeds), *terms.shape[1:])
     return np.moveaxis(by_split, 3, 1)
 
 
-def rank_finalists(study: Study, terms: Floats) -> list[int]:
+def rank_finalists(study: Study, traces: Floats) -> list[int]:
     """Finalists by their mean objective over splits and seeds, the best first; one that diverged is
     none any more.
     """
     means = {
         k: float(np.mean(score_lanes(study.market, one[0])))
-        for k, one in enumerate(terms)
+        for k, one in enumerate(traces)
         if np.isfinite(one).all()
     }
     if not means:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from flatout.foreign import JsonTable
 from flatout.search.run import PreparedStudy
 from flatout.search.space import middle_value
 from flatout.training.plan import Plan, make_plan
@@ -41,7 +41,7 @@ class StudyPlan:
         lanes += search.final_seeds * (search.finalists * len(market.folds.splits) + 3)
         return compiling + lanes * market.updates * market.program.rollout / speed
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonTable:
         """The figures of the forecast, for programs."""
         market, layout = self.prepared.market, self.prepared.layout
         return {

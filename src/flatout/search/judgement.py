@@ -9,38 +9,45 @@ import numpy as np
 import optuna
 
 from flatout.bars.panel import FloatArray, Panel
+from flatout.errors import RunError
 from flatout.evaluation import metrics
 from flatout.evaluation.baselines import BASELINES
+from flatout.evaluation.decisions import (
+    Activity,
+    Decisions,
+    count_decisions,
+    find_decisions,
+    measure_activity,
+)
 from flatout.evaluation.deflation import probabilistic_sharpe
-from flatout.evaluation.evidence import deflation_facts, overfitting_facts
+from flatout.evaluation.evidence import deflation_facts, overfitting_facts, weigh_lead
 from flatout.evaluation.held_out import BESIDE
+from flatout.evaluation.other_studies import OtherStudies, find_other_studies
 from flatout.evaluation.paths import (
     finite,
     median_path,
     path_figures,
     path_returns,
+    path_skill,
     path_values,
-    trial_returns,
 )
-from flatout.evaluation.reference import Reference, reference_returns, share_as_good
-from flatout.evaluation.trial_registry import note_trials, trials_ever
+from flatout.evaluation.reference import Reference, run_baselines
+from flatout.evaluation.shifted import COPIES, ShiftedNull, compare_with_moves
+from flatout.evaluation.skill import make_timeline, skill_returns, sum_by_part
 from flatout.evaluation.verdict import Evidence, Verdict, give_verdict
-from flatout.market import episode
 from flatout.market.market import build_market
-from flatout.policies.bundle import Bundle
+from flatout.search.about_study import NO_WEIGHTS
 from flatout.search.callbacks import OnBar, OnStageText
 from flatout.search.controls import NOISE
 from flatout.search.finalist_results import FinalistResults
-from flatout.search.market_study import FINAL, LOG_RETURN, TURNOVER, MarketStudy
+from flatout.search.hold_out_wear import describe_wear, mark_verdict
+from flatout.search.market_study import FINAL, LOG_RETURN, TERMS, TURNOVER, MarketStudy
 from flatout.search.report_model import ControlFacts, DeflatedFacts, OverfittingFacts
 from flatout.search.sealed import SealedResult, judge_sealed
 from flatout.search.study import Study
 from flatout.search.trial_files import check_fits, read_trial
 
-TRADERS = 200
-TRADED = 1e-6  # turnover from which a bar counts as a trade
-# deviation of actions, which reach from -1 to 1, below which a policy hardly looks at the market
-CONSTANT = 0.02
+TRADED = 1e-6  # turnover from which a bar counts as one with trades
 UNLEARNED = (
     "could not learn even with tomorrow's prices: give more train.timesteps or a larger "
     "train.learning_rate"
@@ -56,7 +63,8 @@ class Judgement:
     panel: Panel  # all bars, the sealed ones too
     source: str
     sealed: SealedResult | None
-    reference: Reference
+    references: dict[str, Reference]  # of the baselines
+    null: ShiftedNull
 
     @property
     def market(self) -> MarketStudy:
@@ -79,6 +87,16 @@ class Judgement:
             self.market.folds, self.finals.finalist_terms[0, condition, :, :, LOG_RETURN]
         )
 
+    def skill_under(self, condition: int, finalist: int = 0) -> FloatArray:
+        """(seed, path, bar): returns of a finalist in excess of its average weights, held."""
+        return find_skill(self.market, self.finals, condition, finalist)
+
+    @cached_property
+    def flat_skill(self) -> FloatArray:
+        """(path, bar): the skill returns of `flat_returns`."""
+        found = self.skill_under(0)
+        return found.reshape(-1, found.shape[-1])
+
     @property
     def flat_returns(self) -> FloatArray:
         """(path, bar) under plain conditions: all paths of the first seed, then of the next."""
@@ -91,8 +109,8 @@ class Judgement:
 
     @cached_property
     def chosen_path(self) -> int:
-        """The flattened (seed, path) of median Sharpe ratio: where one path must stand for all."""
-        return median_path(self.winner_returns, self.per_year)
+        """The flattened (seed, path) of median skill: where one path must stand for all."""
+        return choose_path(self.market, self.finals)
 
     def along_chosen_path(self, term: int) -> FloatArray:
         """(bar,): one term of the reward, on the chosen path."""
@@ -102,14 +120,21 @@ class Judgement:
 
     @cached_property
     def columns(self) -> FloatArray:
-        """(bar, trial): the returns of all complete trials."""
+        """(bar, trial): the skill returns of all complete trials, each the mean over its seeds and
+        paths, as if the money were spread evenly over all of a trial's agents.
+        """
         complete = [t.number for t in self.trials if t.state == optuna.trial.TrialState.COMPLETE]
         files = [read_trial(self.study.folder, number) for number in complete]
+        found = []
         for file in files:
             check_fits(file, self.market.folds)
-        return np.stack(
-            [trial_returns(self.market.folds, file.log_return) for file in files], axis=1
-        )
+            if file.weight_sums is None:
+                raise RunError(f"{self.study.folder}: {NO_WEIGHTS}")
+            skill = path_skill(
+                self.market.folds, file.log_return, file.weight_sums, self.market.timeline
+            )
+            found.append(skill.mean(axis=(0, 1)))
+        return np.stack(found, axis=1)
 
     @cached_property
     def trials(self) -> list[optuna.trial.FrozenTrial]:
@@ -117,10 +142,15 @@ class Judgement:
         return self.study.optuna_study.get_trials(deepcopy=False)
 
     @cached_property
+    def others(self) -> OtherStudies:
+        """What all studies in the registry of this user saw of these bars."""
+        self.study.entry.note_trials(len(self.trials))
+        return find_other_studies(self.study.entry)
+
+    @property
     def trials_ever(self) -> int:
-        """On these bars, by this study and all others that this machine knows of."""
-        note_trials(self.panel.fingerprint, str(self.study.folder.resolve()), len(self.trials))
-        return trials_ever(self.panel.fingerprint)
+        """On these bars or part of them, by this study and all others of this user."""
+        return self.others.trials_ever
 
     @cached_property
     def overfitting(self) -> OverfittingFacts | None:
@@ -132,7 +162,7 @@ class Judgement:
     def deflation(self) -> DeflatedFacts:
         """How much of the winner's Sharpe ratio luck explains."""
         found = deflation_facts(
-            paths=self.flat_returns,
+            paths=self.flat_skill,
             sharpes=metrics.bar_sharpe(self.columns.T),
             columns=self.columns,
             trials=self.trials_ever,
@@ -140,14 +170,9 @@ class Judgement:
         )
         return DeflatedFacts.model_validate(found)
 
-    def median_sharpe(self, condition: int) -> float:
-        """The median Sharpe ratio of the winner's paths under one of the conditions."""
-        return path_figures(self.returns_under(condition), self.per_year).median_sharpe
-
-    @cached_property
-    def null_p(self) -> float:
-        """The share of random traders that earn at least as much as the chosen path."""
-        return share_as_good(float(np.log1p(self.chosen_returns).sum()), self.reference.traders)
+    def median_skill(self, condition: int) -> float:
+        """The median Sharpe ratio of the winner's skill under one of the conditions."""
+        return path_figures(self.skill_under(condition), self.per_year).median_sharpe
 
     @cached_property
     def turnover(self) -> FloatArray:
@@ -155,9 +180,14 @@ class Judgement:
         return -self.along_chosen_path(TURNOVER)
 
     @cached_property
-    def constant(self) -> bool:
-        """Whether no seed's policy looks at the market."""
-        return all(is_constant(Bundle.load(folder), self.market) for folder in self.finals.policies)
+    def decisions(self) -> Decisions:
+        """What the chosen path decided."""
+        return find_path_decisions(self.market, self.finals, self.chosen_path)
+
+    @cached_property
+    def activity(self) -> Activity:
+        """How much the chosen path moves about."""
+        return measure_activity(self.decisions)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -165,36 +195,44 @@ class Judgement:
         figures = path_figures(self.winner_returns, self.per_year)
         harder = list(enumerate(self.finals.conditions))
         evidence = Evidence(
-            deflated_sharpe=self.deflation.dsr,
+            deflated_sharpe=self.deflation.dsr_effective,
             pbo=self.overfitting.pbo if self.overfitting else None,
             probability_of_loss=self.overfitting.probability_of_loss if self.overfitting else None,
-            null_p=self.null_p,
-            median_sharpe=figures.median_sharpe,
-            baseline_sharpes={
-                n: finite(float(metrics.sharpe(r, self.per_year)))
-                for n, r in self.baselines.items()
+            null_p=self.null.p_value,
+            leads={
+                name: weigh_lead(self.flat_skill[self.chosen_path], one.skill)
+                for name, one in self.references.items()
             },
-            cost_sharpes={c.cost_factor: self.median_sharpe(k) for k, c in harder if c.delay == 0},
+            cost_sharpes={c.cost_factor: self.median_skill(k) for k, c in harder if c.delay == 0},
             delay_sharpes={
-                c.delay: self.median_sharpe(k) for k, c in harder if c.cost_factor == 1.0
+                c.delay: self.median_skill(k) for k, c in harder if c.cost_factor == 1.0
             },
-            trades=int(np.sum(self.turnover > TRADED)),
+            trades=count_decisions(self.decisions),
             worst_path=float(np.min(figures.total_return)),
-            hold_out_sharpe=self.sealed.median_sharpe if self.sealed else None,
-            constant=self.constant,
+            hold_out_sharpe=self.sealed.median_skill if self.sealed else None,
+            activity_p=self.activity.p_value,
         )
-        return give_verdict(self.market.settings.gates, evidence)
+        return mark_verdict(give_verdict(self.market.settings.gates, evidence), self.hold_out_mark)
+
+    @property
+    def hold_out_mark(self) -> str | None:
+        """What the hold-out lost of its freshness before it was opened; None if nothing."""
+        return describe_wear(self.others.sealed) if self.sealed and self.others.sealed else None
 
     @property
     def baselines(self) -> dict[str, FloatArray]:
         """(bar,) of each baseline: its returns on the judged bars."""
-        return self.reference.baselines
+        return {name: one.returns for name, one in self.references.items()}
 
     def judge_control(self, name: str) -> ControlFacts:
         """What agents earned in a market whose answer is known, and whether that is right."""
-        block = self.market.stretches[name].test[0]
-        terms = self.finals.control_terms[name][:, LOG_RETURN, 0, : block.length]
-        returns = np.expm1(terms.astype(np.float64))
+        control = self.market.stretches[name]
+        [block], traces = control.test, self.finals.control_traces[name][:, :, 0]
+        returns = skill_returns(
+            np.expm1(traces[:, LOG_RETURN, : block.length].astype(np.float64)),
+            sum_by_part(traces[:, TERMS:], block.length),
+            make_timeline(control.closes, [block]),
+        )
         known = float(np.median([probabilistic_sharpe(path) for path in returns]))
         found = known >= 0.95
         if name == NOISE:
@@ -224,41 +262,75 @@ def judge_study(
     on_stage: OnStageText,
     progress: OnBar,
 ) -> Judgement:
-    """Run the baselines and random traders, and open the seal once for the winner."""
+    """Run the baselines and the winner's copies, and open the seal once for the winner."""
     market = study.market
-    terms = finals.finalist_terms[0, 0]
-    on_stage(f"baselines and {TRADERS} random traders of equal turnover")
-    reference = reference_returns(
-        build_market(market.panel, market.settings, market.stretches[FINAL].fitted),
-        [market.folds.groups[group] for group in market.folds.judged],
-        {name: BASELINES[name] for name in BESIDE},
-        turnover=-float(np.mean(path_values(market.folds, terms[:, :, TURNOVER]))),
-        traders=TRADERS,
+    traded = build_market(market.panel, market.settings, market.stretches[FINAL].fitted)
+    blocks = [market.folds.groups[group] for group in market.folds.judged]
+    on_stage("baselines")
+    references = run_baselines(traded, blocks, {name: BASELINES[name] for name in BESIDE}, progress)
+    on_stage(f"{COPIES} copies of the winner that decide at other times")
+    chosen = choose_path(market, finals)
+    log_return, sums = finals.finalist_terms[0, 0, :, :, LOG_RETURN], finals.finalist_sums[0, 0]
+    returns = path_returns(market.folds, log_return)
+    held = returns - path_skill(market.folds, log_return, sums, market.timeline)
+    null = compare_with_moves(
+        traded,
+        blocks,
+        find_path_decisions(market, finals, chosen),
+        held=held.reshape(-1, held.shape[-1])[chosen],
         seed=market.settings.search.seed,
         progress=progress,
     )
     sealed = None
     if market.folds.hold_out.length:
         on_stage("the sealed bars, opened once for the winner")
-        sealed = judge_sealed(study.folder, market, panel, finals=finals, progress=progress)
+        sealed = judge_sealed(
+            study.folder, market, panel, finals=finals, entry=study.entry, progress=progress
+        )
     return Judgement(
         study=study,
         finals=finals,
         panel=panel,
         source=source,
         sealed=sealed,
-        reference=reference,
+        references=references,
+        null=null,
     )
 
 
-def is_constant(bundle: Bundle, study: MarketStudy, bars: int = 500) -> bool:
-    """Whether a policy would order the same at every bar, from a flat account."""
-    market = bundle.market(study.panel)
-    tape, rules = market.arrays(np.float64)
-    block = study.stretches[FINAL].train[0]
-    rows = np.unique(
-        np.linspace(block.first, block.stop - 1, min(bars, block.length)).astype(np.int64)
+def find_skill(
+    market: MarketStudy, finals: FinalistResults, condition: int, finalist: int = 0
+) -> FloatArray:
+    """(seed, path, bar): a finalist's returns in excess of its average weights, held."""
+    return path_skill(
+        market.folds,
+        finals.finalist_terms[finalist, condition, :, :, LOG_RETURN],
+        finals.finalist_sums[finalist, condition],
+        market.timeline,
     )
-    state = episode.reset(np.zeros(len(rows)), market.shape, rules, np)._replace(t=rows)
-    actions = bundle.act(episode.observe(state, tape, market.shape, rules, np))
-    return bool(np.max(np.std(np.asarray(actions), axis=0)) < CONSTANT)
+
+
+def choose_path(market: MarketStudy, finals: FinalistResults) -> int:
+    """The flattened (seed, path) of the winner whose skill has the median Sharpe ratio."""
+    return median_path(find_skill(market, finals, 0), market.panel.bars_per_year)
+
+
+def find_path_decisions(market: MarketStudy, finals: FinalistResults, path: int) -> Decisions:
+    """What one of the winner's flattened (seed, path) decided."""
+    weights = np.stack(
+        [
+            path_values(market.folds, finals.winner_weights[:, :, asset])
+            for asset in range(market.panel.n_assets)
+        ],
+        axis=-1,
+    )
+    returns = path_returns(market.folds, finals.finalist_terms[0, 0, :, :, LOG_RETURN])
+    lengths = [market.folds.groups[group].length for group in market.folds.judged]
+    starts = np.zeros(returns.shape[-1], bool)
+    starts[np.cumsum([0, *lengths[:-1]])] = True
+    return find_decisions(
+        weights.reshape(-1, *weights.shape[-2:])[path],
+        returns.reshape(-1, returns.shape[-1])[path],
+        market.timeline.asset_returns,
+        starts,
+    )

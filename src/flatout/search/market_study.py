@@ -7,14 +7,15 @@ The bars of the sealed hold-out are not in any array here.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from flatout.arrays import map_leaves
-from flatout.bars.panel import Panel
+from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import SettingsError
 from flatout.evaluation.held_out import BESIDE
+from flatout.evaluation.skill import Timeline, make_timeline
 from flatout.evaluation.study_folds import make_study_folds
 from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block, list_rows
@@ -25,18 +26,19 @@ from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market.episode import Shape
 from flatout.market.market import cast, make_rules, recipe_of, segments
 from flatout.market.rewards import RewardTerms
-from flatout.market.rules import Costs, Segments
+from flatout.market.rules import Costs, Rules, Segments
+from flatout.market.starts import choose_episode_bars
 from flatout.market.tape import Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
 from flatout.search.controls import make_controls
 from flatout.search.space import HIDDEN, Values, apply_values, check_space
 from flatout.settings.study import STUDY_TIMESTEPS
 from flatout.settings.tables import Settings
-from flatout.training.market_training import episode_bars
 
 LOG_RETURN = RewardTerms._fields.index("log_return")
 FINAL = "final"  # the stretch of the last training
 TURNOVER = RewardTerms._fields.index("turnover")
+TERMS = len(RewardTerms._fields)  # in traces the weights of the assets follow
 
 
 class LaneSpec(NamedTuple):
@@ -44,7 +46,7 @@ class LaneSpec(NamedTuple):
 
     seed: int
     rates: Rates
-    judged: Any
+    judged: Rules
     hidden: tuple[int, ...]
     log_std: float
 
@@ -56,6 +58,7 @@ class Stretch(NamedTuple):
     train: tuple[Block, ...]
     test: tuple[Block, ...]
     fitted: FittedRecipe  # on its training rows
+    closes: FloatArray  # (bar, asset) from the offset on
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,18 @@ class MarketStudy:
         """The most stretches that a split teaches with."""
         return max(len(split.train) for split in self.folds.splits)
 
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The bars of all judged groups, which every path consists of."""
+        return make_timeline(
+            self.panel.close, [self.folds.groups[group] for group in self.folds.judged]
+        )
+
+    @cached_property
+    def split_timelines(self) -> tuple[Timeline, ...]:
+        """The bars that judge each split."""
+        return tuple(make_timeline(self.panel.close, split.test) for split in self.folds.splits)
+
     def lane(self, values: Values, split: int, seed: int, cost_factor: float = 1.0) -> LaneSpec:
         """The agent of a trial's values in one split."""
         return self.lane_on(self.folds.splits[split].name, values, seed, cost_factor)
@@ -108,7 +123,8 @@ class MarketStudy:
         """
         settings, where = apply_values(self.settings, values), self.stretches[stretch]
         rules = map_leaves(np.asarray, cast(make_rules(settings.market, self.panel), np.float32))
-        length = episode_bars(settings, max(block.length for block in where.train))
+        longest = max(block.length for block in where.train)
+        length = choose_episode_bars(settings.market.episode_bars, longest)
         n_bars = len(self.tape.features)
         teach = shift_blocks(
             where.train, where.offset, count=self.train_blocks, length=length, n_bars=n_bars
@@ -208,12 +224,13 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
     fitted = fit_each(recipe, panel, [list_rows(blocks) for blocks in taught])
     tapes = [cast(make_tape(panel, features, capital), np.float32) for _, features in fitted]
     found = [
-        (train, test, one) for train, test, (one, _) in zip(taught, tests, fitted, strict=True)
+        (train, test, one, panel.close)
+        for train, test, (one, _) in zip(taught, tests, fitted, strict=True)
     ]
     for name, control in make_controls(panel, settings, folds).items():
         names.append(name)
         tapes.append(control.tape)
-        found.append(control[1:])
+        found.append((control.train, control.test, control.fitted, control.closes))
     tape, offsets = join_tapes(tapes)
     where = {
         name: Stretch(at, *stretch) for name, at, stretch in zip(names, offsets, found, strict=True)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -50,7 +49,7 @@ class StudyProgress:
             )
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
     def show_stage(self, study: Study, stage: str) -> None:

@@ -11,6 +11,7 @@ from flatout.pages.values import (
     facts,
     join,
     pairs,
+    percent,
     say,
     table,
     write,
@@ -90,6 +91,7 @@ def show_assumptions(report: StudyReport) -> Html:
                 gaps=show_gaps(folds),
                 openings=show_openings(found.hold_out or HoldOutFacts()),
             ),
+            show_other_studies(found),
         ]
     )
 
@@ -148,12 +150,18 @@ def show_splits(folds: FoldFacts) -> Html:
 
 
 def show_trial_counts(trials: TrialCounts) -> Html:
-    """What became of the trials."""
+    """What became of the trials, and how many are others'."""
+    others = say(
+        ", {n} of others, which saw {share} of the judged bars",
+        n=trials.of_others,
+        share=percent(trials.overlap, 0),
+    )
     return say(
         (
-            "{n} in this study ({pruned} pruned, {failed} failed); all count like {effective} "
-            "independent ones"
+            "{n} in this study ({pruned} pruned, {failed} failed){others}; all count like "
+            "{effective} independent ones"
         ),
+        others=others if trials.of_others else Html(""),
         n=trials.this_study,
         pruned=trials.pruned,
         failed=trials.failed,
@@ -167,7 +175,8 @@ def show_seal(found: HoldOutFacts) -> NotedValue:
     note = say("{n} bars, {first} to {last}", n=found.bars, first=first, last=last)
     kind = {"sealed": "good", "opened": "warn"}.get(str(found.state), "bad")
     none = Html("no bar was kept apart")
-    return NotedValue(show_badge(found.state, kind), note if found.bars else none)
+    worn = say("{note}; {wear}", note=note, wear=found.wear) if found.wear else note
+    return NotedValue(show_badge(found.state, kind), worn if found.bars else none)
 
 
 def show_badge(word: object, kind: str) -> Html:
@@ -190,6 +199,28 @@ def show_openings(found: HoldOutFacts) -> Html:
     content = table(("time", "what"), rows, words=(0, 1), kind="times")
     return (
         say("<div><h3>the hold-out was opened</h3>{content}</div>", content=content)
+        if content
+        else content
+    )
+
+
+def show_other_studies(found: AssumptionFacts) -> Html:
+    """Which other studies saw the judged bars, and how much of them."""
+    rows = [
+        (
+            row.folder,
+            str(row.begun or DASH)[:10],
+            row.bar,
+            row.trials,
+            percent(row.overlap),
+            "yes" if row.counts else "no",
+        )
+        for row in found.other_studies or ()
+    ]
+    headings = ("study", "begun", "bar", "trials", "saw of these bars", "counts")
+    content = table(headings, rows, words=(0, 1, 2, 5), kind="wide")
+    return (
+        say("<div><h3>other studies on the judged bars</h3>{content}</div>", content=content)
         if content
         else content
     )

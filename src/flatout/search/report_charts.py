@@ -5,7 +5,7 @@ Names that come from data are escaped, since plotly reads a little HTML.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -15,7 +15,13 @@ from flatout.bars.panel import FloatArray
 from flatout.pages.charts import BAD, LUCK, RULE, WINNER, Chart, style_figure, thin_values
 from flatout.pages.values import array, finite, words_of_key, write
 from flatout.search.report_curves import baseline_colour
-from flatout.search.report_model import FinalistRow, OverfittingFacts, StudyReport, TrialRow
+from flatout.search.report_model import (
+    AccountFigures,
+    FinalistRow,
+    OverfittingFacts,
+    StudyReport,
+    TrialRow,
+)
 
 BINS = 48
 
@@ -46,15 +52,19 @@ class TrialPoint(NamedTuple):
 
 
 MARKS = {
-    "complete": TrialMark("circle", WINNER, 6, 0.0, "dot"),
-    "pruned": TrialMark("x-thin", LUCK, 5, 1.4, "cross"),
-    "failed": TrialMark("line-ns", BAD, 6, 1.4, "tick"),
+    "complete": TrialMark(symbol="circle", colour=WINNER, size=6, line_width=0.0, in_key="dot"),
+    "pruned": TrialMark(symbol="x-thin", colour=LUCK, size=5, line_width=1.4, in_key="cross"),
+    "failed": TrialMark(symbol="line-ns", colour=BAD, size=6, line_width=1.4, in_key="tick"),
 }
-WINNER_MARK = TrialMark("circle-open", "#c08a28", 13, 2.5, "ring")
+WINNER_MARK = TrialMark(
+    symbol="circle-open", colour="#c08a28", size=13, line_width=2.5, in_key="ring"
+)
 PATHS = "winner's paths"
 
 
-def draw_points(x: Iterable[Any], y: Iterable[Any], hover: str, **marker: Any) -> go.Scatter:
+def draw_points(
+    x: Iterable[object], y: Iterable[object], hover: str, **marker: object
+) -> go.Scatter:
     """Marks without a line between them."""
     return go.Scatter(
         x=x, y=y, mode="markers", marker=marker, hovertemplate=f"{hover}<extra></extra>"
@@ -89,16 +99,21 @@ def spread_edges(values: FloatArray) -> FloatArray:
     )
 
 
+def skill_of(account: AccountFigures) -> float | None:
+    """The Sharpe ratio of skill returns; reports of earlier versions have that of all returns."""
+    return account.sharpe if account.skill_sharpe is None else account.skill_sharpe
+
+
 def sharpe_rows(report: StudyReport) -> list[SharpeRow]:
     """What is compared by its Sharpe ratio, from top to bottom."""
     paths = report.winner.paths if report.winner else None
     luck = report.deflated.expected_best if report.deflated else None
     baselines = [
-        SharpeRow(words_of_key(name), finite([account.sharpe]), baseline_colour(name, position))
+        SharpeRow(words_of_key(name), finite([skill_of(account)]), baseline_colour(name, position))
         for position, (name, account) in enumerate((report.baselines or {}).items())
     ]
     rows = [
-        SharpeRow(PATHS, finite(path.sharpe for path in paths or ()), WINNER),
+        SharpeRow(PATHS, finite(map(skill_of, paths or ())), WINNER),
         *baselines,
         SharpeRow("best by luck", finite([luck]), BAD),
     ]
@@ -106,7 +121,7 @@ def sharpe_rows(report: StudyReport) -> list[SharpeRow]:
 
 
 def draw_sharpes(report: StudyReport) -> Chart | None:
-    """Traders without skill above; the paths, the baselines and the best of luck below, on the same
+    """Copies without skill above; the paths, the baselines and the best of luck below, on the same
     axis.
     """
     rows = sharpe_rows(report)
@@ -120,7 +135,8 @@ def draw_sharpes(report: StudyReport) -> Chart | None:
     key = [("dot", WINNER, "one path each"), ("tick", WINNER, "their median")]
     if len(null):
         figure.add_trace(draw_histogram(null, spread_edges(null), LUCK), row=1, col=1)
-        key.append(("block", LUCK, "random traders of equal turnover"))
+        copies = "the winner's decisions at other times, before costs"
+        key.append(("block", LUCK, copies))
     for row in rows:
         names = [row.name] * len(row.values)
         hover = "%{y}: %{x:.2f}"

@@ -20,6 +20,7 @@ from flatout.pages.values import (
     table,
 )
 from flatout.search import report_charts as charts
+from flatout.search.assumption_model import HoldOutFacts, TrialCounts
 from flatout.search.report_curves import FanNames, draw_equity_curves
 from flatout.search.report_model import (
     AccountFigures,
@@ -62,14 +63,18 @@ def show_winner(report: StudyReport) -> Html:
     paths = [path for path in found.paths or () if has_numbers(path)]
     if not (chart or paths):
         return Html("")
-    headings = ("", "Sharpe", "Sortino", "total return", "a year", "largest drawdown")
+    headings = ("", "skill", "Sharpe", "total return", "a year", "largest drawdown")
     rows = [(f"path {k}", *list_figures(path)) for k, path in enumerate(paths, 1)]
     for name, account in (report.baselines or {}).items():
         rows.append((name.replace("_", " "), *list_figures(account)))
     summary = facts(
         ("winner", say("trial {n}", n=found.trial), ""),
         ("Sharpe ratio of the median path", decimal(found.median_sharpe), ""),
-        ("its standard deviation over seeds", decimal(found.seeds_sd), ""),
+        (
+            "of its skill",
+            decimal(found.median_skill),
+            say("beyond its average weights, held; SD over seeds {sd}", sd=decimal(found.seeds_sd)),
+        ),
     )
     return say(
         '{summary}{chart}<div class="columns">{numbers}{parameters}</div>',
@@ -82,7 +87,7 @@ def show_winner(report: StudyReport) -> Html:
 
 def list_figures(account: AccountFigures) -> tuple[Html, ...]:
     """The figures of a path or a baseline, in the order of the table's columns."""
-    ratios = (account.sharpe, account.sortino)
+    ratios = (account.skill_sharpe, account.sharpe)
     shares = (account.total_return, account.annual_return, account.max_drawdown)
     return (*map(decimal, ratios), *map(percent, shares))
 
@@ -96,7 +101,7 @@ def show_hold_out(report: StudyReport) -> Html:
         curves.baselines or {},
         FanNames("winner, one seed each", "winner, median of seeds"),
     )
-    return add_note(
+    chart = add_note(
         draw_chart(fan, "Equity on the hold-out"),
         (
             "The end of the history, kept from the search. It can be asked once: every further "
@@ -104,17 +109,21 @@ def show_hold_out(report: StudyReport) -> Html:
         ),
         "the winner does worse here than on its paths, or its seeds part ways.",
     )
+    assumed = (report.assumptions and report.assumptions.hold_out) or HoldOutFacts()
+    if not (chart and assumed.wear):
+        return chart
+    words = say("<strong>Not fresh:</strong> {wear}. It is no new evidence.", wear=assumed.wear)
+    return join([paragraph(words), chart])
 
 
 def show_sharpes(report: StudyReport) -> Html:
     """Path Sharpes beside luck and the baselines."""
     chart = add_note(
-        draw_chart(
-            charts.draw_sharpes(report), "Sharpe ratios of paths, baselines and random traders"
-        ),
-        "Above: traders that decide at random and trade as much as the winner. Below, on the "
-        "same scale: the paths, the baselines, and what the best of all trials ever would reach "
-        "without skill.",
+        draw_chart(charts.draw_sharpes(report), "Skill of paths, of baselines and of moved copies"),
+        "Sharpe ratios of returns in excess of the same average weights, held: what is left of a "
+        "path when the market's direction is taken away. Above: the winner's own decisions, moved "
+        "to other times. Below, on the same scale: the paths, the baselines, and what the best of "
+        "all trials ever would reach without skill.",
         (
             "the line of the median path stands inside the grey hill, or left of a baseline or of "
             "luck's best."
@@ -124,11 +133,11 @@ def show_sharpes(report: StudyReport) -> Html:
     if not chart:
         return chart
     if found.p_value is None:
-        return join([chart, paragraph("not computed: random traders of equal turnover", "missing")])
+        return join([chart, paragraph("not computed: copies at other times", "missing")])
     words = say(
-        "Of {traders} random traders with the winner's turnover ({turnover} of equity a "
-        "bar), <strong>{share}</strong> did at least as well as its median path.",
-        traders=found.traders,
+        "Of {copies} copies of its median path that decide at other times ({turnover} of equity "
+        "traded a bar), <strong>{share}</strong> did at least as well, before costs.",
+        copies=found.copies or found.traders,
         turnover=percent(found.turnover, 2),
         share=percent(found.p_value),
     )
@@ -186,11 +195,12 @@ def show_deflated(report: StudyReport) -> Html:
     sharpe, best = decimal(found.sharpe), decimal(found.expected_best)
     years, dsr = decimal(found.years, 1), percent(found.dsr)
     words = say(
-        "{trials} trials were ever run on these bars. Had none of them any skill, the best "
+        "{trials} trials were ever run on these bars{others}. Had none of them any skill, the best "
         "would still be expected to show a Sharpe ratio of {best}. The winner shows {sharpe} "
         "over {years} years. The probability that it is better than that luck is "
         "<strong>{dsr}</strong>. {track}",
         trials=found.trials,
+        others=describe_others(report),
         best=best,
         sharpe=sharpe,
         years=years,
@@ -221,6 +231,18 @@ def show_deflated(report: StudyReport) -> Html:
     )
     bad = "a DSR below 95 %, or fewer years of data than the last two lines ask for."
     return join([paragraph(words), add_note(table(("", ""), rows, kind="wide"), how, bad)])
+
+
+def describe_others(report: StudyReport) -> Html:
+    """How many of the trials are those of other studies, and what these saw."""
+    counts = (report.assumptions and report.assumptions.trials) or TrialCounts()
+    if not counts.of_others:
+        return Html("")
+    return say(
+        " or on part of them, {n} of them by other studies, which saw {share} of the judged bars",
+        n=counts.of_others,
+        share=percent(counts.overlap, 0),
+    )
 
 
 def describe_track_length(found: DeflatedFacts) -> Html:

@@ -1,5 +1,7 @@
 """From the judgement of a study to its report."""
 
+import math
+import warnings
 from datetime import UTC, datetime
 
 import numpy as np
@@ -8,13 +10,15 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import FloatArray, Panel, TimeArray
 from flatout.evaluation import metrics
-from flatout.evaluation.paths import finite, path_figures, path_returns
+from flatout.evaluation.decisions import count_decisions
+from flatout.evaluation.paths import finite, path_figures
+from flatout.evaluation.reference import Reference
+from flatout.evaluation.verdict import CONSTANT_P
 from flatout.folds.stitch import judged_bars
 from flatout.market.rewards import RewardTerms
 from flatout.runs import installed_version
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.judgement import TRADED, Judgement
-from flatout.search.market_study import LOG_RETURN
 from flatout.search.report_assumed import list_assumptions
 from flatout.search.report_model import (
     AccountFigures,
@@ -36,6 +40,7 @@ from flatout.search.sealed import CURVE_POINTS
 from flatout.search.stored_studies import to_stored_trial
 from flatout.search.study_state import StudyState
 
+FEW_TRIALS = "The number of trials is too small to compute importances"
 FILES = {"ledger": "ledger.csv", "days": "days.csv", "report": "report.json"}
 
 
@@ -51,9 +56,9 @@ def make_report(found: Judgement) -> StudyReport:
         winner=describe_winner(found),
         curves=make_curves(found),
         baselines={
-            name: short_figures(path, found.per_year) for name, path in found.baselines.items()
+            name: short_figures(one, found.per_year) for name, one in found.references.items()
         },
-        null=describe_random_traders(found),
+        null=describe_copies(found),
         overfitting=found.overfitting,
         deflated=found.deflation,
         importance=measure_importance(found.study.optuna_study),
@@ -72,7 +77,7 @@ def make_report(found: Judgement) -> StudyReport:
             for k, name in enumerate(RewardTerms._fields)
         },
         trades=TradeFacts(
-            count=int(np.sum(found.turnover > TRADED)),
+            count=count_decisions(found.decisions),
             turnover_per_bar=float(found.turnover.mean()),
             costs_per_year=measure_costs_per_year(found),
             exposure=found.sealed.exposure if found.sealed else None,
@@ -82,10 +87,12 @@ def make_report(found: Judgement) -> StudyReport:
             "noise": found.judge_control(NOISE),
             "oracle": found.judge_control(ORACLE),
             "constant": ConstantFacts(
-                passed=not found.constant,
-                sentence="orders the same whatever it sees"
-                if found.constant
-                else "orders depend on the market",
+                passed=found.activity.p_value <= CONSTANT_P,
+                active_share=found.activity.share,
+                probability=found.activity.p_value,
+                sentence="what it asks for depends on the market"
+                if found.activity.p_value <= CONSTANT_P
+                else "asks for the same weights whatever it sees",
             ),
         },
         throughput=describe_throughput(found.study.state),
@@ -96,13 +103,18 @@ def make_report(found: Judgement) -> StudyReport:
 def describe_winner(found: Judgement) -> WinnerFacts:
     """The winner's paths and parameters."""
     figures = path_figures(found.winner_returns, found.per_year)
-    by_seed = [path_figures(r[None], found.per_year).median_sharpe for r in found.winner_returns]
+    skills = metrics.sharpe(found.flat_skill, found.per_year)
+    by_seed = [path_figures(r[None], found.per_year).median_sharpe for r in found.skill_under(0)]
     trial = next(t for t in found.trials if t.number == found.finals.winner)
     return WinnerFacts(
         trial=trial.number,
         params=trial.params,
-        paths=[AccountFigures.model_validate(row) for row in figures.rows()],
+        paths=[
+            AccountFigures.model_validate(row | {"skill_sharpe": finite(float(skill))})
+            for row, skill in zip(figures.rows(), skills, strict=True)
+        ],
         median_sharpe=finite(figures.median_sharpe),
+        median_skill=finite(float(np.median(skills))),
         seeds_sd=measure_spread(by_seed),
     )
 
@@ -121,14 +133,16 @@ def make_curves(found: Judgement) -> CurveFacts:
     )
 
 
-def describe_random_traders(found: Judgement) -> NullFacts:
-    """What traders earn that decide at random and trade as much as the winner."""
-    traders = found.reference.traders
+def describe_copies(found: Judgement) -> NullFacts:
+    """How the winner's own decisions do at other times."""
+    null = found.null
+    annual = math.sqrt(found.per_year / found.flat_skill.shape[-1])
     return NullFacts(
-        p_value=found.null_p,
-        traders=traders.shape[1],
+        p_value=null.p_value,
+        copies=len(null.copies),
         turnover=float(found.turnover.mean()),
-        sharpes=[finite(float(x)) for x in metrics.sharpe(traders.T, found.per_year)],
+        sharpe=finite(null.statistic * annual),
+        sharpes=[finite(float(one)) for one in null.copies * annual],
     )
 
 
@@ -155,12 +169,13 @@ def grow_equity(returns: FloatArray) -> FloatArray:
     return grown.astype(np.float64)
 
 
-def short_figures(returns: FloatArray, per_year: float) -> AccountFigures:
-    """Three figures of one path."""
+def short_figures(one: Reference, per_year: float) -> AccountFigures:
+    """The figures of a baseline."""
     return AccountFigures(
-        sharpe=finite(float(metrics.sharpe(returns, per_year))),
-        total_return=finite(float(metrics.total_return(returns))),
-        max_drawdown=finite(float(metrics.max_drawdown(returns))),
+        sharpe=finite(float(metrics.sharpe(one.returns, per_year))),
+        total_return=finite(float(metrics.total_return(one.returns))),
+        max_drawdown=finite(float(metrics.max_drawdown(one.returns))),
+        skill_sharpe=finite(float(metrics.sharpe(one.skill, per_year))),
     )
 
 
@@ -171,6 +186,7 @@ def make_cost_row(found: Judgement, condition: int) -> CostRow:
         factor=found.finals.conditions[condition].cost_factor,
         sharpe=finite(figures.median_sharpe),
         total_return=finite(float(np.median(figures.total_return))),
+        skill_sharpe=finite(found.median_skill(condition)),
     )
 
 
@@ -181,13 +197,14 @@ def make_delay_row(found: Judgement, condition: int) -> DelayRow:
         bars=found.finals.conditions[condition].delay,
         sharpe=finite(figures.median_sharpe),
         total_return=finite(float(np.median(figures.total_return))),
+        skill_sharpe=finite(found.median_skill(condition)),
     )
 
 
 def make_finalist_row(found: Judgement, k: int) -> FinalistRow:
-    """A finalist's median path Sharpe by seed."""
-    returns = path_returns(found.market.folds, found.finals.finalist_terms[k, 0, :, :, LOG_RETURN])
-    seeds = [path_figures(r[None], found.per_year).median_sharpe for r in returns]
+    """A finalist's median path Sharpe by seed, of skill returns."""
+    skill = found.skill_under(0, k)
+    seeds = [path_figures(r[None], found.per_year).median_sharpe for r in skill]
     return FinalistRow(
         trial=found.finals.finalists[k],
         mean=finite(float(np.mean(seeds))),
@@ -249,7 +266,10 @@ def split_into_days(
 def measure_importance(study: optuna.Study) -> dict[str, float | None] | None:
     """Which knobs mattered, by Optuna's measure; None where it cannot say."""
     try:
-        shares = optuna.importance.get_param_importances(study)
+        with warnings.catch_warnings():
+            # it warns, and calls all knobs equal, where too few trials were completed
+            warnings.filterwarnings("error", FEW_TRIALS, UserWarning)
+            shares = optuna.importance.get_param_importances(study)
         return {name: float(share) for name, share in shares.items()}
-    except (ValueError, RuntimeError, ImportError):
+    except (ValueError, RuntimeError, ImportError, UserWarning):
         return None

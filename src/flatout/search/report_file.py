@@ -7,12 +7,12 @@ shows, a value that does not fit counts as missing: the page never fails.
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from flatout.errors import RunError
-from flatout.foreign import read_json_if_there, validate_shape
+from flatout.foreign import JsonValue, read_json_if_there, validate_shape
 from flatout.runs import write_json
 from flatout.search.report_model import StudyReport
 
@@ -46,13 +46,14 @@ def read_report(folder: Path) -> StudyReport | None:
         return None
     fitted = fit_report(tree)
     if any(place[0] in ON_TERMINALS or place[:2] == COUNTS for place in fitted.unfit):
-        return validate_shape(tree, StudyReport, str(path), RunError, CURE)  # refuses, and says why
+        # refuses, and says why
+        return validate_shape(tree, StudyReport, where=str(path), refuse=RunError, cure=CURE)
     return fitted.report
 
 
 def fit_report(tree: Mapping[str, object]) -> FittedReport:
     """A report made of what fits; what does not is None, or left out of its list."""
-    fitting: Any = tree
+    fitting: JsonValue = tree
     unfit: list[Place] = []
     while True:
         try:
@@ -67,7 +68,7 @@ def fit_report(tree: Mapping[str, object]) -> FittedReport:
                 remove_value(fitting, place)
 
 
-def find_place(tree: Any, wanted: Place) -> Place:
+def find_place(tree: JsonValue, wanted: Place) -> Place:
     """How far a place leads into a tree: where several types would do, pydantic names them
     behind it.
     """
@@ -79,7 +80,7 @@ def find_place(tree: Any, wanted: Place) -> Place:
     return wanted
 
 
-def remove_value(tree: Any, place: Place) -> None:
+def remove_value(tree: JsonValue, place: Place) -> None:
     """Make the value at a place None, or leave it out where None did not fit either."""
     *above, last = place
     for part in above:

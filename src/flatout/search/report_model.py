@@ -38,6 +38,7 @@ class AccountFigures(ReportPart):
     total_return: Figure | None = None
     annual_return: Figure | None = None
     max_drawdown: Figure | None = None
+    skill_sharpe: Figure | None = None  # of returns in excess of its average weights, held
 
 
 class WinnerFacts(ReportPart):
@@ -47,6 +48,7 @@ class WinnerFacts(ReportPart):
     params: dict[str, object] | None = None
     paths: list[AccountFigures] | None = None
     median_sharpe: Figure | None = None
+    median_skill: Figure | None = None
     seeds_sd: Figure | None = None
 
 
@@ -68,11 +70,15 @@ class CurveFacts(ReportPart):
 
 
 class NullFacts(ReportPart):
-    """Random traders of the winner's turnover."""
+    """The winner's decisions at other times; Sharpe ratios are of skill returns before costs.
+    Earlier versions compared with random traders.
+    """
 
     p_value: Figure | None = None
+    copies: Count | None = None
     traders: Count | None = None
     turnover: Figure | None = None
+    sharpe: Figure | None = None
     sharpes: Curve | None = None
 
 
@@ -121,6 +127,7 @@ class CostRow(ReportPart):
     factor: Figure | None = None
     sharpe: Figure | None = None
     total_return: Figure | None = None
+    skill_sharpe: Figure | None = None
 
 
 class DelayRow(ReportPart):
@@ -129,6 +136,7 @@ class DelayRow(ReportPart):
     bars: Count | None = None
     sharpe: Figure | None = None
     total_return: Figure | None = None
+    skill_sharpe: Figure | None = None
 
 
 class FinalistRow(ReportPart):
@@ -177,6 +185,8 @@ class ConstantFacts(ReportPart):
     model_config = ConfigDict(extra="forbid")
     passed: bool | None = None
     sentence: str | None = None
+    active_share: Figure | None = None  # of the equity, moved about its average weights
+    probability: Figure | None = None  # that it moves next to nothing about
 
     @property
     def sharpe(self) -> None:

@@ -3,7 +3,6 @@ written.
 """
 
 import contextlib
-import hashlib
 import io
 import math
 import shutil
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import optuna
 import polars as pl
@@ -24,6 +22,7 @@ from flatout.learners.engines import engine_of
 from flatout.runs import LOCK, hold_folder, runs_folder, sweep, versions, write_bytes, write_json
 from flatout.search.about_study import ABOUT, CURE, SETTINGS, is_begun, study_path
 from flatout.search.about_study import read_run as read_run
+from flatout.search.begun_study import check_begun, keep_bars, storage_mark
 from flatout.search.callbacks import OnBar, OnRound, OnStage
 from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.finalist_results import read_finalist_results
@@ -49,13 +48,12 @@ from flatout.search.storage import (
 )
 from flatout.search.stored_studies import to_stored_trial
 from flatout.search.study import Study
+from flatout.search.study_entry import keep_identity, make_entry, make_id
 from flatout.settings.loading import Resolved
 from flatout.settings.study import Knob
-from flatout.settings.tables import EngineName, Settings
+from flatout.settings.tables import EngineName
 from flatout.workers.devices import DeviceChoice
 from flatout.workers.slots import Slot
-
-MAY_CHANGE = ("search.trials",)  # of a study that has begun
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,7 @@ class StudyRequest:
     bars: str | None = None  # a file or folder; the built-in market if not given
     symbols: tuple[str, ...] | None = None
     bar: str | None = None  # resampled to this size
+    calendar: str | None = None  # from the bars if not given
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def agreed_engine(studies: Sequence[tuple[str, Resolved]], out: Path) -> EngineN
     if len(asked) > 1:
         raise SettingsError(
             "studies of one command share their workers, but these ask for the engines jax and "
-            "torch: give --engine, or run them one after another"
+            "torch: give `engine`, or run them one after another"
         )
     return asked.pop() if asked else "auto"
 
@@ -199,7 +198,7 @@ def make_folder(out: Path, name: str) -> Path:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise RunError(
-            f"{folder}: cannot be used for a study: {error.strerror}; give another --name or --out"
+            f"{folder}: cannot be used for a study: {error.strerror}; give another `name` or `out`"
         ) from None
     return folder
 
@@ -215,40 +214,8 @@ def check_empty(folder: Path) -> None:
     if others:
         raise RunError(
             f"{folder} is no study that could go on, and not empty: it holds "
-            f"{shorten_repr(others)}; give another --name "
-            f"or --out, or restore its {SETTINGS}"
-        )
-
-
-def check_begun(folder: Path, prepared: PreparedStudy, url: str | None) -> None:
-    """Compare what is asked with what a study was begun with."""
-    asked = prepared.resolved.settings
-    begun, about = read_run(folder)
-    if about["fingerprint"] != prepared.panel.fingerprint:
-        raise RunError(
-            f"{folder} was begun on other bars ({about['fingerprint'][:12]}, these are "
-            f"{prepared.panel.fingerprint[:12]}): give those bars, or another --name"
-        )
-    if about.get("storage") != storage_mark(url):
-        where = (
-            "in a storage of another URL"
-            if about.get("storage")
-            else "in its own journal, not in a storage"
-        )
-        raise RunError(
-            f"{folder} keeps its trials {where}: give --storage as it was begun with, or "
-            f"another --name"
-        )
-    changed = [key for key in list_differences(begun, asked) if key not in MAY_CHANGE]
-    if changed:
-        raise RunError(
-            f"{folder} was begun with other settings: {', '.join(changed)} differ; gates and all "
-            f"else are fixed when a study starts (only {', '.join(MAY_CHANGE)} may grow): set "
-            "them back, or give another --name"
-        )
-    if asked.search.trials < begun.search.trials:
-        raise RunError(
-            f"{folder} was begun with {begun.search.trials} trials; a study may grow, not shrink"
+            f"{shorten_repr(others)}; give another `name` "
+            f"or `out`, or restore its {SETTINGS}"
         )
 
 
@@ -261,7 +228,8 @@ def write_request(folder: Path, prepared: PreparedStudy, url: str | None) -> Non
             "fingerprint": prepared.panel.fingerprint,
             "n_envs": program.n_envs, "index_only": program.index_only,
             "engine": engine_of(program.environment),
-            "storage": storage_mark(url), "versions": versions(),
+            "storage": storage_mark(url), "weights": True, "versions": versions(),
+            "id": make_id(),
         }  # fmt: skip
         write_json(folder / ABOUT, about)
     elif asked.settings.search.trials == read_run(folder)[0].search.trials:
@@ -273,27 +241,6 @@ def write_request(folder: Path, prepared: PreparedStudy, url: str | None) -> Non
     write_json(folder / SETTINGS, asked.model_dump(mode="json"))
 
 
-def storage_mark(url: str | None) -> str | None:
-    """What tells storages apart without telling their passwords."""
-    return None if url is None else hashlib.sha256(url.encode()).hexdigest()[:16]
-
-
-def list_differences(begun: Settings, asked: Settings) -> list[str]:
-    """Dotted names of the settings that differ."""
-    return sorted(
-        list_unequal_leaves(begun.model_dump(mode="json"), asked.model_dump(mode="json"), "")
-    )
-
-
-def list_unequal_leaves(a: Any, b: Any, name: str) -> Iterator[str]:
-    """The dotted names of the leaves in which two trees differ."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in sorted({*a, *b}):
-            yield from list_unequal_leaves(a.get(key), b.get(key), f"{name}.{key}" if name else key)
-    elif a != b:
-        yield name
-
-
 @contextlib.contextmanager
 def open_study_folder(prepared: PreparedStudy, folder: Path, url: str | None) -> Iterator[Study]:
     """The study, held by this process alone. What was asked is written down once the storage is
@@ -301,7 +248,9 @@ def open_study_folder(prepared: PreparedStudy, folder: Path, url: str | None) ->
     """
     with hold_folder(folder):
         if is_begun(folder):
-            check_begun(folder, prepared, url)
+            asked = prepared.resolved.settings
+            name = prepared.request.name
+            check_begun(folder, name, asked, prepared.panel.fingerprint, url)
             remove_leftovers(folder)
         else:
             check_empty(folder)
@@ -314,6 +263,10 @@ def open_study_folder(prepared: PreparedStudy, folder: Path, url: str | None) ->
             take_lease(study, folder)
             try:
                 write_request(folder, prepared, url)
+                keep_identity(folder)
+                keep_bars(folder, prepared.panel, prepared.request.calendar)
+                entry = make_entry(folder, prepared.market, prepared.panel)
+                entry.check_registry()
                 with explain_storage_errors(place_of(folder, url)):
                     check_trials(
                         study, prepared.market.settings.search.space, place_of(folder, url)
@@ -324,6 +277,7 @@ def open_study_folder(prepared: PreparedStudy, folder: Path, url: str | None) ->
                     optuna_study=study,
                     storage=storage,
                     layout=prepared.layout,
+                    entry=entry,
                 )
             finally:
                 give_lease_back(study)

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flatout.bars.source import Bars, BarsSource, find_source
-from flatout.errors import SettingsError
+from flatout.bars.source import IN_MEMORY, Bars, BarsSource, find_source
+from flatout.errors import RunError, SettingsError
 from flatout.evaluation.saved_policy import SavedPolicy, load_policy
+from flatout.foreign import shorten, shorten_repr, to_path
+from flatout.interrupts import keep_interrupts
 from flatout.search.about_study import study_path
+from flatout.search.begun_study import find_study_bars
 from flatout.search.finalist_results import policy_folder
 from flatout.search.progress import StudyProgress
 from flatout.search.report_model import StudyReport
@@ -16,6 +19,8 @@ from flatout.search.run import PreparedStudy, StudyRequest, agreed_engine, prepa
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 from flatout.settings.tables import EngineName
 from flatout.workers.devices import DeviceChoice, choose_devices
+
+LONGEST_SENTENCE = 300  # letters of a verdict in a line about a study
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,10 @@ class StudyResult:
     name: str
     folder: Path  # report.html, report.json, ledger.csv, trials/, metrics.jsonl, policy/
     report: StudyReport | None  # all figures; None if the study was stopped before its end
+
+    def __repr__(self) -> str:
+        """One line: where it lies, and its verdict."""
+        return f"StudyResult({str(self.folder)!r}: {shorten(self.sentence, LONGEST_SENTENCE)})"
 
     @property
     def finished(self) -> bool:
@@ -87,15 +96,24 @@ def run_study(
     interruption: nothing that was tried is lost.
 
     bars       a file or folder, a Panel, a Polars or pandas frame; else `data.bars` of the
-               settings; else the built-in random walk, on which nothing can be earned
+               settings; else the built-in random walk, on which nothing can be earned. Those in
+               memory are kept in the study's folder, which goes on without them; a warning says
+               so where a file cannot hold them
     name       of the study and of its folder in `out`
-    settings   a path to flatout.toml, a dict of its tables, or `Settings`
+    symbols    which of the bars' symbols it trades, as one portfolio; else all of them
+    bar        resample to this bar size, as in "4h"
+    settings   a path to flatout.toml, a dict of its tables, or `Settings`. FLATOUT__ variables
+               stand over a path or None, as in the shell; a dict and `Settings` are taken alone
     trials     stands over search.trials (100)
     timesteps  of each trial, split and seed; stands over train.timesteps (100,000)
     seeds      per trial and split; stands over train.seeds (1)
     hold_out   share of the bars at the end, sealed until the winner is judged; stands over
                folds.hold_out (0.15)
     storage    an Optuna storage URL; else a journal in the study's folder
+    workers    processes; else one per GPU or CPU core
+    engine     "jax", "torch" or "auto"; stands over train.engine
+    device     "cpu", "cuda", "cuda:1", "rocm", "mps"; else the best there is
+    out        the folder in which the study's own folder is made
     progress   a bar on a terminal or in a notebook, lines elsewhere
     """
     changes = {
@@ -105,12 +123,21 @@ def run_study(
         "train.engine": engine,
         "folds.hold_out": hold_out,
     }
+    folder = to_path(out, "`out`")
+    check_text("`name`", name)
+    check_text("`storage`", storage)
     resolved = resolve_settings(settings, changes)
     asked = AskedStudy(name, resolved, find_source(resolved, bars, symbols, bar))
-    prepared, chosen = prepare_studies([asked], Path(out), workers, device)
-    with StudyProgress(prepared, quiet=not progress) as shown:
-        [result] = run_prepared(prepared, chosen, Path(out), storage, shown)
+    prepared, chosen = prepare_studies([asked], folder, workers, device)
+    with keep_interrupts(), StudyProgress(prepared, quiet=not progress) as shown:
+        [result] = run_prepared(prepared, chosen, folder, storage, shown)
     return result
+
+
+def check_text(argument: str, given: object) -> None:
+    """Refuse what is no text, None aside."""
+    if given is not None and not isinstance(given, str):
+        raise RunError(f"{argument} is {shorten_repr(given)}: give a text")
 
 
 def prepare_studies(
@@ -126,8 +153,11 @@ def prepare_studies(
     chosen = choose_devices(engine, device, sys.maxsize, workers)
     prepared = []
     for study in asked:
-        source = study.source
-        request = StudyRequest(study.name, source.given_name, source.symbols, source.bar)
+        asked_settings = study.resolved.settings.for_study()
+        folder = study_path(out, study.name)
+        source = find_study_bars(folder, study.name, asked_settings, study.source)
+        given_name = IN_MEMORY if source is not study.source else source.given_name
+        request = StudyRequest(study.name, given_name, source.symbols, source.bar, source.calendar)
         prepared.append(
             prepare(request, study.resolved, source.read(), len(chosen.slots), out, chosen)
         )

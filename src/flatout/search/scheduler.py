@@ -117,6 +117,7 @@ class Scheduler:
                 self.send_waiting(worker)
         self.running = True
         while any(self.waiting):
+            # `wait` gives back connections as one of several types
             busy: dict[Any, int] = {
                 w.connection: n
                 for n, w in enumerate(self.workers)

@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.evaluation.metrics import sharpe
+from flatout.evaluation.skill import PARTS, skill_returns, sum_by_part
 from flatout.folds.splits import Split
 from flatout.learners.jobs import Chunk
 from flatout.market.rewards import RewardTerms
 from flatout.search.lane_layout import LaneSlot, Layout
-from flatout.search.market_study import LOG_RETURN, MarketStudy
+from flatout.search.market_study import LOG_RETURN, TERMS, MarketStudy
 from flatout.settings.study import Objective
 
 EXCESS = RewardTerms._fields.index("excess")
-Traces = NDArray[np.float32]  # (split, seed, term, block, bar) of one trial
+Traces = NDArray[np.float32]  # (split, seed, term or weight, block, bar) of one trial
 
 
 def collect_traces(layout: Layout, place: int, chunks: Sequence[Chunk]) -> Traces:
@@ -36,8 +37,30 @@ def score_lanes(market: MarketStudy, traces: Traces) -> NDArray[np.float64]:
     for split, about in enumerate(market.folds.splits):
         for seed in range(traces.shape[1]):
             log_return = join_blocks(traces[split, seed, LOG_RETURN], about)
-            excess = join_blocks(traces[split, seed, EXCESS], about)
-            found[split, seed] = score_bars(objective, log_return, excess, per_year)
+            if objective == "skill_sharpe":
+                sums = sum_weights(traces[split, seed, TERMS:], about)
+                timeline = market.split_timelines[split]
+                other = skill_returns(np.expm1(log_return), sums, timeline)
+            else:
+                other = np.expm1(join_blocks(traces[split, seed, EXCESS], about))
+            found[split, seed] = score_bars(objective, log_return, other, per_year)
+    return found
+
+
+def sum_weights(weights: NDArray[np.floating], split: Split) -> NDArray[np.float64]:
+    """(part, asset): sums of (asset, block, bar) weights over the parts of a split's blocks."""
+    return np.concatenate(
+        [sum_by_part(weights[:, k], block.length) for k, block in enumerate(split.test)]
+    )
+
+
+def sum_trial_weights(market: MarketStudy, traces: Traces) -> NDArray[np.float32]:
+    """(split, seed, block, part, asset): what is kept of a trial's weights."""
+    weights = traces[:, :, TERMS:]
+    found = np.zeros((*traces.shape[:2], market.test_blocks, PARTS, weights.shape[2]), np.float32)
+    for s, split in enumerate(market.folds.splits):
+        for k, block in enumerate(split.test):
+            found[s, :, k] = sum_by_part(weights[s, :, :, k], block.length)
     return found
 
 
@@ -50,13 +73,15 @@ def join_blocks(trace: NDArray[np.floating], split: Split) -> NDArray[np.float64
 def score_bars(
     objective: Objective,
     log_return: NDArray[np.floating],
-    excess: NDArray[np.floating],
+    other: NDArray[np.floating],
     bars_per_year: float,
 ) -> float:
-    """What an objective says of some bars; NaN where a lane has diverged."""
-    if not (np.isfinite(log_return).all() and np.isfinite(excess).all()):
+    """What an objective says of some bars, of which `other` has the returns in excess of the
+    objective's benchmark; NaN where a lane has diverged.
+    """
+    if not (np.isfinite(log_return).all() and np.isfinite(other).all()):
         return float("nan")
     if objective == "log_return":
         return float(np.mean(log_return) * bars_per_year)
-    chosen = log_return if objective == "sharpe" else excess
-    return float(sharpe(np.expm1(chosen), bars_per_year))
+    chosen = np.expm1(log_return) if objective == "sharpe" else other
+    return float(sharpe(chosen.astype(np.float64), bars_per_year))

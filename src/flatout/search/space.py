@@ -5,18 +5,18 @@ Only settings that are data in the compiled program can be searched: every trial
 same program. Widths and depths of networks are data too: smaller ones are lanes of the largest.
 """
 
+import math
 from collections.abc import Mapping
-from typing import Any
 
 import optuna
 
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import shorten_repr
 from flatout.settings.loading import known_keys
-from flatout.settings.study import Knob
+from flatout.settings.study import Knob, SettingValue
 from flatout.settings.tables import MarketSettings, Settings, TrainSettings
 
-Values = dict[str, Any]  # by dotted setting
+Values = dict[str, SettingValue]  # by dotted setting
 
 SHAPE = {
     "train.n_envs",
@@ -70,8 +70,17 @@ def check_space(space: Mapping[str, Knob], settings: Settings) -> None:
             raise SettingsError(
                 f"search.space: the choices of {name} must be single values, given {knob.choices}"
             )
-        for value in knob.choices or (knob.low, knob.high):
+        for value in knob.choices or list_samples(knob):
             apply_values(settings, {name: int(value) if knob.whole else value})
+
+
+def list_samples(knob: Knob) -> tuple[float, ...]:
+    """Values of a range to try: its ends and, unless it is of whole numbers, one between them that
+    is none.
+    """
+    assert knob.low is not None and knob.high is not None
+    between = knob.low + (knob.high - knob.low) / math.pi
+    return (knob.low, knob.high) if knob.whole else (knob.low, between, knob.high)
 
 
 def make_distributions(
@@ -96,7 +105,7 @@ def make_distributions(
     return found
 
 
-def values_of(space: Mapping[str, Knob], params: Mapping[str, Any]) -> Values:
+def values_of(space: Mapping[str, Knob], params: Mapping[str, SettingValue]) -> Values:
     """A trial's parameters as values of settings."""
     missing = [name for name in space if name not in params]
     if missing:
@@ -107,7 +116,7 @@ def values_of(space: Mapping[str, Knob], params: Mapping[str, Any]) -> Values:
     return {name: find_choice(name, knob, params[name]) for name, knob in space.items()}
 
 
-def find_choice(name: str, knob: Knob, param: Any) -> Any:
+def find_choice(name: str, knob: Knob, param: SettingValue) -> SettingValue:
     """The value behind a stored parameter."""
     if knob.choices is None:
         return param
@@ -120,7 +129,7 @@ def find_choice(name: str, knob: Knob, param: Any) -> Any:
     )
 
 
-def choice_text(choice: Any) -> Any:
+def choice_text(choice: SettingValue) -> bool | int | float | str:
     """A choice as a storage keeps it: numbers and words as they are, lists as their text."""
     return choice if isinstance(choice, bool | int | float | str) else str(choice)
 
@@ -145,7 +154,7 @@ def apply_values(settings: Settings, values: Values) -> Settings:
         ) from None
 
 
-def middle_value(knob: Knob) -> Any:
+def middle_value(knob: Knob) -> SettingValue:
     """A value in the middle of a range; the first of the choices."""
     if knob.choices is not None:
         return knob.choices[0]
@@ -154,7 +163,7 @@ def middle_value(knob: Knob) -> Any:
     return round(value) if knob.whole else value
 
 
-def extreme_values(knob: Knob) -> tuple[Any, Any]:
+def extreme_values(knob: Knob) -> tuple[SettingValue, SettingValue]:
     """The two values that differ most."""
     if knob.choices is not None:
         return knob.choices[0], knob.choices[-1]

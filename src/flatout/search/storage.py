@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated
 
 import numpy as np
 import optuna
@@ -51,7 +51,7 @@ class FileLock(JournalFileOpenLock):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file: IO[Any] | None = None
+        self.file: IO[bytes] | None = None
 
     def acquire(self) -> bool:
         """Wait until the lock is free, and take it."""
@@ -124,7 +124,9 @@ def check_journal(path: Path) -> None:
         return
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            check_file(path, os.fstat(file.fileno()), JOURNAL_BYTES, RunError, CURE)
+            check_file(
+                path, os.fstat(file.fileno()), limit=JOURNAL_BYTES, refuse=RunError, cure=CURE
+            )
             while line := file.readline(LINE_BYTES):
                 if len(line) == LINE_BYTES:
                     raise RunError(f"{path}: a line has more than {LINE_BYTES:,} bytes; {CURE}")
@@ -223,11 +225,13 @@ def make_sampler(
     )
 
 
-def read_lease(attributes: Mapping[str, Any], where: str) -> Lease | None:
+def read_lease(attributes: Mapping[str, object], where: str) -> Lease | None:
     """Who runs a study, as its storage says."""
     lease = attributes.get(LEASE)
     return (
-        None if lease is None else validate_shape(lease, Lease, f"{where}: {LEASE}", RunError, CURE)
+        None
+        if lease is None
+        else validate_shape(lease, Lease, where=f"{where}: {LEASE}", refuse=RunError, cure=CURE)
     )
 
 

@@ -4,7 +4,7 @@ writes or waits.
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import optuna
 from pydantic import Field
@@ -26,6 +26,7 @@ from flatout.search.storage import (
 )
 from flatout.search.study_state import FILE as STATE
 from flatout.search.study_trials import SCORES
+from flatout.settings.study import SettingValue
 
 Figure = Annotated[float, Field(ge=-1e300, le=1e300)]
 Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
@@ -45,7 +46,7 @@ class StoredTrial(NamedTuple):
     number: int
     state: str  # running, complete, pruned or failed
     value: float | None  # mean over splits and seeds, of a pruned trial where it ended
-    params: dict[str, Any]
+    params: dict[str, SettingValue]
     reports: dict[int, float]  # by Optuna's step
 
 
@@ -93,7 +94,7 @@ def find_study(folder: Path | None, out: Path) -> Path:
     found = study_folders(out)
     if not found:
         raise RunError(
-            f"there is no study under {out}: give its folder, or --out the folder that holds it"
+            f"there is no study under {out}: give its folder, or `out` the folder that holds it"
         )
     return found[0]
 
@@ -148,7 +149,9 @@ def to_stored_trial(trial: optuna.trial.FrozenTrial, where: str = "the storage")
         "reports": trial.intermediate_values,
         "scores": trial.user_attrs.get(SCORES, []),
     }
-    known = validate_shape(given, TrialAttributes, f"{where}: trial {trial.number}", RunError, CURE)
+    known = validate_shape(
+        given, TrialAttributes, where=f"{where}: trial {trial.number}", refuse=RunError, cure=CURE
+    )
     scores = [score for split in known["scores"] for score in split]
     numbers = [score for score in scores if score is not None]
     value = sum(numbers) / len(numbers) if numbers and len(numbers) == len(scores) else None

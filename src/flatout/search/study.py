@@ -15,15 +15,18 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.storages.journal import JournalStorage
 
 from flatout.errors import RunError
+from flatout.evaluation.trial_registry import StudyEntry
 from flatout.learners.checkpoint import read_checkpoint
 from flatout.learners.jobs import Chunk
 from flatout.search.about_study import CURE
 from flatout.search.lane_layout import LANE_BATCHES, Layout
 from flatout.search.market_study import LOG_RETURN, TURNOVER, MarketStudy
-from flatout.search.scores import collect_traces, score_lanes
+from flatout.search.scores import collect_traces, score_lanes, sum_trial_weights
 from flatout.search.space import middle_value
+from flatout.search.storage import JOURNAL
 from flatout.search.study_metrics import TrialResults, list_rows, open_metrics
 from flatout.search.study_state import (
     FILE,
@@ -51,13 +54,21 @@ class Study:
         optuna_study: optuna.Study,
         storage: optuna.storages.BaseStorage,
         layout: Layout,
+        entry: StudyEntry,
     ) -> None:
         self.folder, self.market, self.layout = folder, market, layout
+        self.entry = entry
         self.optuna_study = optuna_study
         self.trials = StudyTrials(optuna_study, storage, market.settings.search)
         self.space = market.settings.search.space
         self.state = read_state(folder) or StudyState(tuple(layout), batches=self.empty_batches())
         known = optuna_study.get_trials(deepcopy=False)
+        if (named := count_named(self.state)) > len(known):
+            own = isinstance(storage, JournalStorage)
+            raise RunError(
+                f"{folder / JOURNAL if own else 'the storage'}: holds {len(known):,} of the "
+                f"{named:,} trials that {FILE} names, as if it was emptied or replaced; {CURE}"
+            )
         if problem := find_contradiction(self.state, known, len(market.rungs)):
             raise RunError(f"{folder / FILE}: {problem}; {CURE}")
         middle = {name: middle_value(knob) for name, knob in self.space.items()}
@@ -96,6 +107,7 @@ class Study:
                 self.refill(batch)
         self.save()
         trials = self.optuna_study.get_trials(deepcopy=False)
+        self.entry.note_trials(len(trials))  # of a study that comes from elsewhere
         self.metrics = open_metrics(self.folder, self.state, trials, self.market.rungs)
 
     def rearrange(self) -> None:
@@ -184,7 +196,12 @@ class Study:
                 "scores": by_lane, "updates": self.market.rungs[running.rung],
             }  # fmt: skip
             finite = np.nan_to_num(results.traces, posinf=0.0, neginf=0.0)
-            earned = TrialFile(finite[:, :, LOG_RETURN], -finite[:, :, TURNOVER], facts)
+            earned = TrialFile(
+                log_return=finite[:, :, LOG_RETURN],
+                turnover=-finite[:, :, TURNOVER],
+                weight_sums=sum_trial_weights(self.market, finite),
+                facts=facts,
+            )
             write_trial(self.folder, earned)
         return TrialDecision(running.trial, status, value, by_lane)
 
@@ -210,7 +227,7 @@ class Study:
         return decisions
 
     def refill(self, batch: int) -> None:
-        """Begin new trials in a batch's free places."""
+        """Begin new trials in a batch's free places; they are in the registry before they train."""
         places, asked = list(self.state.batches[batch]), self.state.asked
         trials = self.market.settings.search.trials
         known = self.optuna_study.get_trials(deepcopy=False)
@@ -220,6 +237,7 @@ class Study:
             if running is None and asked < trials:
                 places[place] = RunningTrial(asked, 0, self.trials.ask(asked))
                 asked += 1
+        self.entry.note_trials(max(asked, len(known)))
         self.replace_batch(batch, tuple(places))
         self.state = replace(self.state, asked=asked)
 
@@ -234,13 +252,16 @@ class Study:
         self.state.save(self.folder)
 
 
+def count_named(state: StudyState) -> int:
+    """How many trials a storage must have, for a state to be of it."""
+    named = [*state.finished, *(one.trial for one in state.decisions or () if one)]
+    return 1 + max([state.asked - 1, *named, *(one.trial for one in state.running)])
+
+
 def find_contradiction(
     state: StudyState, trials: Sequence[optuna.trial.FrozenTrial], rungs: int
 ) -> str | None:
     """What in a state is not of these trials; None if all of it is."""
-    named = [*state.finished, *(one.trial for one in state.decisions or () if one)]
-    if max([state.asked - 1, *named, *(one.trial for one in state.running)]) >= len(trials):
-        return f"names trials that the storage does not have: it has {len(trials)}"
     for one in state.running:
         if one.params != trials[one.trial].params or one.rung >= rungs:
             return (

@@ -69,7 +69,8 @@ def list_rows(
             for seed in range(layout.seeds):
                 at = layout.lane_of(LaneSlot(one.place, split, seed))
                 # bars after a block's end are 0
-                sums = one.traces[split, seed].sum(axis=(1, 2), dtype=np.float64).tolist()
+                terms = one.traces[split, seed, : len(RewardTerms._fields)]
+                sums = terms.sum(axis=(1, 2), dtype=np.float64).tolist()
                 scores = {objective: float(one.scores[split, seed]), "length": float(length)}
                 scores |= dict(zip(RewardTerms._fields, sums, strict=True))
                 name = name_lane(one.trial, split, seed)

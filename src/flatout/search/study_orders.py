@@ -3,8 +3,8 @@ round.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from flatout.arrays import ArrayTree
 from flatout.learners.jobs import EvaluationPlan, Job, NewLanes, WorkOrder
 from flatout.learners.lane_trees import stack_trees
 from flatout.search.lane_layout import LANE_BATCHES, LaneSlot
@@ -16,7 +16,7 @@ SPARE_BATCH = LANE_BATCHES  # of lanes that no trial uses: it checks knobs and t
 JOBS = LANE_BATCHES + 1  # of a study on a worker
 
 
-def make_jobs(study: Study, worker: int, data: Any) -> list[Job]:
+def make_jobs(study: Study, worker: int, data: ArrayTree) -> list[Job]:
     """A worker's lanes, all empty, of each batch and of the spare one; `data` are the files of the
     tape.
     """

@@ -8,7 +8,7 @@ those of this module: a round is a `turn` there, and the batches of lanes are `c
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from flatout.foreign import read_json_if_there
 from flatout.runs import write_json
 from flatout.search.about_study import CURE
 from flatout.search.lane_layout import LANE_BATCHES, Layout
+from flatout.settings.study import SettingValue
 
 FILE = "board.json"
 NAMES_ON_DISK = {"round": "turn", "batches": "crews", "decisions": "decided"}
@@ -34,7 +35,7 @@ class RunningTrial:
 
     trial: Whole  # Optuna's number
     rung: Whole  # the one that it works towards
-    params: dict[str, Any]
+    params: dict[str, SettingValue]
 
 
 @dataclass(frozen=True)

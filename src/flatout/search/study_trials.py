@@ -6,7 +6,6 @@ already, and finds what was asked by its number, as every draw depends on that n
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import optuna
@@ -16,7 +15,7 @@ from flatout.search.cma_sampler import GENERATION, ReplayedCma
 from flatout.search.space import make_distributions
 from flatout.search.storage import make_sampler
 from flatout.search.study_state import RunningTrial, TrialDecision
-from flatout.settings.study import SearchSettings
+from flatout.settings.study import SearchSettings, SettingValue
 
 SCORES = "flatout:scores"  # a trial's attribute: its objective by split and seed
 
@@ -33,7 +32,7 @@ class StudyTrials:
         self.study, self.storage, self.settings = optuna_study, storage, settings
         self.running: dict[int, optuna.trial.Trial] = {}  # by number
 
-    def ask(self, number: int) -> dict[str, Any]:
+    def ask(self, number: int) -> dict[str, SettingValue]:
         """The parameters of a trial: a new one, or one that a killed process had asked for."""
         name, seed = self.settings.sampler, self.settings.seed
         self.study.sampler = sampler = make_sampler(name, seed, number)

@@ -4,12 +4,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Literal, NamedTuple, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from flatout.arrays import NumpyArray
 from flatout.errors import RunError
 from flatout.folds.splits import Folds
 from flatout.foreign import finite, parse_json, read_tensors, shorten_repr
@@ -19,6 +20,7 @@ from flatout.search.study_state import Scores, Whole
 
 FORMAT = "flatout.trial"
 TRACES = ("log_return", "turnover")
+SUMS = "weight_sums"
 # of a bar's log return and turnover: e to this is far beyond any market, and still a number
 MOST = 300.0
 Floats = NDArray[np.float32]
@@ -41,6 +43,8 @@ class TrialFile(NamedTuple):
     log_return: Floats  # (split, seed, block, bar), 0 after a block's end
     turnover: Floats  # the same shape: traded notional per equity
     facts: TrialFacts
+    # (split, seed, block, part, asset): sums of the weights at the closes; once none were kept
+    weight_sums: Floats | None = None
 
 
 def trial_path(folder: Path, number: int) -> Path:
@@ -52,7 +56,12 @@ def write_trial(folder: Path, trial: TrialFile) -> None:
     """Write a trial's file into the folder of its study, whole or not at all."""
     path = trial_path(folder, trial.facts["number"])
     path.parent.mkdir(exist_ok=True)
-    arrays = {name: np.ascontiguousarray(getattr(trial, name), np.float32) for name in TRACES}
+    kept = {name: getattr(trial, name) for name in (*TRACES, SUMS)}
+    arrays = {
+        name: np.ascontiguousarray(array, np.float32)
+        for name, array in kept.items()
+        if array is not None
+    }
     write_arrays(path, arrays, {FORMAT: trial.facts})
 
 
@@ -65,28 +74,36 @@ def read_trial(folder: Path, number: int) -> TrialFile:
         )
     tensors = read_tensors(path, RunError, CURE)
     facts = parse_json(
-        tensors.notes.get(FORMAT, ""), TrialFacts, f"{path}: {FORMAT}", RunError, CURE
+        tensors.notes.get(FORMAT, ""),
+        TrialFacts,
+        where=f"{path}: {FORMAT}",
+        refuse=RunError,
+        cure=CURE,
     )
     if problem := find_contradiction(number, facts, tensors.arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
-    return TrialFile(tensors.arrays["log_return"], tensors.arrays["turnover"], facts)
+    arrays = tensors.arrays
+    return TrialFile(arrays["log_return"], arrays["turnover"], facts, arrays.get(SUMS))
 
 
 def find_contradiction(
-    number: int, facts: TrialFacts, arrays: Mapping[str, NDArray[Any]]
+    number: int, facts: TrialFacts, arrays: Mapping[str, NumpyArray]
 ) -> str | None:
     """What cannot be in a trial's file."""
     if facts["number"] != number:
         return f"is of trial {facts['number']}"
-    if set(arrays) != set(TRACES):
-        return f"holds {shorten_repr(sorted(arrays))} instead of {' and '.join(TRACES)}"
+    if set(arrays) not in (set(TRACES), {*TRACES, SUMS}):
+        return f"holds {shorten_repr(sorted(arrays))} instead of {', '.join((*TRACES, SUMS))}"
     shape = arrays[TRACES[0]].shape
     for name, array in arrays.items():
-        if array.dtype != np.float32 or array.ndim != 4 or array.shape != shape:
+        if name == SUMS:
+            if array.dtype != np.float32 or array.ndim != 5 or array.shape[:3] != shape[:3]:
+                return f"{name} does not hold 32-bit numbers by split, seed, block, part and asset"
+        elif array.dtype != np.float32 or array.ndim != 4 or array.shape != shape:
             return f"{name} does not hold 32-bit numbers by split, seed, block and bar"
         if not finite(array):
             return f"{name} holds what is no number"
-        if array.size and np.abs(array).max() > MOST:
+        if name != SUMS and array.size and np.abs(array).max() > MOST:
             return f"{name} holds {np.abs(array).max():.3g}, which no bar can bring"
     if [len(seeds) for seeds in facts["scores"]] != [shape[1]] * shape[0]:
         return f"scores are not {shape[0]} x {shape[1]}, by split and seed"

@@ -1,22 +1,44 @@
 """What all tables of `flatout.toml` are made of."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 # What the compiled programs hold: counters of 32 bits, and single precision.
 MOST_COUNTED = 2**31 - 1
 LARGEST = 3e38
+
+
+def to_plain(value: Any) -> Any:
+    """A number of NumPy as Python has it; all else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def to_whole(value: Any) -> Any:
+    """A whole number as an int, also one of NumPy's or one written as 1e6; all else as it is, for
+    whoever refuses it.
+
+    >>> to_whole(np.int64(3)), to_whole(1e6), to_whole(1.5), to_whole(True), to_whole("5")
+    (3, 1000000, 1.5, True, '5')
+    """
+    value = to_plain(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 # Strict: `true` is no number, and neither is "5".
-Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST), BeforeValidator(to_plain)]
 Share = Annotated[Number, Field(ge=0, le=1)]
-Money = Annotated[float, Field(strict=True, ge=1e-6, le=LARGEST)]  # other money is divided by it
+Money = Annotated[
+    float, Field(strict=True, ge=1e-6, le=LARGEST), BeforeValidator(to_plain)
+]  # other money is divided by it
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
-Count = Annotated[int, Field(strict=True, ge=0, le=MOST_COUNTED)]
+Whole = BeforeValidator(to_whole)
+Count = Annotated[int, Field(strict=True, ge=0, le=MOST_COUNTED), Whole]
 # Timesteps are counted in 64 bits; what the optimiser counts in 32 is refused when it is known.
-Timesteps = Annotated[int, Field(strict=True, ge=1, le=10**15)]
-AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=MOST_COUNTED)]
+Timesteps = Annotated[int, Field(strict=True, ge=1, le=10**15), Whole]
+AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=MOST_COUNTED), Whole]
 Switchable = BeforeValidator(lambda given: None if given == "off" else given)  # TOML has no null
 
 

@@ -9,13 +9,12 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from flatout.errors import SettingsError
-from flatout.foreign import parse_toml, read_toml, shorten, shorten_repr
+from flatout.foreign import parse_toml, read_toml, shorten, shorten_repr, to_path
 from flatout.settings.fields import Model
 from flatout.settings.tables import LOT_STEP_KINDS, OLD_SEARCH, Settings
 
@@ -24,7 +23,10 @@ MOST_TOLD = 10  # problems
 LONGEST = 300  # characters of a name or a source in a message
 DEEPEST = 50  # parts of a dotted name
 GIVEN = "the caller"  # origins that are no files
+OPTIONS = "the options"
 OWN = "the policy"
+# as the shell spells it, since runs keep it and `flatout config` prints it to be typed again
+OVERRIDE = "--set "
 
 
 class Resolved(Model):
@@ -36,7 +38,7 @@ class Resolved(Model):
     @property
     def files(self) -> frozenset[str]:
         """Those origins that are settings files."""
-        given = (GIVEN, ENVIRONMENT_PREFIX, "--set ", OWN)
+        given = (GIVEN, OPTIONS, ENVIRONMENT_PREFIX, OVERRIDE, OWN)
         return frozenset(name for name in self.origin.values() if not name.startswith(given))
 
 
@@ -44,7 +46,7 @@ GivenSettings = Resolved | Settings | Mapping[str, Any] | str | os.PathLike[str]
 
 
 def load_settings(
-    path: Path | str | None = None,
+    path: str | os.PathLike[str] | None = None,
     overrides: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
     base: Mapping[str, Any] | None = None,
@@ -60,7 +62,8 @@ def load_settings(
     merged: dict[str, Any] = {}
     merge(merged, base or {}, base_source, origin)
     if path is not None:
-        merge(merged, read_toml(Path(path), SettingsError), str(path), origin)
+        file = to_path(path, "settings", SettingsError)
+        merge(merged, read_toml(file, SettingsError), str(path), origin)
     for name, text in sorted((os.environ if environment is None else environment).items()):
         if name.startswith(ENVIRONMENT_PREFIX):
             keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
@@ -69,9 +72,9 @@ def load_settings(
         key, equals, value = text.partition("=")
         if not equals:
             raise SettingsError(
-                f"--set {shorten_repr(text)} has no '=': write --set market.capital=5000"
+                f"the override {shorten_repr(text)} has no '=': write it as market.capital=5000"
             )
-        source = f"--set {text}"
+        source = f"{OVERRIDE}{text}"
         merge(
             merged,
             nest_value(key.strip().split("."), parse_value(value.strip()), source),
@@ -85,36 +88,40 @@ def resolve_settings(
     given: GivenSettings = None,
     changes: Mapping[str, Any] | None = None,
     base: Mapping[str, Any] | None = None,
+    changed_by: str = GIVEN,
 ) -> Resolved:
     """Settings as Python callers give them. A path is read as commands read it, the environment
     included; tables and `Settings` are taken as they are. `changes` are dotted names whose values,
-    unless None, stand over all else.
+    unless None, stand over all else; `changed_by` says where they came from.
     """
     wanted = {name: value for name, value in (changes or {}).items() if value is not None}
-    if isinstance(given, Resolved):
+    sources = dict(given.origin) if isinstance(given, Resolved) else {}
+    if isinstance(given, Resolved) and not base:
         known = given
     elif isinstance(given, Settings) and not base:
         known = Resolved(settings=given, origin=dict.fromkeys(given.model_fields_set, GIVEN))
-    elif isinstance(given, Mapping | Settings):
+    elif isinstance(given, Mapping | Settings | Resolved):
+        if isinstance(given, Resolved):
+            given = given.settings
         if isinstance(given, Settings):
             given = given.model_dump(mode="json", exclude_unset=True)
         origin: dict[str, str] = {}
         merged: dict[str, Any] = {}
         merge(merged, base or {}, OWN, origin)
         merge(merged, given, GIVEN, origin)
-        known = Resolved(settings=validate(merged, origin), origin=origin)
+        known = Resolved(settings=validate(merged, origin), origin={**origin, **sources})
     elif given is None or isinstance(given, str | os.PathLike):
-        known = load_settings(None if given is None else Path(given), base=base)
+        known = load_settings(given, base=base)
     else:
         raise SettingsError(
             f"settings are a {type(given).__name__}; give a path, a dict of tables or Settings"
         )
     if not wanted:
         return known
-    tables, sources = known.settings.model_dump(mode="json"), dict(known.origin)
+    tables, origin = known.settings.model_dump(mode="json"), dict(known.origin)
     for name, value in wanted.items():
-        merge(tables, nest_value(name.split("."), value, GIVEN), GIVEN, sources)
-    return Resolved(settings=validate(tables, sources), origin=sources)
+        merge(tables, nest_value(name.split("."), value, changed_by), changed_by, origin)
+    return Resolved(settings=validate(tables, origin), origin=origin)
 
 
 def parse_value(text: str) -> Any:
@@ -146,7 +153,7 @@ def merge(
     prefix: str = "",
 ) -> None:
     """Write `new` over `base`, table by table, noting the source of every value."""
-    for key, value in (new if prefix else take_old_keys(new)).items():
+    for key, value in (new if prefix else list_symbols(take_old_keys(new))).items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             below = base.setdefault(key, {})
@@ -178,6 +185,23 @@ def take_old_keys(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**tables, "search": rest, "train": {**train, **moved}} if moved else tables
 
 
+def list_symbols(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One source's tables with `data.symbols` as a list where it is a text, as in "BTC, ETH"."""
+    data = tables.get("data")
+    if not isinstance(data, Mapping) or not isinstance(text := data.get("symbols"), str):
+        return tables
+    return {**tables, "data": {**data, "symbols": split_names(text) or text}}
+
+
+def split_names(text: str) -> list[str]:
+    """The names in a text with commas.
+
+    >>> split_names("BTC, ETH")
+    ['BTC', 'ETH']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
     """The settings, or a SettingsError that names key, source, value and what is allowed."""
     try:
@@ -207,6 +231,11 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
             if len(key) <= LONGEST
             else []
         )
+        if near and any("." in str(part) for part in problem["loc"]):
+            return (
+                f"{shorten(key, LONGEST)}{where}: a name with dots is no key; tables lie within "
+                f"tables: write {write_nested(near[0], shorten_repr(problem['input']))}"
+            )
         return f"{shorten(key, LONGEST)}{where}: there is no such setting" + (
             f"; did you mean {near[0]}?" if near else ""
         )
@@ -216,6 +245,16 @@ def explain(problem: Any, origin: Mapping[str, str]) -> str:
     if problem["type"] == "value_error":  # raised here, and complete
         return f"{shorten(key, LONGEST)}{where}: {problem['msg'].removeprefix('Value error, ')}"
     return f"{shorten(key, LONGEST)}{where}: {problem['msg']}; given {given}"
+
+
+def write_nested(name: str, value: str) -> str:
+    """A dotted name and its value as Python writes tables within tables.
+
+    >>> write_nested("train.n_envs", "8")
+    '{"train": {"n_envs": 8}}'
+    """
+    keys = name.split(".")
+    return "".join(f'{{"{key}": ' for key in keys) + value + "}" * len(keys)
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:

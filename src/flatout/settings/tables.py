@@ -109,7 +109,7 @@ class LimitSettings(Model):
 
 
 class RewardSettings(Model):
-    """Weights of the reward terms, per bar; see market/rewards.py."""
+    """Weights of the reward terms, which are returns per bar; see market/rewards.py."""
 
     log_return: Number = 1.0
     excess: Number = 0.0
@@ -121,6 +121,11 @@ class RewardSettings(Model):
     sharpe_bars: Annotated[Number, Field(gt=1)] = Field(
         100.0, description="memory of the differential Sharpe ratio"
     )
+    # half of the account: no two assets can pass it without leverage, so holding two evenly is free
+    # however many there are
+    concentration_above: NotNegative = Field(
+        0.5, description="weight of one asset from which on `concentration` counts"
+    )
 
 
 class MarketSettings(Model):
@@ -130,7 +135,7 @@ class MarketSettings(Model):
     action: ActionKind = "weights"
     fill: Fill = "next_open"
     episode_bars: Annotated[AtLeastOne | None, Switchable] = Field(
-        None, description="longest episode; not given = to the last bar"
+        None, description="longest episode; not given = a quarter of the bars, at most 1,024"
     )
     costs: CostSettings = CostSettings()
     limits: LimitSettings = LimitSettings()
@@ -236,15 +241,15 @@ class Settings(Model):
         return self
 
     def for_training(self) -> "Settings":
-        """The same with the numbers that a training takes where none are given."""
+        """These settings with the numbers that a training takes where none are given."""
         return self.with_budget(TRAINING_TIMESTEPS, TRAINING_HOLD_OUT)
 
     def for_study(self) -> "Settings":
-        """The same with the numbers that a study takes where none are given."""
+        """These settings with the numbers that a study takes where none are given."""
         return self.with_budget(STUDY_TIMESTEPS, STUDY_HOLD_OUT)
 
     def with_budget(self, timesteps: int, hold_out: float) -> "Settings":
-        """The same with this number of timesteps and this hold-out, unless they are given."""
+        """These settings with a number of timesteps and a hold-out, unless they are given."""
         train = self.train.model_copy(update={"timesteps": self.train.timesteps or timesteps})
         share = hold_out if self.folds.hold_out is None else self.folds.hold_out
         folds = self.folds.model_copy(update={"hold_out": share})

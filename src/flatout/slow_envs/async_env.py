@@ -3,9 +3,11 @@ learn.
 """
 
 import inspect
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from gymnasium import Space
+
+from flatout.slow_envs.gymnasium_types import EnvOptions, ResetTuple, SpaceValue, StepTuple
 
 __all__ = ["AsyncEnv"]
 
@@ -25,16 +27,14 @@ class AsyncEnv(Protocol):
     True
     """
 
-    observation_space: Space[Any]
-    action_space: Space[Any]
+    observation_space: Space[SpaceValue]
+    action_space: Space[SpaceValue]
 
-    async def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    async def reset(self, *, seed: int | None = None, options: EnvOptions = None) -> ResetTuple:
         """Begin an episode: observation and info."""
         ...
 
-    async def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    async def step(self, action: SpaceValue) -> StepTuple:
         """Observation, reward, terminated, truncated, info."""
         ...
 
@@ -43,7 +43,7 @@ class AsyncEnv(Protocol):
         ...
 
 
-def waits(env: Any) -> bool:
+def waits(env: object) -> TypeGuard[AsyncEnv]:
     """Whether this is an environment whose steps are coroutines; a class of such makes them, but is
     none.
     """

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from flatout.errors import SettingsError
 __all__ = ["Batching"]
 
 Floats = NDArray[np.float32]
+RawActions = NDArray[np.float32 | np.int64]  # as drawn: numbers for a box, one choice otherwise
 KEPT_WAITS = 10_000  # the last of them, for percentiles
 MOST_IN_A_ROW = 64
 
@@ -32,7 +33,7 @@ MOST_IN_A_ROW = 64
 class SampledActions(NamedTuple):
     """Actions that a policy drew for a batch of observations."""
 
-    raw: NDArray[Any]  # (observation, ...) as drawn
+    raw: RawActions  # (observation, ...)
     log_prob: Floats  # (observation,)
     version: int  # of the weights that drew them
 
@@ -40,7 +41,7 @@ class SampledActions(NamedTuple):
 class SampledAction(NamedTuple):
     """The action that it drew for one observation."""
 
-    raw: Any
+    raw: RawActions | np.int64
     log_prob: float
     version: int
 

@@ -8,13 +8,15 @@ processes.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeGuard, TypeVar
 
 import gymnasium as gym
 
 from flatout.errors import SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
+from flatout.slow_envs.coroutines import Work
+from flatout.slow_envs.gymnasium_types import EnvOptions, Maker, ResetTuple, SpaceValue, StepTuple
 
 __all__ = ["Blocking"]
 
@@ -35,7 +37,7 @@ class OwnLoop:
         self.thread: threading.Thread | None = None
         self.closed = False
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Work[T]) -> T:
         """Run a coroutine to its end and return its result."""
         if self.thread is None and inside_a_loop():
             self.thread = threading.Thread(target=self.run_until_stopped, daemon=True)
@@ -49,7 +51,7 @@ class OwnLoop:
             future.cancel()  # has an effect only where the wait was interrupted
             raise
 
-    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_here(self, work: Work[T]) -> T:
         """Run the loop until the coroutine has ended; Ctrl-C cancels it.
 
         `Runner.run` would do, but for what it costs: it sets a signal handler at every call, for
@@ -89,7 +91,7 @@ def inside_a_loop() -> bool:
     return asyncio._get_running_loop() is not None
 
 
-class Blocking(gym.Env[Any, Any]):
+class Blocking(gym.Env[SpaceValue, SpaceValue]):
     """An AsyncEnv, or what a maker makes of one, with Gymnasium's face.
 
     >>> from gymnasium.spaces import Box, Discrete
@@ -120,14 +122,12 @@ class Blocking(gym.Env[Any, Any]):
         self.metadata = getattr(self.env, "metadata", {"render_modes": []})
         self.render_mode = getattr(self.env, "render_mode", None)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: EnvOptions = None) -> ResetTuple:
         """Begin an episode; blocks until it has begun."""
         super().reset(seed=seed)
         return self.loop.run(self.env.reset(seed=seed, options=options))
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: SpaceValue) -> StepTuple:
         """Make one step; blocks until the environment has answered."""
         return self.loop.run(self.env.step(action))
 
@@ -141,12 +141,11 @@ class Blocking(gym.Env[Any, Any]):
             self.loop.close()
 
 
-async def make_env(env_or_maker: Any) -> AsyncEnv:
+async def make_env(env_or_maker: AsyncEnv | Maker) -> AsyncEnv:
     """The environment; makers are called inside the loop, which some environments need from the
     start.
     """
-    is_env = not isinstance(env_or_maker, type) and hasattr(env_or_maker, "step")
-    env = env_or_maker if is_env else env_or_maker()
+    env: object = env_or_maker() if is_maker(env_or_maker) else env_or_maker
     if not waits(env):
         raise SettingsError(
             f"Blocking was given {type(env).__name__!r}, whose step is no coroutine: it takes an "
@@ -154,3 +153,8 @@ async def make_env(env_or_maker: Any) -> AsyncEnv:
             "need no such face"
         )
     return env
+
+
+def is_maker(given: AsyncEnv | Maker) -> TypeGuard[Maker]:
+    """Whether this makes environments, rather than being one."""
+    return isinstance(given, type) or not hasattr(given, "step")

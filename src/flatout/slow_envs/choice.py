@@ -3,9 +3,10 @@
 import time
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
+from gymnasium.core import ActType, ObsType
 
 INLINE_S = 0.0002  # steps shorter than this are done at once: handing them over would cost more
 BUSY_SHARE = 0.5  # from this share of computing on, a step needs a core of its own
@@ -30,7 +31,7 @@ class SteppingChoice(NamedTuple):
         )
 
 
-def measure_steps(env: gym.Env[Any, Any]) -> SteppingChoice:
+def measure_steps(env: gym.Env[ObsType, ActType]) -> SteppingChoice:
     """Step the environment at random and choose. It is left in the middle of an episode."""
     actions = deepcopy(env.action_space)
     actions.seed(0)
@@ -55,7 +56,7 @@ def measure_steps(env: gym.Env[Any, Any]) -> SteppingChoice:
     return choose_stepping(own / count, computed / own, count)
 
 
-def step_env(env: gym.Env[Any, Any], action: Any) -> bool:
+def step_env(env: gym.Env[ObsType, ActType], action: ActType) -> bool:
     """Make one step; returns whether the episode ended with it."""
     _, _, terminated, truncated, _ = env.step(action)
     return bool(terminated or truncated)

@@ -7,10 +7,10 @@ in the same order, and an hour of waits takes as long as the work between them.
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flatout.errors import RunError
+from flatout.slow_envs.coroutines import Work
 
 __all__ = ["VirtualLoop", "run_virtually"]
 
@@ -56,7 +56,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.jumping.now
 
 
-def run_virtually(main: Coroutine[Any, Any, T]) -> T:
+def run_virtually(main: Work[T]) -> T:
     """Run a coroutine on simulated time, as `asyncio.run` does on real time.
 
     >>> async def main() -> float:

@@ -14,13 +14,13 @@ import time
 import traceback
 from collections import deque
 from multiprocessing.connection import Connection
-from typing import Any
 
 from flatout.slow_envs.learner_state import Assignment
 from flatout.slow_envs.learning import Learning, Update
 from flatout.slow_envs.link import (
     ChangeRule,
     LearnerFailed,
+    MessageToLearner,
     PlacesFreed,
     SegmentFilled,
     SendState,
@@ -85,7 +85,7 @@ class Server:
             self.handle_message(self.connection.recv())
             self.idle += time.perf_counter() - begun
 
-    def handle_message(self, message: Any) -> None:
+    def handle_message(self, message: MessageToLearner) -> None:
         """Do what a message of the driver asks."""
         if isinstance(message, SegmentFilled):
             self.learning.add_segment(

@@ -53,6 +53,9 @@ class SendState(NamedTuple):
     """To the learner: send all that was learned, as a `LearnerState`."""
 
 
+MessageToLearner = SegmentFilled | WeightsCopied | ChangeRule | SendState
+
+
 class PlacesFreed(NamedTuple):
     """From the learner: these places may be filled again."""
 

@@ -6,7 +6,7 @@ The environments' process runs it in NumPy, the learner's in PyTorch. Observatio
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from flatout.policies.network import Network, Sizes, actor, critic, new_network
 from flatout.settings.tables import Activation
 
 __all__ = ["PerceptronModel", "PolicyModel", "flatten_weights", "unflatten_weights"]
+
+Weights = Any  # nested tuples of arrays: each model has a type of its own for them
+W = TypeVar("W", bound=tuple[object, ...])
 
 
 class PolicyModel(Protocol):
@@ -36,15 +39,15 @@ class PolicyModel(Protocol):
     @property
     def actions(self) -> Box | Discrete: ...
 
-    def new_weights(self, seed: int) -> Any:
+    def new_weights(self, seed: int) -> Weights:
         """Fresh weights: nested tuples of float32 arrays."""
         ...
 
-    def policy(self, weights: Any, observation: Array, xp: Namespace) -> Distribution:
+    def policy(self, weights: Weights, observation: Array, xp: Namespace) -> Distribution:
         """What it would do: over (..., observation)."""
         ...
 
-    def value(self, weights: Any, observation: Array, xp: Namespace) -> Array:
+    def value(self, weights: Weights, observation: Array, xp: Namespace) -> Array:
         """What it expects to earn: (...)."""
         ...
 
@@ -82,7 +85,7 @@ class PerceptronModel:
         return critic(weights, observation, self.activation, xp)
 
 
-def flatten_weights(weights: Any) -> NDArray[np.float32]:
+def flatten_weights(weights: Weights) -> NDArray[np.float32]:
     """All weights in one vector.
 
     >>> flatten_weights((np.ones((2, 2)), np.zeros(1)))
@@ -91,7 +94,7 @@ def flatten_weights(weights: Any) -> NDArray[np.float32]:
     return np.concatenate([np.asarray(leaf, np.float32).reshape(-1) for leaf in leaves_of(weights)])
 
 
-def unflatten_weights(vector: NDArray[np.float32], like: Any) -> Any:
+def unflatten_weights(vector: NDArray[np.float32], like: W) -> W:
     """Views of a vector in the shapes of these weights.
 
     >>> weight, bias = unflatten_weights(np.arange(5.0), like=(np.ones((2, 2)), np.zeros(1)))

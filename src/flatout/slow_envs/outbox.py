@@ -8,7 +8,6 @@ import asyncio
 import select
 from collections import deque
 from multiprocessing.connection import Connection
-from typing import Any
 
 
 class Outbox:
@@ -16,12 +15,12 @@ class Outbox:
 
     def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         self.connection, self.loop = connection, loop
-        self.unsent: deque[Any] = deque()
+        self.unsent: deque[object] = deque()
         self.waiting = False  # for room
         self.room = select.poll()
         self.room.register(connection.fileno(), select.POLLOUT)
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send soon, in order; that the other side is gone shows when its messages end."""
         self.unsent.append(message)
         if not self.waiting:

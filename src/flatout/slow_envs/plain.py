@@ -13,20 +13,28 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import ParamSpec, TypeGuard, TypeVar, cast
 
-import gymnasium as gym
 from gymnasium import Space
 
 from flatout.errors import FlatoutError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
 from flatout.slow_envs.choice import SteppingChoice, measure_steps
-from flatout.slow_envs.process_env import InProcess, Maker
+from flatout.slow_envs.gymnasium_types import (
+    AnyEnv,
+    EnvAnswer,
+    EnvOptions,
+    Maker,
+    PlainEnv,
+    ResetTuple,
+    SpaceValue,
+    StepTuple,
+)
+from flatout.slow_envs.process_env import InProcess
 
 T = TypeVar("T")
-Env = gym.Env[Any, Any]
-ResetTuple = tuple[Any, dict[str, Any]]
-StepTuple = tuple[Any, float, bool, bool, dict[str, Any]]
+P = ParamSpec("P")
+ThreadCall = tuple[Future[EnvAnswer], Callable[[], EnvAnswer]]  # the answer goes into the future
 KINDS = ("auto", "inline", "thread", "process")
 
 
@@ -37,22 +45,20 @@ class StillBusyError(FlatoutError):
 class Inline:
     """Steps are done at once, in the event loop's thread."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: PlainEnv) -> None:
         self.env = env
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.choice: SteppingChoice | None = None
 
-    async def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> ResetTuple:
+    async def reset(self, *, seed: int | None = None, options: EnvOptions = None) -> ResetTuple:
         """Begin an episode in the event loop's thread."""
         return self.env.reset(seed=seed, options=options)
 
-    async def step(self, action: Any) -> StepTuple:
+    async def step(self, action: SpaceValue) -> StepTuple:
         """Make one step in the event loop's thread."""
-        return self.env.step(action)  # type: ignore[return-value]
+        return self.env.step(action)
 
-    async def apply(self, function: Callable[[Env], T]) -> T:
+    async def apply(self, function: Callable[[PlainEnv], T]) -> T:
         """What this function of the environment returns."""
         return function(self.env)
 
@@ -67,10 +73,10 @@ class OwnThread(Executor):
     """
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self.calls: SimpleQueue[ThreadCall | None] = SimpleQueue()
         threading.Thread(target=self.work, daemon=True).start()
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Have this called after what was submitted before."""
         future: Future[T] = Future()
         self.calls.put((future, partial(fn, *args, **kwargs)))
@@ -102,23 +108,21 @@ class InThread:
     returned, `reset` raises `StillBusyError`; `close` then closes the environment when it has.
     """
 
-    def __init__(self, env: Env, executor: Executor | None = None) -> None:
+    def __init__(self, env: PlainEnv, executor: Executor | None = None) -> None:
         self.env = env
         self.executor, self.own = executor or OwnThread(), executor is None
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.running: Future[Any] | None = None
+        self.running: Future[EnvAnswer] | None = None
         self.cut = self.closed = False
         self.choice: SteppingChoice | None = None
 
-    async def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> ResetTuple:
+    async def reset(self, *, seed: int | None = None, options: EnvOptions = None) -> ResetTuple:
         """Begin an episode in the thread."""
-        found: ResetTuple = await self.call(partial(self.env.reset, seed=seed, options=options))
+        found = await self.call(partial(self.env.reset, seed=seed, options=options))
         self.cut = False
         return found
 
-    async def step(self, action: Any) -> StepTuple:
+    async def step(self, action: SpaceValue) -> StepTuple:
         """Make one step in the thread."""
         if self.cut:
             raise SettingsError(
@@ -126,11 +130,11 @@ class InThread:
             )
         return await self.call(partial(self.env.step, action))
 
-    async def apply(self, function: Callable[[Env], T]) -> T:
+    async def apply(self, function: Callable[[PlainEnv], T]) -> T:
         """What this function of the environment returns; it is called in the thread."""
         return await self.call(partial(function, self.env))
 
-    async def call(self, function: Callable[[], Any]) -> Any:
+    async def call(self, function: Callable[[], T]) -> T:
         """Await a call in the thread, unless an earlier one is still under way there."""
         if self.closed:
             raise SettingsError("this environment is closed: make a new one")
@@ -138,9 +142,9 @@ class InThread:
             raise StillBusyError(
                 "an earlier call to this environment has not returned: close it and make a new one"
             )
-        self.running = self.executor.submit(function)
+        running = self.running = self.executor.submit(function)
         try:
-            return await asyncio.wrap_future(self.running)
+            return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             self.cut = True
             raise
@@ -176,8 +180,8 @@ def adapt_env(maker: Maker, kind: str = "auto") -> AsyncEnv:
     env = maker()
     if waits(env):
         return env
-    require_plain(env)
-    return Inline(env) if kind == "inline" else make_measured(maker, env)
+    plain = require_plain(env)
+    return Inline(plain) if kind == "inline" else make_measured(maker, plain)
 
 
 def make_threaded(maker: Maker) -> AsyncEnv:
@@ -190,22 +194,22 @@ def make_threaded(maker: Maker) -> AsyncEnv:
         if waits(env):
             thread.shutdown(wait=False)
             return env
-        require_plain(env)
+        plain = require_plain(env)
     except BaseException:
         thread.shutdown(wait=False)
         raise
-    made = InThread(env, thread)
+    made = InThread(plain, thread)
     made.own = True
     return made
 
 
-def make_measured(maker: Maker, trial: Env) -> AsyncEnv:
+def make_measured(maker: Maker, trial: PlainEnv) -> AsyncEnv:
     """An environment in the way that suits this one, which is used up."""
     try:
         choice = measure_steps(trial)
     finally:
         trial.close()
-    made: Any = adapt_env(maker, choice.kind)
+    made: AnyEnv = adapt_env(maker, choice.kind)
     if getattr(made, "env", None) is trial:
         raise SettingsError(
             "the maker gave the same environment twice: it must make a new one at each call"
@@ -214,22 +218,26 @@ def make_measured(maker: Maker, trial: Env) -> AsyncEnv:
     return made
 
 
-def require_plain(env: Any) -> None:
-    """Refuse what is no environment at all."""
-    if not all(
-        callable(getattr(env, name, None)) for name in ("reset", "step", "close")
-    ) or not all(
-        isinstance(getattr(env, name, None), Space)
-        for name in ("observation_space", "action_space")
-    ):
+def require_plain(env: object) -> PlainEnv:
+    """What a maker made; what is no environment at all is refused."""
+    if not is_plain(env):
         raise SettingsError(
             f"the maker returned {type(env).__name__!r}, which is no environment: it must have "
             "reset, step and close, plain as gymnasium.Env has them or async, and the spaces "
             "observation_space and action_space"
         )
+    return env
 
 
-async def apply(env: Any, function: Callable[[Any], Any]) -> Any:
+def is_plain(env: object) -> TypeGuard[PlainEnv]:
+    """Whether this has the methods and the spaces of a `gymnasium.Env`."""
+    return all(callable(getattr(env, name, None)) for name in ("reset", "step", "close")) and all(
+        isinstance(getattr(env, name, None), Space)
+        for name in ("observation_space", "action_space")
+    )
+
+
+async def apply(env: AsyncEnv, function: Callable[[AnyEnv], EnvAnswer]) -> EnvAnswer:
     """What a function of the environment returns, wherever that environment lives."""
     if isinstance(env, Inline | InThread | InProcess):
         return await env.apply(function)

@@ -11,17 +11,17 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
 from flatout.errors import FlatoutError, RunError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv, waits
-from flatout.slow_envs.batcher import Floats, SampledAction
+from flatout.slow_envs.batcher import Floats, RawActions, SampledAction
+from flatout.slow_envs.gymnasium_types import EnvInfo, Maker, SpaceValue
 from flatout.slow_envs.overlap import Care
 from flatout.slow_envs.plain import adapt_env
-from flatout.slow_envs.process_env import Maker
 from flatout.slow_envs.tape import Format, Segment, SegmentTape
 
 __all__ = ["FinishedEpisode"]
@@ -40,13 +40,13 @@ class FinishedEpisode(NamedTuple):
     env: int
     earned: float
     length: int
-    info: dict[str, Any]  # of its last step
+    info: EnvInfo  # of its last step
 
 
 class EnvSlot:
     """One environment, its tape, and how often it failed."""
 
-    def __init__(self, index: int, maker: Maker | None, env: Any, form: Format) -> None:
+    def __init__(self, index: int, maker: Maker | None, env: AsyncEnv, form: Format) -> None:
         self.index, self.maker, self.env, self.tape = index, maker, env, SegmentTape(form, index)
         self.failures = self.restarts = self.steps = 0
         self.begun = self.quarantined = False
@@ -59,7 +59,7 @@ class Pool:
 
     def __init__(
         self,
-        envs: Sequence[Any],
+        envs: Sequence[object],
         form: Format,
         ask: Callable[[Floats], Awaitable[SampledAction]],
         ship: Callable[[Segment], Awaitable[None]],
@@ -84,7 +84,7 @@ class Pool:
         self.step_times: deque[float] = deque(maxlen=KEPT_TIMES)
         self.waiting = 0  # environments whose step is on its way
 
-    def new_slot(self, index: int, given: Any, form: Format) -> EnvSlot:
+    def new_slot(self, index: int, given: object, form: Format) -> EnvSlot:
         """A place for an environment, or for what makes one."""
         if isinstance(given, AsyncEnv) and waits(given):
             return EnvSlot(index, None, given, form)
@@ -94,7 +94,7 @@ class Pool:
             f"environment {index} is {given!r}; give an AsyncEnv, or a function that makes one"
         )
 
-    def make_env(self, maker: Maker) -> Any:
+    def make_env(self, maker: Maker) -> AsyncEnv:
         """What a maker makes; the first plain one is measured, and the others are stepped as
         it is.
         """
@@ -148,7 +148,7 @@ class Pool:
 
     async def step(
         self, slot: EnvSlot, action: SampledAction
-    ) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+    ) -> tuple[Floats, float, bool, bool, EnvInfo]:
         """Make one step within the deadline; returns what Gymnasium's `step` does."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -177,13 +177,13 @@ class Pool:
         self.events["resets"] += 1
         return self.read_observation(seen)
 
-    def read_observation(self, observation: Any) -> Floats:
+    def read_observation(self, observation: SpaceValue) -> Floats:
         """An observation as the policy reads it; a copy, since environments may write into
         theirs.
         """
         return flatten_observation(self.observation_space, observation)
 
-    def note_episode(self, slot: EnvSlot, info: dict[str, Any]) -> None:
+    def note_episode(self, slot: EnvSlot, info: EnvInfo) -> None:
         """Count an episode that has ended, and begin to count the next."""
         self.episodes.append(FinishedEpisode(slot.index, slot.earned, slot.length, info))
         self.events["episodes"] += 1
@@ -258,7 +258,7 @@ def describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def flatten_observation(space: spaces.Space[Any], observation: Any) -> Floats:
+def flatten_observation(space: spaces.Space[object], observation: SpaceValue) -> Floats:
     """What `gymnasium.spaces.flatten` makes of it, in float32; without its detours for boxes and
     dicts of them.
     """
@@ -270,7 +270,7 @@ def flatten_observation(space: spaces.Space[Any], observation: Any) -> Floats:
     return np.array(spaces.flatten(space, observation), np.float32)
 
 
-def convert_action(space: spaces.Space[Any], raw: Any) -> Any:
+def convert_action(space: spaces.Space[object], raw: RawActions | np.int64) -> RawActions | int:
     """The action that the environment gets for what the policy drew: clipped to its bounds."""
     if isinstance(space, spaces.Box):
         return np.clip(np.reshape(raw, space.shape), space.low, space.high).astype(space.dtype)

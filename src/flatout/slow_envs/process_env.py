@@ -8,20 +8,26 @@ costs the process its life; the next `reset` starts another. How process and par
 import pickle
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import cloudpickle
-import gymnasium as gym
 from gymnasium import Space
 
 from flatout.errors import SettingsError
 from flatout.slow_envs.choice import SteppingChoice
+from flatout.slow_envs.gymnasium_types import (
+    EnvAnswer,
+    EnvInfo,
+    EnvOptions,
+    PlainEnv,
+    ResetTuple,
+    SpaceValue,
+    StepTuple,
+)
+from flatout.slow_envs.gymnasium_types import Maker as Maker
 from flatout.slow_envs.process_parent import EnvFailedError as EnvFailedError
 from flatout.slow_envs.process_parent import EnvProcess
 from flatout.slow_envs.process_parent import WorkerDied as WorkerDied
-from flatout.slow_envs.process_wire import APPLY, RESET, STEP, Hello, read_value, write_value
-
-Maker = Callable[[], Any]
+from flatout.slow_envs.process_wire import APPLY, RESET, STEP, Hello, Views, read_value, write_value
 
 
 class InProcess:
@@ -51,17 +57,17 @@ class InProcess:
         return self.greeting
 
     @property
-    def observation_space(self) -> Space[Any]:
+    def observation_space(self) -> Space[SpaceValue]:
         """The space of observations; waits for the process if need be."""
         return self.hello.observation_space
 
     @property
-    def action_space(self) -> Space[Any]:
+    def action_space(self) -> Space[SpaceValue]:
         """The space of actions; waits for the process if need be."""
         return self.hello.action_space
 
     @property
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> EnvInfo:
         """The environment's own `metadata`."""
         return self.hello.metadata
 
@@ -75,9 +81,7 @@ class InProcess:
         """The number of the process, also after it has ended."""
         return self.process.process.pid
 
-    async def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    async def reset(self, *, seed: int | None = None, options: EnvOptions = None) -> ResetTuple:
         """Begin an episode, in a new process if the last one is gone."""
         self.require_free("reset")
         if self.process.hello is not None and self.process.process.poll() is not None:
@@ -88,7 +92,7 @@ class InProcess:
         self.begun = True
         return self.read_observation(payload)
 
-    async def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    async def step(self, action: SpaceValue) -> StepTuple:
         """Make one step in the process."""
         self.require_free("step")
         if not self.begun or not self.process.is_alive or self.process.slots is None:
@@ -105,7 +109,7 @@ class InProcess:
         terminated, truncated = slots.ended.tolist()
         return observation, float(slots.reward), terminated, truncated, info
 
-    async def apply(self, function: Callable[[gym.Env[Any, Any]], Any]) -> Any:
+    async def apply(self, function: Callable[[PlainEnv], EnvAnswer]) -> EnvAnswer:
         """What this function of the environment returns; it is called in the process."""
         self.require_free("apply")
         return pickle.loads(await self.ask(APPLY, cloudpickle.dumps(function)))
@@ -129,7 +133,7 @@ class InProcess:
             self.busy = False
             self.begun &= self.process.is_alive
 
-    def read_observation(self, payload: bytes) -> tuple[Any, dict[str, Any]]:
+    def read_observation(self, payload: bytes) -> ResetTuple:
         """The observation and the info in an answer."""
         observation, info = pickle.loads(payload) if payload else (None, {})
         slots = self.process.slots
@@ -146,7 +150,7 @@ class InProcess:
             )
 
 
-def write_action(slot: Any, action: Any) -> None:
+def write_action(slot: Views, action: SpaceValue) -> None:
     """Put the action into its slot, or say why it does not fit."""
     try:
         write_value(slot, action)

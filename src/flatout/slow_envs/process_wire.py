@@ -8,26 +8,29 @@ sequences) go through the socket instead. This file knows neither processes nor 
 import struct
 from mmap import mmap
 from socket import socket
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
+
+from flatout.slow_envs.gymnasium_types import EnvInfo, SpaceValue
 
 HEADER = struct.Struct("<cQ")  # kind, length of what follows
 RESET, STEP, APPLY, CLOSE = b"r", b"s", b"a", b"c"  # to the process
 HELLO, RESULT, FAILURE, LAST_WORDS = b"h", b"o", b"f", b"l"  # from it
 ALIGNMENT = 64  # bytes: every part begins at a cache line
 VERDICT = ALIGNMENT  # bytes for reward, terminated and truncated
-Views = Any  # an array, or a dict or tuple of views, as the space is built
+# an array, or a dict or tuple of views, as the space is built
+Views = NDArray[np.generic] | dict[str, "Views"] | tuple["Views", ...]
 
 
 class Hello(NamedTuple):
     """What a process says of its environment before anything else."""
 
-    observation_space: Space[Any]
-    action_space: Space[Any]
-    metadata: dict[str, Any]
+    observation_space: Space[SpaceValue]
+    action_space: Space[SpaceValue]
+    metadata: EnvInfo
     render_mode: str | None
 
 
@@ -48,7 +51,7 @@ class Slots(NamedTuple):
     action: Views | None
 
 
-def has_fixed_size(space: Space[Any]) -> bool:
+def has_fixed_size(space: Space[object]) -> bool:
     """Whether values of this space always have the same size."""
     if isinstance(space, spaces.Dict):
         return all(has_fixed_size(one) for one in space.spaces.values())
@@ -59,7 +62,7 @@ def has_fixed_size(space: Space[Any]) -> bool:
     )
 
 
-def bytes_of(space: Space[Any]) -> int:
+def bytes_of(space: Space[object]) -> int:
     """Bytes that a value of this space needs, in whole cache lines."""
     if not has_fixed_size(space):
         return 0
@@ -71,12 +74,12 @@ def bytes_of(space: Space[Any]) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def bytes_of_slots(observation_space: Space[Any], action_space: Space[Any]) -> int:
+def bytes_of_slots(observation_space: Space[object], action_space: Space[object]) -> int:
     """Bytes that the slots of these spaces need together."""
     return VERDICT + bytes_of(observation_space) + bytes_of(action_space)
 
 
-def map_slots(memory: mmap, observation_space: Space[Any], action_space: Space[Any]) -> Slots:
+def map_slots(memory: mmap, observation_space: Space[object], action_space: Space[object]) -> Slots:
     """Arrays over this memory for reward, ends, observation and action."""
     first, second = VERDICT, VERDICT + bytes_of(observation_space)
     return Slots(
@@ -89,10 +92,10 @@ def map_slots(memory: mmap, observation_space: Space[Any], action_space: Space[A
     )
 
 
-def view_values(space: Space[Any], memory: mmap, start: int) -> Views:
+def view_values(space: Space[object], memory: mmap, start: int) -> Views:
     """Arrays over the memory from this byte on, built as the space is."""
     if isinstance(space, spaces.Dict):
-        found = {}
+        found: dict[str, Views] = {}
         for name, one in space.spaces.items():
             found[name] = view_values(one, memory, start)
             start += bytes_of(one)
@@ -107,7 +110,7 @@ def view_values(space: Space[Any], memory: mmap, start: int) -> Views:
     return np.frombuffer(memory, space.dtype, int(np.prod(shape)), offset=start).reshape(shape)
 
 
-def write_value(into: Views, value: Any) -> None:
+def write_value(into: Views, value: SpaceValue) -> None:
     """Put a value into its slots; one of another shape is an error, not a broadcast."""
     if isinstance(into, dict):
         for name, part in into.items():
@@ -124,7 +127,7 @@ def write_value(into: Views, value: Any) -> None:
         np.copyto(into, given)
 
 
-def read_value(slots: Views) -> Any:
+def read_value(slots: Views) -> SpaceValue:
     """A copy of the value in these slots."""
     if isinstance(slots, dict):
         return {name: read_value(part) for name, part in slots.items()}

@@ -19,12 +19,12 @@ import threading
 import traceback
 from contextlib import suppress
 from socket import socket
-from typing import Any
 
 import cloudpickle
 
 from flatout.slow_envs.async_env import waits
 from flatout.slow_envs.blocking import Blocking
+from flatout.slow_envs.gymnasium_types import EnvInfo, PlainEnv, SpaceValue
 from flatout.slow_envs.process_wire import (
     APPLY,
     CLOSE,
@@ -110,7 +110,7 @@ def serve(connection: socket, memory_number: int) -> None:
     send(connection, RESULT)
 
 
-def make_env(memory_number: int) -> Any:
+def make_env(memory_number: int) -> PlainEnv:
     """The environment, by the maker that the parent left in the memory."""
     with open(memory_number, "rb", closefd=False) as file:
         sys.path[:], maker = pickle.load(file)
@@ -118,12 +118,12 @@ def make_env(memory_number: int) -> Any:
     return Blocking(env) if waits(env) else env
 
 
-def render_mode_of(env: Any) -> str | None:
+def render_mode_of(env: PlainEnv) -> str | None:
     """The environment's `render_mode`, or None if it has none."""
     return getattr(env, "render_mode", None)
 
 
-def answer_request(env: Any, slots: Slots, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
+def answer_request(env: PlainEnv, slots: Slots, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
     """Do what was asked; an exception of the environment is an answer too."""
     try:
         if kind == STEP:
@@ -139,7 +139,7 @@ def answer_request(env: Any, slots: Slots, kind: bytes, payload: bytes) -> tuple
         return FAILURE, pack_error(error)
 
 
-def step_env(env: Any, slots: Slots, payload: bytes) -> bytes:
+def step_env(env: PlainEnv, slots: Slots, payload: bytes) -> bytes:
     """One step with the action in its slot, or with the one that was sent."""
     action = pickle.loads(payload) if slots.action is None else read_value(slots.action)
     observation, reward, terminated, truncated, info = env.step(action)
@@ -148,7 +148,7 @@ def step_env(env: Any, slots: Slots, payload: bytes) -> bytes:
     return pack_observation(slots, observation, info)
 
 
-def pack_observation(slots: Slots, observation: Any, info: dict[str, Any]) -> bytes:
+def pack_observation(slots: Slots, observation: SpaceValue, info: EnvInfo) -> bytes:
     """Put the observation into its slot; what must be sent is the rest, most often nothing."""
     if slots.observation is None:
         return cloudpickle.dumps((observation, info))

@@ -7,7 +7,7 @@ the learner is behind a link. Between two calls of `next_update` all of them go 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,10 @@ from flatout.slow_envs.batcher import Batcher, Floats, SampledActions
 from flatout.slow_envs.learner_state import Assignment, LearnerState, Vector
 from flatout.slow_envs.learning import Update
 from flatout.slow_envs.link import InlineLink, LearnerLink, ProcessLink
-from flatout.slow_envs.model import PolicyModel, flatten_weights, unflatten_weights
+from flatout.slow_envs.model import PolicyModel, Weights, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.pool import FinishedEpisode, Pool
-from flatout.slow_envs.tape import Format
+from flatout.slow_envs.tape import Format, Segment
 
 __all__ = ["Session", "SessionCounts"]
 
@@ -67,7 +67,7 @@ class Session:
 
     def __init__(
         self,
-        envs: Sequence[Any],
+        envs: Sequence[object],
         model: PolicyModel,
         rule: Rule,
         overlap: Overlap | None = None,
@@ -171,7 +171,7 @@ class Session:
         draw = self.rng.standard_normal if isinstance(actions, Box) else self.rng.random
         return draw((count, actions.size), np.float32)
 
-    async def send_segment(self, segment: Any) -> None:
+    async def send_segment(self, segment: Segment) -> None:
         """Send a full segment to the learner."""
         assert self.link is not None
         self.totals["segments"] += 1
@@ -236,7 +236,7 @@ class Session:
             envs_at_work=sum(slot.steps > 0 for slot in self.pool.slots),
         )
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, float]:
         """What happened so far: counts, ages, waits."""
         waits, times = (
             np.array(self.batcher.waits or [0.0]),
@@ -264,7 +264,7 @@ class Session:
 EVENTS = ("steps", "episodes", "resets", "timeouts", "crashes", "restarts", "quarantined")
 
 
-def new_state(weights: Any) -> LearnerState:
+def new_state(weights: Weights) -> LearnerState:
     """The state of a learner that has learned nothing yet."""
     vector = flatten_weights(weights)
     return LearnerState(

@@ -9,13 +9,12 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 ALIGNMENT = 64
-Shapes = Mapping[str, tuple[tuple[int, ...], Any]]  # shape and type by name
+Shapes = Mapping[str, tuple[tuple[int, ...], DTypeLike]]  # shape and type by name
 
 
 class SharedArrays:
@@ -25,13 +24,13 @@ class SharedArrays:
         size = max(sum(padded_bytes(shape, kind) for shape, kind in shapes.values()), 1)
         self.descriptor = new_block(size) if descriptor is None else descriptor
         self.block = mmap.mmap(self.descriptor, size)
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self.arrays: dict[str, NDArray[np.generic]] = {}
         offset = 0
         for name, (shape, kind) in shapes.items():
             self.arrays[name] = np.ndarray(shape, kind, self.block, offset)
             offset += padded_bytes(shape, kind)
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
         return self.arrays[name]
 
     def close(self) -> None:
@@ -42,7 +41,7 @@ class SharedArrays:
             self.descriptor = -1
 
 
-def padded_bytes(shape: tuple[int, ...], kind: Any) -> int:
+def padded_bytes(shape: tuple[int, ...], kind: DTypeLike) -> int:
     """Bytes that an array takes, whole cache lines."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
     return -(-size // ALIGNMENT) * ALIGNMENT

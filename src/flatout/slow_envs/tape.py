@@ -8,13 +8,15 @@ So no row ever holds a made-up outcome, and a segment may hold the ends of sever
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from flatout.learners.environment import Box, Discrete
-from flatout.slow_envs.batcher import Floats, SampledAction
+from flatout.slow_envs.batcher import Floats, RawActions, SampledAction
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Segment(NamedTuple):
@@ -23,7 +25,7 @@ class Segment(NamedTuple):
     """
 
     observation: NDArray[np.float32]  # (row + 1, feature): the last is what came after the last row
-    raw: NDArray[Any]  # (row,) or (row, action) as drawn
+    raw: RawActions  # (row,) or (row, action)
     log_prob: NDArray[np.float32]  # (row,) by whoever drew it
     version: NDArray[np.int64]  # (row,) of the weights that drew it
     reward: NDArray[np.float32]  # (row,)
@@ -39,7 +41,7 @@ class Format(NamedTuple):
     observation: int
     actions: Box | Discrete
 
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         """Shape and type of each array of a segment, by name."""
         box = isinstance(self.actions, Box)
         row = (self.rows,)
@@ -69,11 +71,9 @@ def join_segments(segments: Sequence[Segment]) -> Segment:
     for segment in segments:
         runs.setdefault(int(segment.env), []).append(segment)
     rows, length = segments[0].reward.shape[0], max(map(len, runs.values()))
-    whole = Segment(
-        *(
-            new_column(x, rows * length + (x is segments[0].observation), len(runs))
-            for x in segments[0]
-        )
+    whole = Segment._make(
+        new_column(x, rows * length + (x is segments[0].observation), len(runs))
+        for x in segments[0]
     )
     for k, run in enumerate(runs.values()):
         for n, segment in enumerate(run):
@@ -86,7 +86,7 @@ def join_segments(segments: Sequence[Segment]) -> Segment:
     return whole
 
 
-def new_column(like: NDArray[Any], rows: int, runs: int) -> NDArray[Any]:
+def new_column(like: NDArray[Scalar], rows: int, runs: int) -> NDArray[Scalar]:
     """Zeros for such an array of so many rows and runs; one without rows has one number per run."""
     return np.zeros((rows, runs, *like.shape[1:]) if like.shape else (runs,), like.dtype)
 

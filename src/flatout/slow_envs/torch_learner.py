@@ -5,7 +5,7 @@ processes.
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import array_api_compat.torch as xp
 import numpy as np
@@ -19,7 +19,7 @@ from flatout.learners.off_policy import Trust, decoupled_loss, effective_share, 
 from flatout.learners.ppo_math import PolicyLoss, explained_variance, normalise, value_loss
 from flatout.slow_envs.learner_state import Assignment, LearnerState
 from flatout.slow_envs.learning import UpdateResult
-from flatout.slow_envs.model import PolicyModel, flatten_weights, unflatten_weights
+from flatout.slow_envs.model import PolicyModel, Weights, flatten_weights, unflatten_weights
 from flatout.slow_envs.overlap import Overlap, Rule
 from flatout.slow_envs.tape import Segment
 
@@ -53,7 +53,7 @@ class TorchSegmentLearner:
     """One agent and its optimiser; every batch of segments makes one update."""
 
     def __init__(
-        self, model: PolicyModel, rule: Rule, overlap: Overlap, weights: Any, seed: int = 0
+        self, model: PolicyModel, rule: Rule, overlap: Overlap, weights: Weights, seed: int = 0
     ) -> None:
         self.model, self.rule, self.overlap, self.version = model, rule, overlap, 0
         self.weights = map_leaves(
@@ -109,8 +109,10 @@ class TorchSegmentLearner:
         with torch.no_grad():
             return self.correct_rows(arrays, torch.as_tensor(fresh))
 
-    def correct_rows(self, arrays: Any, chosen: Tensor) -> tuple[Rows, dict[str, float]]:
-        """The chosen rows with advantages and targets, and how well they suit the policy."""
+    def correct_rows(self, arrays: Segment, chosen: Tensor) -> tuple[Rows, dict[str, float]]:
+        """The chosen rows with advantages and targets, and how well they suit the policy; the
+        segment's arrays are tensors here.
+        """
         value = self.model.value(self.weights, arrays.observation, xp)
         seen = arrays.observation[:-1]
         proximal = self.log_probs(seen, arrays.raw)

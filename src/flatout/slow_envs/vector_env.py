@@ -7,39 +7,54 @@ processes. This file knows no learner.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, SupportsFloat, TypeVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flatout.errors import RunError, SettingsError
 from flatout.slow_envs.async_env import AsyncEnv
 from flatout.slow_envs.blocking import OwnLoop
 from flatout.slow_envs.choice import SteppingChoice
+from flatout.slow_envs.coroutines import Work, all_of, each_of
+from flatout.slow_envs.env_attributes import assign_attribute, call_attribute
+from flatout.slow_envs.gymnasium_types import (
+    AnyEnv,
+    EnvAnswer,
+    EnvInfo,
+    EnvOptions,
+    Maker,
+    ResetTuple,
+    SpaceValue,
+)
 from flatout.slow_envs.plain import StillBusyError, adapt_env, apply
-from flatout.slow_envs.process_env import Maker
+from flatout.slow_envs.vector_inputs import (
+    check_equal_spaces,
+    check_mask,
+    spread_seeds,
+    spread_values,
+)
 
 __all__ = ["AsyncioVectorEnv"]
 
 T = TypeVar("T")
-Options = dict[str, Any] | None
 
 
 class StepResult(NamedTuple):
     """What one step of one environment led to."""
 
-    observation: Any
-    reward: float
+    observation: SpaceValue
+    reward: SupportsFloat
     terminated: bool
     truncated: bool
-    info: dict[str, Any]
+    info: EnvInfo
     # of an episode that ended in this step and began anew in it
-    final: dict[str, Any] | None = None
+    final: EnvInfo | None = None
 
     @property
     def is_over(self) -> bool:
@@ -47,7 +62,7 @@ class StepResult(NamedTuple):
         return bool(self.terminated or self.truncated)
 
 
-class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
+class AsyncioVectorEnv(VectorEnv[SpaceValue, SpaceValue, SpaceValue]):
     """Environments of these makers, stepped together.
 
     An environment that needs longer than `step_deadline_s` for a step is cancelled: its episode
@@ -85,7 +100,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         self.choice: SteppingChoice | None = None  # what was measured, if plain environments were
         self.loop, self.closed = OwnLoop(), False
         self.run_or_close(self.make_envs())
-        self.last: list[Any] = [None] * self.num_envs
+        self.last: list[SpaceValue] = [None] * self.num_envs
         self.seen = create_empty_array(self.single_observation_space, self.num_envs, np.zeros)
         self.ended = np.zeros(self.num_envs, np.bool_)
 
@@ -97,21 +112,12 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             env = adapt_env(maker, self.choice.kind if self.choice else self.kind)
             self.envs.append(env)
             self.choice = self.choice or getattr(env, "choice", None)
-        first: Any = self.envs[0]
+        first = self.envs[0]
         self.single_observation_space, self.single_action_space = (
             first.observation_space,
             first.action_space,
         )
-        for k, env in enumerate(self.envs):
-            if (env.observation_space, env.action_space) != (
-                first.observation_space,
-                first.action_space,
-            ):
-                raise SettingsError(
-                    f"environment {k} has the spaces {env.observation_space} and "
-                    f"{env.action_space}, the first has {first.observation_space} and "
-                    f"{first.action_space}: they must be equal"
-                )
+        check_equal_spaces(self.envs)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         face = getattr(first, "env", first)
@@ -119,24 +125,24 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         self.render_mode = getattr(face, "render_mode", None)
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: Options = None
-    ) -> tuple[Any, dict[str, Any]]:
+        self, *, seed: int | Sequence[int | None] | None = None, options: EnvOptions = None
+    ) -> ResetTuple:
         """Begin episodes in all environments, or in those of `options["reset_mask"]`."""
         rest = dict(options) if options is not None else None
         mask = rest.pop("reset_mask", None) if rest is not None else None
-        return self.reset_each(self.spread_seeds(seed), [rest] * self.num_envs, mask)
+        return self.reset_each(spread_seeds(seed, self.num_envs), [rest] * self.num_envs, mask)
 
     def reset_each(
         self,
         seeds: Sequence[int | None],
-        options: Sequence[Options],
-        mask: NDArray[np.bool_] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+        options: Sequence[EnvOptions],
+        mask: ArrayLike | None = None,
+    ) -> ResetTuple:
         """Begin episodes with a seed and options for each environment, where the mask holds."""
         self.require_open()
-        which = np.flatnonzero(self.check_mask(mask)).tolist()
+        which = np.flatnonzero(check_mask(mask, self.num_envs)).tolist()
         found = self.run_or_close(all_of([self.reset_env(k, seeds[k], options[k]) for k in which]))
-        infos: dict[str, Any] = {}
+        infos: EnvInfo = {}
         for k, (observation, info) in zip(which, found, strict=True):
             self.last[k] = observation
             infos = self._add_info(infos, info, k)
@@ -144,8 +150,8 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         return self.stack_observations(), infos
 
     def step(
-        self, actions: Any
-    ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        self, actions: SpaceValue
+    ) -> tuple[SpaceValue, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], EnvInfo]:
         """Make one step of all environments; takes as long as the slowest of them."""
         self.require_open()
         orders = list(iterate(self.action_space, actions))
@@ -163,7 +169,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         rows = self.run_or_close(
             all_of([self.step_or_reset(k, action) for k, action in enumerate(orders)])
         )
-        infos: dict[str, Any] = {}
+        infos: EnvInfo = {}
         for k, row in enumerate(rows):
             self.last[k], self.ended[k] = row.observation, row.is_over
             infos = self._add_info(infos, row.final, k) if row.final else infos
@@ -173,7 +179,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         truncated = np.array([row.truncated for row in rows], np.bool_)
         return self.stack_observations(), rewards, terminated, truncated, infos
 
-    async def step_or_reset(self, k: int, action: Any) -> StepResult:
+    async def step_or_reset(self, k: int, action: SpaceValue) -> StepResult:
         """Make one step of one environment; where its episode ended, what the autoreset mode
         asks for.
         """
@@ -189,7 +195,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         observation, info = await self.reset_env(k)
         return row._replace(observation=observation, info=info, final=final)
 
-    async def step_env(self, k: int, action: Any) -> StepResult:
+    async def step_env(self, k: int, action: SpaceValue) -> StepResult:
         """Make one step; one that takes too long is cancelled, and its episode truncated."""
         try:
             async with asyncio.timeout(self.step_deadline_s) as limit:
@@ -206,8 +212,8 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
             )
 
     async def reset_env(
-        self, k: int, seed: int | None = None, options: Options = None
-    ) -> tuple[Any, dict[str, Any]]:
+        self, k: int, seed: int | None = None, options: EnvOptions = None
+    ) -> ResetTuple:
         """Reset one environment; one that still hangs in a thread is replaced."""
         try:
             async with asyncio.timeout(self.reset_deadline_s) as limit:
@@ -225,38 +231,14 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 "reset_deadline_s, or see what it waits for"
             ) from error
 
-    def stack_observations(self) -> Any:
+    def stack_observations(self) -> SpaceValue:
         """The last observations of all environments as one batch: a copy."""
         self.seen = concatenate(self.single_observation_space, self.last, self.seen)
         return deepcopy(self.seen)
 
-    def spread_seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
-        """One seed per environment: each is one more than that of the one before."""
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, int | np.integer):
-            return [int(seed) + k for k in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise SettingsError(
-                f"there are {len(seed)} seeds for {self.num_envs} environments: give one for each"
-            )
-        return seed
-
-    def check_mask(self, mask: Any) -> NDArray[np.bool_]:
-        """The mask as booleans, one per environment; all if none is given."""
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        given = np.asarray(mask)
-        if given.shape != (self.num_envs,) or given.dtype != np.bool_ or not given.any():
-            raise SettingsError(
-                f"reset_mask is {mask!r}: it must be {self.num_envs} booleans, of which at "
-                f"least one is True"
-            )
-        return given
-
     def apply(
-        self, function: Callable[[Any], Any], only: Iterable[int] | None = None
-    ) -> tuple[Any, ...]:
+        self, function: Callable[[AnyEnv], EnvAnswer], only: Iterable[int] | None = None
+    ) -> tuple[EnvAnswer, ...]:
         """What a function of an environment returns for each of them (or of these)."""
         self.require_open()
         which = range(self.num_envs) if only is None else only
@@ -266,25 +248,20 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 raise one
         return tuple(found)
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def call(self, name: str, *args: object, **kwargs: object) -> tuple[EnvAnswer, ...]:
         """An attribute of each environment, or what it returns if it is a method."""
         return self.apply(partial(call_attribute, name=name, args=args, kwargs=kwargs))
 
-    def get_attr(self, name: str) -> tuple[Any, ...]:
+    def get_attr(self, name: str) -> tuple[EnvAnswer, ...]:
         """An attribute of each environment."""
         return self.call(name)
 
-    def set_attr(self, name: str, values: Any) -> None:
+    def set_attr(self, name: str, values: object) -> None:
         """Set an attribute: a list or tuple has one value per environment."""
-        each = values if isinstance(values, list | tuple) else [values] * self.num_envs
-        if len(each) != self.num_envs:
-            raise SettingsError(
-                f"there are {len(each)} values for {self.num_envs} environments: give one for each"
-            )
-        for k, value in enumerate(each):
+        for k, value in enumerate(spread_values(values, self.num_envs)):
             self.apply(partial(assign_attribute, name=name, value=value), [k])
 
-    def render(self) -> tuple[Any, ...]:
+    def render(self) -> tuple[EnvAnswer, ...]:
         """What the environments' own `render` returns, one for each."""
         return self.call("render")
 
@@ -293,7 +270,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         if self.closed:
             raise SettingsError("this vector environment is closed: make a new one")
 
-    def run_or_close(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_or_close(self, work: Work[T]) -> T:
         """Wait for this; an exception closes everything."""
         try:
             return self.loop.run(work)
@@ -306,7 +283,7 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
                 )
             raise
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         """Close the environments and the loop; all of them, even if one of them fails."""
         self.closed = True
         try:
@@ -316,38 +293,3 @@ class AsyncioVectorEnv(VectorEnv[Any, Any, Any]):
         for error in results:
             if isinstance(error, BaseException):
                 raise error
-
-
-async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all; the first exception (or being cancelled) cancels the others, and awaits that
-    too.
-    """
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
-
-
-async def each_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-    """Await all; an exception stands in the place of its result and does not cancel the others,
-    which in a process would cost it its life.
-    """
-    return await asyncio.gather(*work, return_exceptions=True)
-
-
-def call_attribute(env: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An attribute of an environment or of what it wraps, or what it returns if it is a method."""
-    found = env.get_wrapper_attr(name) if hasattr(env, "get_wrapper_attr") else getattr(env, name)
-    return found(*args, **kwargs) if callable(found) else found
-
-
-def assign_attribute(env: Any, name: str, value: Any) -> None:
-    """Set an attribute of an environment, in whichever wrapper has it."""
-    if hasattr(env, "set_wrapper_attr"):
-        env.set_wrapper_attr(name, value)
-    else:
-        setattr(env, name, value)

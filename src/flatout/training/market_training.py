@@ -20,12 +20,12 @@ from flatout.learners.forecast import USUAL_ENVS, choose_program
 from flatout.learners.rates import program_of, rates_of
 from flatout.market.market import Market, build_market, recipe_of, segments
 from flatout.market.rules import Rules
+from flatout.market.starts import choose_episode_bars
 from flatout.market.tape import join_tapes
 from flatout.settings.tables import Settings
 from flatout.training.training import Lane, Training
 
-LONGEST_EPISODE = 1024  # bars, where the settings do not say
-LEAST_HELD_OUT = 2
+LEAST_BARS_HELD_OUT = 2
 
 
 class Agent(NamedTuple):
@@ -45,7 +45,7 @@ class MarketTraining:
     agent_of: dict[str, Agent]  # by lane name
 
     def with_updates(self, updates: int) -> "MarketTraining":
-        """The same with fewer updates, judged after each."""
+        """This plan with fewer updates, judged after each."""
         return replace(self, training=replace(self.training, updates=updates, chunk=1))
 
 
@@ -53,21 +53,14 @@ def make_agent(name: str, panel: Panel, settings: Settings, held_out: float) -> 
     """The market of some bars, of which the last share is held out."""
     cut = panel.n_bars - round(held_out * panel.n_bars)
     recipe = recipe_of(settings.features)
-    if cut < recipe.warmup + 2 or panel.n_bars - cut < LEAST_HELD_OUT:
+    if cut < recipe.warmup + 2 or panel.n_bars - cut < LEAST_BARS_HELD_OUT:
         raise RulesError(
             f"{name}: {panel.n_bars} bars are too few: the features need {recipe.warmup} to warm "
             f"up, and the last {held_out:.0%} ({panel.n_bars - cut}) are held out; give more "
-            "bars, another --hold-out or shorter indicators"
+            "bars, another `hold_out` or shorter indicators"
         )
     [(fitted, features)] = fit_each(recipe, panel, [np.arange(cut)])
     return Agent(name, build_market(panel, settings, fitted, features), cut)
-
-
-def episode_bars(settings: Settings, teaching: int) -> int:
-    """Bars of a training episode: as the settings say, else short enough that episodes start in
-    many places.
-    """
-    return settings.market.episode_bars or min(LONGEST_EPISODE, max(teaching // 4, 2))
 
 
 def make_training(
@@ -110,7 +103,7 @@ def make_training(
             offset,
             warm,
             agent.cut,
-            episode_bars(settings, agent.cut - warm),
+            choose_episode_bars(settings.market.episode_bars, agent.cut - warm),
             len(tape.features),
         )
         judge = bounded_rules(rules, offset, max(agent.cut, warm), stop, None, len(tape.features))

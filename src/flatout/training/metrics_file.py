@@ -234,7 +234,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def finite(value: Any) -> Any:
-    """The same with None for numbers that JSON does not know."""
+    """A row with None for numbers that JSON does not know."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

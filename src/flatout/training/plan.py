@@ -63,8 +63,8 @@ class Plan:
         )
 
     def with_trial(self, slots: Sequence[Slot]) -> "Plan":
-        """The same with the time that a short trial on all workers forecasts; nothing is tried that
-        does not fit.
+        """This plan with the time that a short trial on all workers forecasts; nothing is tried
+        that does not fit.
         """
         if not self.fits:
             return self

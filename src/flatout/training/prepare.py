@@ -42,9 +42,11 @@ def prepare_training(
     """Bars, lanes and workers; bars that are not those of a run that goes on are refused."""
     agents = make_agents(request, resolved, source)
     found = {agent.name: agent.market.panel.fingerprint for agent in agents}
-    if request.fingerprints is not None and request.fingerprints != found:
+    # the built-in market is made anew, and another CPU may round its last digits otherwise
+    comparable = request.bars is not None
+    if comparable and request.fingerprints is not None and request.fingerprints != found:
         raise RunError(
-            f"the bars have changed since the run was started ({request.bars or 'built in'}): put "
+            f"the bars have changed since the run was started ({request.bars}): put "
             "the old ones back, or start a new run"
         )
     lanes = len(agents) * request.seeds
@@ -112,4 +114,5 @@ def source_of_run(request: TrainRequest, run: Path, settings: Settings) -> BarsS
     """The bars of a run that goes on."""
     bars = str(run / KEPT_BARS) if request.bars == KEPT_BARS else request.bars
     symbols = tuple(request.symbols) if request.symbols else None
-    return BarsSource(bars, symbols, request.bar, request.seed, wanted_extras(settings))
+    extras = wanted_extras(settings)
+    return BarsSource(bars, symbols, request.bar, request.seed, extras, request.calendar)

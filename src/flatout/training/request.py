@@ -15,8 +15,8 @@ from flatout.settings.loading import Resolved
 from flatout.workers.devices import MOST_WORKERS
 
 MOST_TIMESTEPS, MOST_SEEDS, MOST_EVALUATIONS = 10**15, 10_000, 10**6
-LEAST_HELD_OUT, MOST_HELD_OUT = 0.01, 0.9
-NOT_A_RUN = "give --resume the folder of a `flatout train` run that can go on"
+LEAST_SHARE_HELD_OUT, MOST_SHARE_HELD_OUT = 0.01, 0.9
+NOT_A_RUN = "give `resume` the folder of a training that can go on"
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class TrainRequest:
     updates: Annotated[int, Field(ge=1, le=MOST_TIMESTEPS)] | None  # instead of timesteps
     seed: Annotated[int, Field(ge=0, le=MOST_SEED)]
     seeds: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
-    held_out: Annotated[float, Field(ge=LEAST_HELD_OUT, le=MOST_HELD_OUT)]
+    held_out: Annotated[float, Field(ge=LEAST_SHARE_HELD_OUT, le=MOST_SHARE_HELD_OUT)]
     evaluations: Annotated[int, Field(ge=1, le=MOST_EVALUATIONS)]
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] | None
     device: str | None = None
+    calendar: str | None = None  # None = from the bars
     index_only: bool | None = None  # trajectories; None = let the memory decide
     fingerprints: dict[str, str] | None = None  # of the bars of each agent
 

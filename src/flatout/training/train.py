@@ -1,21 +1,25 @@
 """`flatout.train`: agents trained at once as lanes of one program, judged on unseen bars."""
 
 import json
-import shlex
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from flatout.bars.read import name_symbols
 from flatout.bars.source import Bars, find_source
 from flatout.errors import BundleError, RulesError, RunError
 from flatout.evaluation.assumptions import describe_market
 from flatout.evaluation.held_out import judge_policies
 from flatout.file_names import file_name
-from flatout.foreign import parse_json
+from flatout.foreign import parse_json, shorten_repr, to_path
+from flatout.interrupts import keep_interrupts
 from flatout.policies.bundle import Bundle
 from flatout.runs import is_held, versions, write_json
+from flatout.settings.fields import to_whole
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 from flatout.settings.tables import EngineName
 from flatout.terminal import progress_bar
@@ -23,11 +27,17 @@ from flatout.training.market_training import Agent, MarketTraining
 from flatout.training.metrics_file import Row
 from flatout.training.prepare import PreparedTraining, prepare_training, source_of_run, start_run
 from flatout.training.progress import TrainingProgress
-from flatout.training.request import LEAST_HELD_OUT, MOST_HELD_OUT, TrainRequest, read_request
+from flatout.training.request import (
+    LEAST_SHARE_HELD_OUT,
+    MOST_SHARE_HELD_OUT,
+    TrainRequest,
+    read_request,
+)
 from flatout.training.result import AgentResult, TrainingResult
 from flatout.training.training import finished_lanes, train_lanes
 
 EVALUATIONS = 20
+MAY_STAND_BESIDE_RESUME = ("resume", "device", "progress", "plan", "json")  # of both doors
 OnRows = Callable[[list[Row]], None]
 
 
@@ -57,7 +67,8 @@ def train(
     symbols    one agent for each of these; with `portfolio` one that trades them all. Without
                `symbols` one agent trades all that `data.symbols` names or the bars hold
     bar        resample to this bar size, as in "4h"
-    settings   a path to flatout.toml, a dict of its tables, or `Settings`
+    settings   a path to flatout.toml, a dict of its tables, or `Settings`. FLATOUT__ variables
+               stand over a path or None, as in the shell; a dict and `Settings` are taken alone
     timesteps  bars that each agent trades; stands over train.timesteps (500,000)
     seeds      agents per market; stands over train.seeds (1)
     hold_out   share of the bars, the last ones, that judge; stands over folds.hold_out (0.2)
@@ -79,17 +90,13 @@ def train(
     >>> result.load_policy().predict([0.0] * 97).shape
     (6,)
     """
+    given = list_given(train, locals())
     if resume is not None:
-        others = {
-            "bars": bars, "symbols": symbols, "portfolio": portfolio, "bar": bar,
-            "workers": workers,
-            "settings": settings, "timesteps": timesteps, "seeds": seeds, "hold_out": hold_out,
-            "engine": engine, "seed": seed,
-        }  # fmt: skip
-        refuse_beside_resume(others)
-        prepared = prepare_resumed(Path(resume), device)
-        run = Path(resume)
+        refuse_beside_resume(given)
+        run = to_path(resume, "`resume`")
+        prepared = prepare_resumed(run, device)
     else:
+        folder = to_path(out, "`out`")
         changes = {
             "train.timesteps": timesteps,
             "train.seeds": seeds,
@@ -107,9 +114,12 @@ def train(
             workers=workers,
             device=device,
         )
-        run = start_run(prepared, Path(out))
-    with TrainingProgress(prepared.made, quiet=not progress) as shown:
-        return run_training(prepared, run, shown.show_rows, quiet=not progress)
+        run = start_run(prepared, folder)
+    with keep_interrupts(), TrainingProgress(prepared.made, quiet=not progress) as shown:
+        result = run_training(prepared, run, shown.show_rows, quiet=not progress)
+    for sentence in result.warnings:
+        warnings.warn(sentence, stacklevel=2)
+    return result
 
 
 def prepare_new(
@@ -128,18 +138,22 @@ def prepare_new(
     """A new training; nothing is written yet."""
     settings = resolved.settings.for_training()
     resolved = resolved.model_copy(update={"settings": settings})
-    source = find_source(resolved, bars, symbols, bar, seed)
+    seed, evaluations, workers = to_whole(seed), to_whole(evaluations), to_whole(workers)
+    if type(portfolio) is not bool:
+        raise RulesError(f"portfolio is {shorten_repr(portfolio)}: give True or False")
+    named = name_symbols(symbols)
+    source = find_source(resolved, bars, named, bar, seed)
     share = settings.folds.hold_out or 0.0
-    if not LEAST_HELD_OUT <= share <= MOST_HELD_OUT:
+    if not LEAST_SHARE_HELD_OUT <= share <= MOST_SHARE_HELD_OUT:
         raise RulesError(
-            f"folds.hold_out is {share:g}; a training holds out {LEAST_HELD_OUT:g} to "
-            f"{MOST_HELD_OUT:g} of its bars, to judge the agents on"
+            f"folds.hold_out is {share:g}; a training holds out {LEAST_SHARE_HELD_OUT:g} to "
+            f"{MOST_SHARE_HELD_OUT:g} of its bars, to judge the agents on"
         )
     asked = {
         "bars": source.path,
         "symbols": list(source.symbols) if source.symbols else None,
         # symbols of the settings are one market; those that the caller names are one each
-        "portfolio": portfolio or (source.symbols is not None and not symbols),
+        "portfolio": portfolio or (source.symbols is not None and not named),
         "bar": source.bar,
         "timesteps": settings.train.timesteps,
         "updates": updates,
@@ -149,25 +163,33 @@ def prepare_new(
         "evaluations": evaluations,
         "workers": workers,
         "device": device,
+        "calendar": source.calendar,
     }
     text = json.dumps(asked, default=str)  # the form in which it is kept, and checked again
     request = parse_json(text, TrainRequest, "a training", RulesError, "give what is allowed")
     return prepare_training(request, resolved, source)
 
 
-def refuse_beside_resume(given: Mapping[str, object]) -> None:
-    """Refuse arguments that a run which goes on cannot follow: it is as it was begun."""
-    named = [name for name, value in given.items() if not is_default(value)]
+def list_given(call: Callable[..., object], arguments: Mapping[str, object]) -> list[str]:
+    """The names of a call's arguments that are not as its signature has them."""
+    usual = {name: one.default for name, one in signature(call).parameters.items()}
+    return [
+        name
+        for name, value in usual.items()
+        if type(arguments[name]) is not type(value) or arguments[name] != value
+    ]
+
+
+def refuse_beside_resume(given: Sequence[str]) -> None:
+    """Refuse arguments that a run which goes on cannot follow: it is as it was begun. They are
+    named as whoever gives them knows them, arguments or options.
+    """
+    named = [name for name in given if name.strip("-") not in MAY_STAND_BESIDE_RESUME]
     if named:
         raise RunError(
             f"a run that is resumed goes on as it was begun: leave out {', '.join(named)}, or "
             "start a new run"
         )
-
-
-def is_default(value: object) -> bool:
-    """Whether an argument was left out: None, False or the seed 0; tables are not compared."""
-    return value is None or value is False or (type(value) is int and value == 0)
 
 
 def prepare_resumed(run: Path, device: str | None = None) -> PreparedTraining:
@@ -191,17 +213,13 @@ def run_training(
     except (KeyboardInterrupt, RunError) as stopped:
         if not is_held(run):  # by another process, which is why it was refused
             save_bundles(prepared, run)
-        stopped.add_note(f"go on with: flatout train --resume {shlex.quote(str(run))}")
+        stopped.add_note(f"go on with: flatout.train(resume={str(run)!r})")
         raise
-    warnings = save_bundles(prepared, run)
+    saved = save_bundles(prepared, run)
     agents = {
         agent.name: judge_agent(agent, prepared, run, quiet) for agent in prepared.made.agents
     }
-    lanes = [lane.name for lane in prepared.made.training.lanes]
-    bundles = {
-        name: tuple(f"{file_name(name)}/{which}" for which in ("best", "last")) for name in lanes
-    }
-    result = TrainingResult(run, agents, bundles, tuple(warnings))
+    result = TrainingResult(run, agents, saved.folders, saved.refusals)
     write_json(run / "report.json", result.facts())
     return result
 
@@ -219,21 +237,28 @@ def judge_agent(agent: Agent, prepared: PreparedTraining, run: Path, quiet: bool
         found = judge_policies(agent.market, policies, agent.cut, lambda _: bar.advance(task))
     return AgentResult(
         name=agent.name,
-        symbols=tuple(found["symbols"]),
-        first=found["from"],
-        last=found["to"],
-        bars=found["bars"],
-        policies=tuple(found["policies"]),
-        metrics=found["metrics"],
+        symbols=found.symbols,
+        first=found.first,
+        last=found.last,
+        bars=found.bars,
+        policies=found.policies,
+        metrics=found.metrics,
         assumptions=describe_market(prepared.resolved.settings.market),
     )
 
 
-def save_bundles(prepared: PreparedTraining, run: Path) -> list[str]:
-    """Save the best and the last policy of every lane that has a checkpoint; what could not be
-    saved, in sentences.
-    """
-    made, refused = prepared.made, []
+class SavedBundles(NamedTuple):
+    """The policies that a run has saved."""
+
+    folders: dict[str, tuple[str, ...]]  # by lane, within the run's
+    refusals: tuple[str, ...]  # what could not be saved, in sentences
+
+
+def save_bundles(prepared: PreparedTraining, run: Path) -> SavedBundles:
+    """Save the best and the last policy of every lane that has a checkpoint."""
+    made = prepared.made
+    folders: dict[str, tuple[str, ...]] = {lane.name: () for lane in made.training.lanes}
+    refused = []
     for result in finished_lanes(made.training, run, prepared.request.workers or 1):
         for which, network, updates in (
             ("best", result.best, result.best_updates),
@@ -250,11 +275,13 @@ def save_bundles(prepared: PreparedTraining, run: Path) -> list[str]:
                 prepared.resolved.settings.market,
                 notes=notes,
             )
+            place = f"{file_name(result.lane.name)}/{which}"
             try:
-                bundle().save(run / file_name(result.lane.name) / which)
+                bundle().save(run / place)
+                folders[result.lane.name] += (place,)
             except BundleError as error:  # one agent that diverged must not cost the others
                 refused.append(f"{result.lane.name}/{which} is not saved: {error}")
-    return refused
+    return SavedBundles(folders, tuple(refused))
 
 
 def describe_lane(

@@ -56,7 +56,7 @@ class Training:
         return self.updates * self.program.rollout * len(self.lanes)
 
 
-class Result(NamedTuple):
+class TrainedLane(NamedTuple):
     """A lane's networks at the end."""
 
     lane: Lane
@@ -69,7 +69,7 @@ class Result(NamedTuple):
 
 def train_lanes(
     training: Training, folder: Path, slots: Sequence[Slot], on_rows: Callable[[list[Row]], None]
-) -> list[Result]:
+) -> list[TrainedLane]:
     """Train all lanes, from their checkpoints if there are any; `on_rows` gets each chunk's
     rows.
     """
@@ -79,8 +79,8 @@ def train_lanes(
 
 def train_held(
     training: Training, folder: Path, slots: Sequence[Slot], on_rows: Callable[[list[Row]], None]
-) -> list[Result]:
-    """The same, once the folder is held."""
+) -> list[TrainedLane]:
+    """Train all lanes in a folder that is held: no other process writes there."""
     jobs = make_jobs(training, folder, len(slots))
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ def make_jobs(training: Training, folder: Path, workers: int) -> list[Job]:
 
 
 def shared_files(folder: Path, data: Any) -> Any:
-    """The same tree with a file in the place of each array: all workers map them."""
+    """Write each array of a tree into a file that all workers map; the tree with their paths."""
     folder.mkdir(exist_ok=True)
     numbers = itertools.count()
 
@@ -160,7 +160,7 @@ def next_until(training: Training, chunk: Chunk) -> Until | None:
     return (until,) * len(chunk.updates)
 
 
-def finished_lanes(training: Training, folder: Path, workers: int) -> list[Result]:
+def finished_lanes(training: Training, folder: Path, workers: int) -> list[TrainedLane]:
     """The networks in the checkpoints, as far as there are any."""
     template = new_network(training.program.sizes, 0)
     results = []
@@ -174,7 +174,7 @@ def finished_lanes(training: Training, folder: Path, workers: int) -> list[Resul
         )
         for n, lane in enumerate(share):
             results.append(
-                Result(
+                TrainedLane(
                     training.lanes[lane], take_lane(last, n), take_lane(best, n),
                     float(arrays["best/score"][n]),
                     int(arrays["best/updates"][n]), int(arrays["lanes/updates"][n]),

@@ -15,6 +15,7 @@ from flatout.children import own_program
 from flatout.errors import RunError
 from flatout.learners.engines import Engine
 from flatout.learners.jobs import TORCH_DEVICE
+from flatout.settings.fields import to_whole
 from flatout.settings.tables import EngineName
 from flatout.workers.slots import CACHE, Slot, cpu_slots
 
@@ -105,6 +106,7 @@ def choose_devices(
     """The engine and the workers' slots; `device` is what the user asked for, None or auto for
     anything.
     """
+    workers = to_whole(workers)
     if workers is not None and (type(workers) is not int or not 1 <= workers <= MOST_WORKERS):
         raise RunError(f"workers are {workers!r}: give a whole number, 1 to {MOST_WORKERS:,}")
     wanted = device or "auto"
@@ -114,7 +116,7 @@ def choose_devices(
         )
     if engine == "torch" and importlib.util.find_spec("torch") is None:
         raise RunError(
-            "the torch engine needs PyTorch: pip install 'flatout[torch]', or choose --engine jax"
+            "the torch engine needs PyTorch: pip install 'flatout[torch]', or choose the engine jax"
         )
     if wanted == "cpu":
         return choose_cpu("jax" if engine == "auto" else engine, lanes, workers, None)
@@ -130,7 +132,7 @@ def choose_devices(
             reasons or f"{' and '.join(engines)} see{'s' * (len(engines) == 1)} no such device here"
         )
         raise RunError(
-            f"--device {wanted}: {seen}; leave --device out to use the CPU, `flatout doctor` "
+            f"the device {wanted}: {seen}; leave `device` out to use the CPU, `flatout doctor` "
             f"tells more"
         )
     note = (

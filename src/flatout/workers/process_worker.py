@@ -104,7 +104,7 @@ class ProcessWorker:
                 f"out of memory on {self.slot.name}: lower train.n_envs "
                 f"({largest.program.n_envs}), train.n_steps "
                 f"({largest.program.n_steps}) or the number of lanes ({len(largest.seeds)}); "
-                "`--plan` forecasts what fits"
+                "`flatout train --plan` forecasts what fits"
             )
         return f"the worker on {self.slot.name} failed: {failure.kind}: {failure.message}"
 

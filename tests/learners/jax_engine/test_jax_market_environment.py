@@ -50,7 +50,8 @@ REWARD = {
     "differential_sharpe": 0.1,
     "drawdown": 0.2,
     "turnover": 0.05,
-    "concentration": 0.02,
+    "concentration": 0.2,
+    "concentration_above": 0.1,
     "scale": 2.0,
 }
 

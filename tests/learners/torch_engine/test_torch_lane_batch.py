@@ -30,7 +30,7 @@ from flatout.policies.bundle import Bundle  # noqa: E402
 from flatout.policies.network import actor  # noqa: E402
 from flatout.settings.tables import Settings  # noqa: E402
 from flatout.training.market_training import MarketTraining, make_agent, make_training  # noqa: E402
-from flatout.training.training import Result, finished_lanes, make_jobs, train_lanes  # noqa: E402
+from flatout.training.training import TrainedLane, finished_lanes, make_jobs, train_lanes  # noqa: E402
 from flatout.workers.slots import cpu_slots  # noqa: E402
 from rounding import assert_close  # noqa: E402
 
@@ -72,7 +72,7 @@ class Run(NamedTuple):
 
     training: MarketTraining
     folder: Path
-    results: list[Result]
+    results: list[TrainedLane]
     rows: list[Any]
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flatout.arrays import Array, map_leaves
+from flatout.arrays import Array, ArrayTree, map_leaves
 from flatout.learners.batch_state import (
     BatchState,
     Best,
@@ -28,22 +28,22 @@ from flatout.learners.metrics import SCORE
 from flatout.learners.rates import Rates
 from flatout.policies.network import Network, new_network
 
-Tree = TypeVar("Tree")
+TreeT = TypeVar("TreeT")
 USUAL_DELAY = 2  # bars; one program serves all delays up to it
 
 
 class JaxPrograms(NamedTuple):
     """The compiled programs that batches of one shape share."""
 
-    run_chunk: Any
-    evaluate: Any  # None where nobody judges
+    run_chunk: jax.stages.Compiled
+    evaluate: Any  # a compiled program too; None where nobody judges, and nobody calls it
     working_bytes: int
 
 
 class JaxLaneBatch:
     """Lanes that advance together in one compiled program."""
 
-    def __init__(self, job: Job, data: Any, programs: JaxPrograms | None = None) -> None:
+    def __init__(self, job: Job, data: ArrayTree, programs: JaxPrograms | None = None) -> None:
         self.job, self.data = job, data
         self.rates = jax.tree.map(jnp.asarray, job.rates)
         plan = job.evaluation
@@ -116,7 +116,7 @@ class JaxLaneBatch:
         return EvaluationResult(scores, last.traces, best)
 
     @cache  # noqa: B019 a batch lives as long as its process
-    def late_tracer(self, most_delay: int) -> Any:
+    def late_tracer(self, most_delay: int) -> jax.stages.Wrapped | None:
         """A program that carries orders out late; compiled when it is wanted, as few studies come
         so far. None where nobody judges.
         """
@@ -142,7 +142,7 @@ class JaxLaneBatch:
         fresh = population.init_lanes(job.program, self.data, self.rates, networks, seeds=seeds)
         self.state = self.state._replace(lanes=select_lanes(taken, fresh, self.state.lanes))
 
-    def rates_in(self, environment: Any) -> Rates:
+    def rates_in(self, environment: ArrayTree) -> Rates:
         """The lanes' rates with others of their environment: those under which they are judged."""
         return self.rates._replace(environment=jax.tree.map(jnp.asarray, environment))
 
@@ -151,14 +151,14 @@ class JaxLaneBatch:
         return jnp.zeros(len(self.job.seeds), jnp.int32)
 
 
-def load_data(job: Job) -> Any:
+def load_data(job: Job) -> ArrayTree:
     """The arrays that all lanes share, on the device."""
     if job.data is None:
         return None
     return map_leaves(lambda path: jax.device_put(np.load(path, mmap_mode="r")), job.data)
 
 
-def load_or_start(job: Job, data: Any, rates: Rates) -> BatchState:
+def load_or_start(job: Job, data: ArrayTree, rates: Rates) -> BatchState:
     """The lanes as the checkpoint has them, or fresh ones."""
     sizes, program = job.program.sizes, job.program
     networks = [
@@ -183,7 +183,7 @@ def array_names(state: BatchState) -> list[tuple[str, Array]]:
     ]
 
 
-def name_of_key(key: Any) -> str:
+def name_of_key(key: object) -> str:
     """One step of a path as text: a field's name, a dictionary's key or a number."""
     for attribute in ("name", "key", "idx"):
         if hasattr(key, attribute):
@@ -201,7 +201,7 @@ def keep_better(best: Best, scores: Array, updates: Array, network: Network) -> 
     )
 
 
-def select_lanes(lanes: Array, new: Tree, old: Tree) -> Tree:
+def select_lanes(lanes: Array, new: TreeT, old: TreeT) -> TreeT:
     """The new values of some lanes among the old ones of the others."""
 
     def choose(new: Array, old: Array) -> Array:

@@ -1,11 +1,11 @@
 """The market as an environment of the JAX learner."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from flatout.arrays import Array
+from flatout.arrays import Array, Namespace
 from flatout.learners.market_environment import MarketEnvironment
 from flatout.market import jax_market
 from flatout.market.episode import Episode
@@ -16,7 +16,7 @@ from flatout.market.tape import Tape
 class JaxMarketEnvironment(MarketEnvironment):
     """Accounts in JAX arrays; noise from a key."""
 
-    xp: ClassVar[Any] = jax_market.xp
+    xp: ClassVar[Namespace] = jax_market.xp
 
     def draw(self, key: Array, n_steps: int, n_envs: int) -> Array:
         return jax.random.uniform(key, (n_steps, n_envs))

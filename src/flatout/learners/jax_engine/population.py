@@ -8,7 +8,7 @@ callbacks; it returns one row of metrics per lane.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from flatout.arrays import Array
+from flatout.arrays import Array, ArrayTree
 from flatout.learners import shuffle
 from flatout.learners.agent import critic_of, distribution_of, loss_of
 from flatout.learners.hyperparameters import ADAM_EPSILON, KL_TOLERANCE
@@ -38,8 +38,22 @@ from flatout.policies.network import Network
 ADAM = optax.scale_by_adam(eps=ADAM_EPSILON)
 
 
+class DescentCarry(NamedTuple):
+    """What goes from one minibatch to the next."""
+
+    weights: Array
+    optimiser: optax.OptState
+    going: Array  # whether the policy has not moved too far yet
+    totals: Array  # sums of the metrics
+    made: Array  # minibatches so far
+
+
 def init_lanes(
-    program: Program, data: Any, rates: Rates, networks: Sequence[Network], seeds: Sequence[int]
+    program: Program,
+    data: ArrayTree,
+    rates: Rates,
+    networks: Sequence[Network],
+    seeds: Sequence[int],
 ) -> Lanes:
     """Fresh lanes, one per network and seed; `rates` has as many."""
     network = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *networks)
@@ -48,7 +62,9 @@ def init_lanes(
     )
 
 
-def _init_lanes(program: Program, data: Any, rates: Rates, network: Network, seeds: Array) -> Lanes:
+def _init_lanes(
+    program: Program, data: ArrayTree, rates: Rates, network: Network, seeds: Array
+) -> Lanes:
     env, n_envs = program.environment, program.n_envs
 
     def one(network: Network, rates: Rates, seed: Array) -> Lanes:
@@ -75,19 +91,19 @@ def _init_lanes(program: Program, data: Any, rates: Rates, network: Network, see
     return jax.lax.map(lambda x: one(*x), (network, rates, seeds))
 
 
-def new_optimiser(network: Network) -> Any:
+def new_optimiser(network: Network) -> optax.OptState:
     """Adam's state for a network's weights as one long vector: one loop on the device, not one per
     layer.
     """
     return ADAM.init(ravel_pytree(network)[0])
 
 
-def take_lane(tree: Any, k: int) -> Any:
+def take_lane(tree: ArrayTree, k: int) -> ArrayTree:
     """One lane of a state, of rates or of metrics."""
     return jax.tree.map(lambda leaf: leaf[k], tree)
 
 
-def make_chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
+def make_chunk_runner(program: Program, one_by_one: bool | None = None) -> jax.stages.Wrapped:
     """`run_chunk(data, rates, state) -> (state, metrics)`, jitted: advances every lane to its
     `rates.until` updates.
 
@@ -96,7 +112,7 @@ def make_chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
     """
     one_by_one = jax.default_backend() == "cpu" if one_by_one is None else one_by_one
 
-    def run_chunk(data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+    def run_chunk(data: ArrayTree, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
         advance = partial(_advance, program, data)
         if one_by_one:
             return jax.lax.map(lambda x: advance(*x), (rates, state))
@@ -105,7 +121,7 @@ def make_chunk_runner(program: Program, one_by_one: bool | None = None) -> Any:
     return jax.jit(run_chunk, donate_argnums=2)
 
 
-def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+def _advance(program: Program, data: ArrayTree, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
     """One lane to its `until`."""
     start = state.updates
     total = jnp.zeros(len(metric_names(program)))
@@ -121,7 +137,7 @@ def _advance(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[L
     return state, mean_metrics(total, state.updates - start, jnp)
 
 
-def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
+def _update(program: Program, data: ArrayTree, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
     """One rollout and what is learned from it."""
     state, steps, terms = run_rollout(program, data, rates, state)
     value = values_of(program, data, rates, state.network, seen=steps.seen)
@@ -175,21 +191,21 @@ def _update(program: Program, data: Any, rates: Rates, state: Lanes) -> tuple[La
 
 def _learn(
     program: Program,
-    data: Any,
+    data: ArrayTree,
     rates: Rates,
     rate: Array,
     key: Array,
     network: Network,
-    optimiser: Any,
+    optimiser: optax.OptState,
     batch: Batch,
-) -> tuple[Network, Any, Array, Array]:
+) -> tuple[Network, optax.OptState, Array, Array]:
     """Epochs of minibatches until they are done or the policy has moved too far."""
     count, size = program.minibatches, program.minibatch
     grad = jax.value_and_grad(partial(loss_of, program, data, rates, xp=jnp), has_aux=True)
     weights, network_of = ravel_pytree(network)
 
-    def minibatch(carry: Any, rows: Array) -> Any:
-        weights, optimiser, going, totals, count = carry
+    def minibatch(carry: DescentCarry, rows: Array) -> tuple[DescentCarry, None]:
+        weights, optimiser, going, totals, made = carry
         (loss, parts), gradient = grad(network_of(weights), _rows(batch, rows))
         gradient = ravel_pytree(gradient)[0]
         norm = optax.tree.norm(gradient)
@@ -198,34 +214,29 @@ def _learn(
         change, moved = ADAM.update(gradient, optimiser)
         weights = jnp.where(going, weights - rate * change, weights)
         optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
-        return (
-            weights,
-            optimiser,
-            going,
-            totals + jnp.stack([*parts, loss, norm]),
-            count + 1,
-        ), None
+        totals = totals + jnp.stack([*parts, loss, norm])
+        return DescentCarry(weights, optimiser, going, totals, made + 1), None
 
-    def epoch(carry: Any) -> Any:
+    def epoch(carry: tuple[Array, DescentCarry]) -> tuple[Array, DescentCarry]:
         k, inner = carry
         noise = jax.random.uniform(jax.random.fold_in(key, k), shuffle.noise_shape(program.rollout))
         order = shuffle.permutation(noise, program.rollout, jnp.int32, jnp)
         inner, _ = jax.lax.scan(minibatch, inner, jnp.reshape(order, (count, size)))
         return k + 1, inner
 
-    def more(carry: Any) -> Array:
-        return (carry[0] < rates.epochs) & carry[1][2]
+    def more(carry: tuple[Array, DescentCarry]) -> Array:
+        return (carry[0] < rates.epochs) & carry[1].going
 
-    start = (
+    start = DescentCarry(
         weights,
         optimiser,
-        jnp.asarray(True),
-        jnp.zeros(len(MINIBATCH_METRICS)),
-        jnp.zeros(()),
+        going=jnp.asarray(True),
+        totals=jnp.zeros(len(MINIBATCH_METRICS)),
+        made=jnp.zeros(()),
     )
     epochs, inner = jax.lax.while_loop(more, epoch, (jnp.zeros((), jnp.int32), start))
-    weights, optimiser, _, totals, made = inner
-    return network_of(weights), optimiser, totals / jnp.maximum(made, 1), epochs
+    learned = inner.totals / jnp.maximum(inner.made, 1)
+    return network_of(inner.weights), inner.optimiser, learned, epochs
 
 
 def _rows(batch: Batch, rows: Array) -> Batch:

@@ -4,23 +4,25 @@ All noise is drawn before the scan. What can be computed for all steps at once (
 log-probabilities) is left to the end, where it is one wide product instead of many narrow ones.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from flatout.arrays import Array
+from flatout.arrays import Array, ArrayTree
 from flatout.learners.agent import actor_of, bound_action, critic_of
-from flatout.learners.environment import Box
+from flatout.learners.environment import Box, Step
 from flatout.learners.jax_engine.noise import draw_normal, noise_key
 from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Program, Rates
-from flatout.learners.trajectory import Lanes, Transition, count_episodes, scale_step
+from flatout.learners.trajectory import Episodes, Lanes, Transition, count_episodes, scale_step
 from flatout.policies.network import Network
+
+# states, views, what episodes have earned, and sums of the reward's terms
+RolloutCarry = tuple[ArrayTree, ArrayTree, Episodes, tuple[Array, ...]]
+ScaleCarry = tuple[Array, Moments]  # discounted returns (env,) and their moments
 
 
 def run_rollout(
-    program: Program, data: Any, rates: Rates, state: Lanes
+    program: Program, data: ArrayTree, rates: Rates, state: Lanes
 ) -> tuple[Lanes, Transition, Array]:
     """`n_steps` steps of all environments; also the mean of each reward term."""
     env, n_steps, n_envs = program.environment, program.n_steps, program.n_envs
@@ -32,14 +34,20 @@ def run_rollout(
     )
     luck = env.draw(noise_key(state.seed, state.updates, 1), n_steps, n_envs)
 
-    def body(carry: Any, inputs: Any) -> Any:
+    def body(
+        carry: RolloutCarry, inputs: tuple[Array, ArrayTree]
+    ) -> tuple[RolloutCarry, Transition]:
         environment, view, episodes, sums = carry
         noise, luck = inputs
         observation = env.observe(view, data)
         policy = actor_of(program, rates, network, observation, xp=jnp)
         raw = policy.sample(noise, jnp)
         environment, step = env.step(
-            environment, bound_action(program, policy, raw, jnp), luck, data, rates.environment
+            environment,
+            bound_action(program, policy, raw, jnp),
+            noise=luck,
+            data=data,
+            rates=rates.environment,
         )
         transition = Transition(
             seen=view if program.index_only else observation,
@@ -62,7 +70,9 @@ def run_rollout(
     return state._replace(environment=environment, view=view, episodes=episodes), steps, means
 
 
-def values_of(program: Program, data: Any, rates: Rates, network: Network, seen: Any) -> Array:
+def values_of(
+    program: Program, data: ArrayTree, rates: Rates, network: Network, seen: ArrayTree
+) -> Array:
     """(step, env): what the critic expected, in blocks of a minibatch, which bounds the memory that
     it takes.
     """
@@ -70,18 +80,20 @@ def values_of(program: Program, data: Any, rates: Rates, network: Network, seen:
         lambda x: jnp.reshape(x, (program.minibatches, program.minibatch, *x.shape[2:])), seen
     )
 
-    def one(seen: Any) -> Array:
+    def one(seen: ArrayTree) -> Array:
         observation = program.environment.observe(seen, data) if program.index_only else seen
         return critic_of(program, rates, network, observation, xp=jnp)
 
     return jnp.reshape(jax.lax.map(one, blocks), (program.n_steps, program.n_envs))
 
 
-def _final_values(program: Program, data: Any, rates: Rates, network: Network, step: Any) -> Array:
+def _final_values(
+    program: Program, data: ArrayTree, rates: Rates, network: Network, step: Step
+) -> Array:
     """The critic's view of the last observations; computed only when an episode was truncated."""
     env = program.environment
 
-    def look(arrived: Any) -> Array:
+    def look(arrived: ArrayTree) -> Array:
         return critic_of(
             program,
             rates,
@@ -98,18 +110,18 @@ def _final_values(program: Program, data: Any, rates: Rates, network: Network, s
 def scale_rewards(rates: Rates, state: Lanes, steps: Transition) -> tuple[Array, Moments, Array]:
     """Rewards in units of the running deviation of discounted returns, if asked for."""
 
-    def body(carry: Any, step: Any) -> Any:
+    def body(carry: ScaleCarry, step: tuple[Array, Array]) -> tuple[ScaleCarry, Array]:
         reward, ended = step
         return scale_step(rates, carry, reward, ended, xp=jnp)
 
-    def scale(_: None) -> Any:
+    def scale(_: None) -> tuple[Array, Moments, Array]:
         ends = steps.terminated | steps.truncated
         (discounted, moments), reward = jax.lax.scan(
             body, (state.discounted, state.moments), (steps.reward, ends)
         )
         return discounted, moments, reward
 
-    def keep(_: None) -> Any:
+    def keep(_: None) -> tuple[Array, Moments, Array]:
         return state.discounted, state.moments, steps.reward
 
     return jax.lax.cond(rates.normalise_reward, scale, keep, None)

@@ -3,7 +3,7 @@ skip.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,12 +22,12 @@ class AdamState(NamedTuple):
     nu: Array
 
 
-def new_adam(weights: Sequence[Tensor], device: torch.device) -> Any:
+def new_adam(weights: Sequence[Tensor], device: torch.device) -> torch.optim.Adam:
     """An optimiser of these weights that has not stepped yet."""
     return torch.optim.Adam(weights, eps=ADAM_EPSILON, fused=device.type in FUSED)
 
 
-def read_adam(optimiser: Any, weights: Sequence[Tensor]) -> AdamState:
+def read_adam(optimiser: torch.optim.Adam, weights: Sequence[Tensor]) -> AdamState:
     """The optimiser's state; zeros for weights that it has not moved yet."""
     known = [(optimiser.state[weight], torch.zeros_like(weight)) for weight in weights]
     steps = known[0][0].get("step", torch.zeros(()))
@@ -39,7 +39,10 @@ def read_adam(optimiser: Any, weights: Sequence[Tensor]) -> AdamState:
 
 
 def load_adam(
-    optimiser: Any, weights: Sequence[Tensor], state: AdamState, upload: Callable[[Array], Tensor]
+    optimiser: torch.optim.Adam,
+    weights: Sequence[Tensor],
+    state: AdamState,
+    upload: Callable[[Array], Tensor],
 ) -> None:
     """Let the optimiser go on from a state of either engine."""
     sizes = [weight.numel() for weight in weights]
@@ -52,7 +55,7 @@ def load_adam(
         }
 
 
-def step_where(optimiser: Any, going: Tensor) -> None:
+def step_where(optimiser: torch.optim.Adam, going: Tensor) -> None:
     """A step of Adam that the device skips by itself where `going` is false. Fused Adam has a
     switch for it, made for overflows.
     """

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, ParamSpec, TypeVar
 
 import array_api_compat.torch as xp
 import torch
@@ -34,6 +34,8 @@ from flatout.learners.trajectory import Batch
 SWITCH = "FLATOUT_TORCH_COMPILE"
 WORTH = 50_000  # steps of all environments together, from which fusing pays for its compilation
 PLAIN = Kernels(step_environments, loss_of)
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output")
 
 
 def choose_kernels(steps: int, device: str) -> Kernels:
@@ -41,7 +43,7 @@ def choose_kernels(steps: int, device: str) -> Kernels:
     asked = os.environ.get(SWITCH)
     wanted = steps >= WORTH if asked is None else asked not in ("", "0")
     return (
-        Kernels(*(FusedFunction(function) for function in PLAIN))
+        Kernels(FusedFunction(PLAIN.step), FusedFunction(PLAIN.loss))
         if wanted and can_compile(device)
         else PLAIN
     )
@@ -54,16 +56,16 @@ def can_compile(device: str) -> bool:
     return device.startswith("cuda") and importlib.util.find_spec("triton") is not None
 
 
-class FusedFunction:
+class FusedFunction(Generic[Inputs, Output]):
     """A compiled function, until it fails for the first time."""
 
-    def __init__(self, plain: Callable[..., Any]) -> None:
+    def __init__(self, plain: Callable[Inputs, Output]) -> None:
         self.plain = plain
-        self.current: Callable[..., Any] = torch.compile(plain, fullgraph=True, dynamic=False)
+        self.current: Callable[Inputs, Output] = torch.compile(plain, fullgraph=True, dynamic=False)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Inputs.args, **options: Inputs.kwargs) -> Output:
         try:
-            return self.current(*inputs)
+            return self.current(*inputs, **options)
         except Exception as error:  # a compiler may fail anyhow; plain PyTorch needs none
             if self.current is self.plain:
                 raise
@@ -73,7 +75,7 @@ class FusedFunction:
                 f"torch.compile failed ({lines[0] if lines else type(error).__name__}); going on "
                 f"without\n"
             )
-            return self.plain(*inputs)
+            return self.plain(*inputs, **options)
 
 
 def warm_up(learner: TorchLearner) -> None:

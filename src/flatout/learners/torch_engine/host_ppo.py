@@ -7,7 +7,7 @@ this file knows no library of them.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import array_api_compat.torch as xp
 import numpy as np
@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flatout.arrays import map_leaves, to_numpy
+from flatout.arrays import Array, ArrayTree, map_leaves, to_numpy
 from flatout.learners.agent import distribution_of
-from flatout.learners.environment import Box, Discrete
+from flatout.learners.environment import Box, Discrete, Step
 from flatout.learners.metrics import MINIBATCH_METRICS
 from flatout.learners.ppo_math import explained_variance
 from flatout.learners.rates import Program, Rates
@@ -35,7 +35,7 @@ Flags = NDArray[np.bool_]
 class HostView(NamedTuple):
     """What the policy acts on next."""
 
-    observation: Any  # (env, feature)
+    observation: Tensor  # (env, feature)
 
 
 class HostEnvironment(NamedTuple):
@@ -54,19 +54,28 @@ class HostEnvironment(NamedTuple):
     def terms(self) -> tuple[str, ...]:
         return ()
 
-    def draw(self, key: Any, n_steps: int, n_envs: int) -> Tensor:
+    @property
+    def traced(self) -> tuple[str, ...]:
+        return ()
+
+    def trace(self, state: HostView) -> tuple[Tensor, ...]:
+        return ()
+
+    def draw(self, key: Array, n_steps: int, n_envs: int) -> Tensor:
         return torch.zeros(n_steps, n_envs)
 
-    def reset(self, noise: Any, data: Any, rates: Any) -> HostView:
+    def reset(self, noise: Tensor, data: ArrayTree, rates: ArrayTree) -> HostView:
         return HostView(noise.new_zeros(noise.shape[0], self.observation_size))
 
-    def view(self, state: HostView, data: Any, rates: Any) -> HostView:
+    def view(self, state: HostView, data: ArrayTree, rates: ArrayTree) -> HostView:
         return state
 
-    def observe(self, view: HostView, data: Any) -> Any:
+    def observe(self, view: HostView, data: ArrayTree) -> Tensor:
         return view.observation
 
-    def step(self, state: Any, action: Any, noise: Any, data: Any, rates: Any) -> Any:
+    def step(
+        self, state: HostView, action: Array, noise: ArrayTree, data: ArrayTree, rates: ArrayTree
+    ) -> tuple[HostView, Step]:
         raise NotImplementedError(
             "these environments are stepped on the host: see HostLearner.gather"
         )
@@ -143,7 +152,7 @@ class HostLearner:
             ),
         )
 
-    def gather(self, step: Callable[[NDArray[Any]], Arrival], noise: NDArray[Any]) -> bool:
+    def gather(self, step: Callable[[Array], Arrival], noise: Floats) -> bool:
         """`n_steps` steps with drawn actions; False if it was stopped before."""
         program, network, steps = self.program, self.network, self.steps
         steps.final[:], self.void[:] = 0, False

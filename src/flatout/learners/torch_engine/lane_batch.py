@@ -5,13 +5,13 @@ answers and checkpoints are those of the batches on JAX.
 import os
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import array_api_compat.torch as torch_namespace
 import numpy as np
 import torch
 
-from flatout.arrays import Array, map_leaves, to_numpy
+from flatout.arrays import Array, ArrayTree, map_leaves, to_numpy
 from flatout.children import available_cores
 from flatout.learners.batch_state import (
     BatchState,
@@ -54,7 +54,7 @@ class TorchPrograms(NamedTuple):
 class TorchLaneBatch:
     """Lanes that advance one after another."""
 
-    def __init__(self, job: Job, data: Any, programs: TorchPrograms | None = None) -> None:
+    def __init__(self, job: Job, data: ArrayTree, programs: TorchPrograms | None = None) -> None:
         self.job, self.data, self.device = job, data, device_of_worker()
         self.on_host = self.device == "cpu"  # where NumPy can read the same memory
         self.programs = programs or TorchPrograms(
@@ -89,7 +89,7 @@ class TorchLaneBatch:
         arrays = read_state(self.job, array_names(fresh))
         if arrays is None:
             return fresh
-        last: dict[str, Any] = {
+        last: dict[str, ArrayTree] = {
             name: None if part is None else rebuild_tree(part, arrays, f"last/{name}")
             for name, part in fresh.last._asdict().items()
         }
@@ -208,7 +208,7 @@ def advance_lane(lane: TorchLearner, until: int) -> Array:
     return mean_metrics(total, np.asarray(lane.updates - before, np.float32), np)
 
 
-def select_lanes(lanes: Any, new: Any, old: Any) -> Any:
+def select_lanes(lanes: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
     """The new values of some lanes among the old ones of the others."""
     if not isinstance(new, tuple):
         return np.where(np.reshape(lanes, (-1,) + (1,) * (np.ndim(new) - 1)), new, old)
@@ -216,7 +216,7 @@ def select_lanes(lanes: Any, new: Any, old: Any) -> Any:
     return type(new)(*parts) if hasattr(new, "_fields") else tuple(parts)
 
 
-def array_names(tree: Any, name: str = "") -> list[tuple[str, Array]]:
+def array_names(tree: ArrayTree, name: str = "") -> list[tuple[str, Array]]:
     """(name, leaf) of all arrays of nested tuples, in order:
     `lanes/network/actor/hidden/0/weight`.
     """
@@ -237,7 +237,7 @@ def device_of_worker() -> str:
     return os.environ.get(TORCH_DEVICE, "cpu")
 
 
-def load_data(job: Job) -> Any:
+def load_data(job: Job) -> ArrayTree:
     """The arrays that all lanes share, on the device. A worker that is pinned to some cores uses as
     many threads.
     """

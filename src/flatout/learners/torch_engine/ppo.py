@@ -6,14 +6,12 @@ waits for the host. Of an update the host asks once per epoch whether the policy
 and only where `target_kl` is set.
 """
 
-from typing import Any
-
 import array_api_compat.torch as xp
 import numpy as np
 import torch
 from torch import Tensor
 
-from flatout.arrays import leaves_of, map_leaves
+from flatout.arrays import Array, ArrayTree, leaves_of, map_leaves
 from flatout.learners import shuffle
 from flatout.learners.agent import critic_of, distribution_of, loss_of
 from flatout.learners.environment import Box
@@ -57,7 +55,7 @@ class TorchLearner:
     def __init__(
         self,
         program: Program,
-        data: Any,
+        data: ArrayTree,
         rates: Rates,
         network: Network,
         seed: int,
@@ -84,7 +82,7 @@ class TorchLearner:
         self.host_rates = rates
         self.rates: Rates = map_leaves(self.upload, rates)
 
-    def upload(self, leaf: Any) -> Tensor:
+    def upload(self, leaf: Array) -> Tensor:
         """An array on the device; numbers with a fraction in the learner's precision."""
         tensor = torch.as_tensor(leaf, device=self.device)
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
@@ -206,7 +204,7 @@ class TorchLearner:
             flat.seen, flat.raw, log_prob, *(x.reshape(-1) for x in (value, advantage, returns))
         )
 
-    def values_of(self, seen: Any, block: int) -> Tensor:
+    def values_of(self, seen: ArrayTree, block: int) -> Tensor:
         """What the critic expected of one block of transitions."""
         size = self.program.minibatch
         some = index_leaves(seen, slice(block * size, (block + 1) * size))

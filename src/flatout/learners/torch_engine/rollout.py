@@ -5,14 +5,15 @@ Nothing here waits for the host.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import array_api_compat.torch as xp
 import torch
 from torch import Tensor
 
-from flatout.arrays import leaves_of, map_leaves
+from flatout.arrays import ArrayTree, leaves_of, map_leaves
 from flatout.learners.agent import actor_of, bound_action, critic_of
+from flatout.learners.metrics import LossMetrics
 from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Episodes, Transition, count_episodes
 from flatout.policies.network import Network
@@ -22,15 +23,15 @@ class Noise(NamedTuple):
     """All that is random in one update."""
 
     action: Tensor  # (step, env, action) normal, or uniform for choices
-    luck: Any  # the environment's own, (step, env, ...)
+    luck: ArrayTree  # the environment's own, (step, env, ...)
     shuffle: Tensor  # (epoch, round, cell) uniform
 
 
 class RolloutState(NamedTuple):
     """What goes from one step of a rollout to the next."""
 
-    environment: Any
-    view: Any
+    environment: ArrayTree
+    view: ArrayTree
     episodes: Episodes
     sums: Tensor  # (term, env) of the reward's terms
 
@@ -38,19 +39,19 @@ class RolloutState(NamedTuple):
 class Kernels(NamedTuple):
     """What may be compiled: `step_environments` and `agent.loss_of`, or what computes the same."""
 
-    step: Callable[..., Any]
-    loss: Callable[..., Any]
+    step: Callable[..., tuple[RolloutState, Transition, ArrayTree]]
+    loss: Callable[..., tuple[Tensor, LossMetrics]]
 
 
 def step_environments(
     program: Program,
     network: Network,
     rates: Rates,
-    data: Any,
+    data: ArrayTree,
     state: RolloutState,
     noise: Tensor,
-    luck: Any,
-) -> tuple[RolloutState, Transition, Any]:
+    luck: ArrayTree,
+) -> tuple[RolloutState, Transition, ArrayTree]:
     """The policy acts once in all environments; also where that led before any restart."""
     env = program.environment
     environment, view, episodes, sums = state
@@ -58,7 +59,11 @@ def step_environments(
     policy = actor_of(program, rates, network, observation, xp=xp)
     raw = policy.sample(noise, xp)
     environment, step = env.step(
-        environment, bound_action(program, policy, raw, xp), luck, data, rates.environment
+        environment,
+        bound_action(program, policy, raw, xp),
+        noise=luck,
+        data=data,
+        rates=rates.environment,
     )
     made = Transition(
         seen=view if program.index_only else observation,
@@ -92,9 +97,9 @@ def value_arrivals(
     program: Program,
     network: Network,
     rates: Rates,
-    data: Any,
+    data: ArrayTree,
     buffers: Transition,
-    arrivals: Sequence[Any],
+    arrivals: Sequence[ArrayTree],
     may_ask: bool,
 ) -> None:
     """Write the critic's view of where each step led before any restart into the buffers.
@@ -115,12 +120,12 @@ def value_arrivals(
             buffers.final[k].copy_(values[row])
 
 
-def index_leaves(tree: Any, index: Any) -> Any:
+def index_leaves(tree: ArrayTree, index: int | slice) -> ArrayTree:
     """Each leaf of a tree at an index of its first axis."""
     return map_leaves(lambda leaf: leaf[index], tree) if isinstance(tree, tuple) else tree[index]
 
 
-def join_states(states: Sequence[Any]) -> Any:
+def join_states(states: Sequence[ArrayTree]) -> ArrayTree:
     """States of several steps as if they were environments of one: joined along the last axis."""
     first = states[0]
     if not isinstance(first, tuple):

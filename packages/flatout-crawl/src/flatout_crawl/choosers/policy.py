@@ -21,7 +21,7 @@ from flatout.slow_envs.model import flatten_weights, unflatten_weights
 from flatout_crawl.choosers.observation import GLOBAL, LINK, Observation, flatten_observation
 from flatout_crawl.choosers.scorer import LinkScorer, ScorerWeights
 
-FORMAT, VERSION = "flatout_crawl-policy", 1
+FORMAT, VERSION = "flatout.crawl-policy", 1
 TRAIN = "train a policy with `flatout crawl train`"
 MOST_CANDIDATES, MOST_WIDTH = 4_096, 1_024
 SHOWN_COLUMNS = 8  # in a refusal

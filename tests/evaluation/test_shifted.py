@@ -1,0 +1,126 @@
+"""A path beside its own decisions at other times: p values of traders without skill are uniform."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from flatout.bars.panel import Panel
+from flatout.bars.synthetic import RandomWalk
+from flatout.evaluation.baselines import Moment, Policy
+from flatout.evaluation.comparison import compare
+from flatout.evaluation.shifted import draw_moves
+from flatout.evaluation.skill import LEFT_OUT
+from flatout.market.market import Market, build_market
+from flatout.settings.tables import Settings
+
+SETTINGS = Settings.model_validate({"features": {"indicators": ["return_1"]}})
+SYMBOLS = ("AAA", "BBB")
+SIGMA = 0.01
+MARKETS = 200
+
+
+def make_market(kind: str, seed: int, bars: int) -> Market:
+    """A market without an edge: a walk with a drift, or with fat tails."""
+    panel = RandomWalk(n_bars=bars, seed=seed, symbols=SYMBOLS, sigma=SIGMA).panel()
+    if kind == "fat-tailed":
+        rng = np.random.default_rng(seed)
+        jumps = np.cumsum(SIGMA * rng.standard_t(3, (bars, len(SYMBOLS))), axis=0)
+    else:
+        drift = {"flat": 0.0, "rising": 0.001, "falling": -0.001}[kind]
+        jumps = drift * np.arange(bars)[:, None]
+    return build_market(scale_prices(panel, np.exp(jumps)), SETTINGS)
+
+
+def scale_prices(panel: Panel, factor: NDArray[np.float64]) -> Panel:
+    """Each bar's prices times a factor."""
+    return replace(
+        panel,
+        open=panel.open * factor,
+        high=panel.high * factor,
+        low=panel.low * factor,
+        close=panel.close * factor,
+    )
+
+
+def follow(sign: int, bars: int) -> Policy:
+    """Holds more of what rose (or, with sign -1, of what fell) over some bars."""
+
+    def policy(moment: Moment) -> NDArray[np.float64]:
+        past = min(bars, len(moment.closes) - 1)
+        gain = np.log(moment.closes[-1] / moment.closes[-1 - past]) / (SIGMA * np.sqrt(past))
+        return np.clip(0.5 + sign * gain / 2, 0, 1)[None] / len(SYMBOLS) - moment.weights
+
+    return policy
+
+
+def wander(seed: int) -> Policy:
+    """Weights that know nothing and last some twenty bars."""
+    rng = np.random.default_rng(seed)
+
+    def policy(moment: Moment) -> NDArray[np.float64]:
+        if rng.random() < 0.9:
+            return np.zeros_like(moment.weights)
+        return rng.uniform(0, 0.5, moment.weights.shape) - moment.weights
+
+    return policy
+
+
+TRADERS: dict[str, Callable[[int], Policy]] = {
+    "trend": lambda seed: follow(1, 8),
+    "contrarian": lambda seed: follow(-1, 8),
+    "wander": wander,
+}
+
+
+def p_values(kind: str, trader: str, markets: int, bars: int, copies: int) -> NDArray[np.float64]:
+    found = [
+        compare(
+            make_market(kind, seed, bars), TRADERS[trader](seed), {}, lucky=copies, seed=seed
+        ).p_value()
+        for seed in range(markets)
+    ]
+    return np.array(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trader", TRADERS)
+@pytest.mark.parametrize("kind", ["flat", "rising", "falling", "fat-tailed"])
+def test_p_values_of_traders_without_skill_are_uniform(kind: str, trader: str) -> None:
+    """Never stochastically smaller, by a one-sided test of Kolmogorov and Smirnov; and not much
+    larger, or nobody could pass.
+    """
+    found = p_values(kind, trader, MARKETS, bars=400, copies=99)
+    smaller = stats.kstest(found, "uniform", alternative="greater").pvalue
+    larger = stats.kstest(found, "uniform", alternative="less").pvalue
+    # twelve cases and two sides
+    assert min(smaller, larger) > 0.01 / 24, (smaller, larger)
+
+
+@pytest.mark.parametrize("trader", TRADERS)
+def test_p_values_are_not_small_in_a_rising_market(trader: str) -> None:
+    found = p_values("rising", trader, 16, bars=180, copies=19)
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+
+
+def test_foresight_is_found() -> None:
+    market = make_market("falling", 0, 300)
+    closes = market.panel.close
+
+    def policy(moment: Moment) -> NDArray[np.float64]:
+        now = len(moment.closes) - 1
+        ahead = closes[min(now + 5, len(closes) - 1)] / closes[now] - 1
+        return (ahead > 0)[None] / len(SYMBOLS) - moment.weights
+
+    result = compare(market, policy, {}, lucky=39)
+    assert result.p_value() == 1 / 40
+
+
+def test_moves_differ_and_leave_out_the_next_sixth() -> None:
+    moves = draw_moves(600, 199, seed=3)
+    assert len(set(moves.tolist())) == 199
+    assert moves.min() >= LEFT_OUT * 600 and moves.max() < 600
+    assert draw_moves(12, 50, 0).min() >= 2  # fewer bars than copies: some are alike
