@@ -91,7 +91,7 @@ def test_attributes_of_studies_and_trials_are_not_unpickled(
         "cma:generation": 0
     }
     storage = open_storage(tmp_path, url)
-    study = open_study(storage, "s", "wilcoxon")
+    study = open_study(storage, "s")
     for name, text in planted.items():
         study.set_user_attr(name, text)
         storage.set_study_system_attr(study._study_id, name, text)
@@ -108,7 +108,7 @@ def test_attributes_of_studies_and_trials_are_not_unpickled(
         )
     close_storage(storage)
     storage = open_storage(tmp_path, url)
-    study = open_study(storage, "s", "wilcoxon")
+    study = open_study(storage, "s")
     study.sampler = make_sampler(sampler, 0, 30)
     assert study.ask(SPACE).params.keys() == SPACE.keys()
     assert [to_stored_trial(trial).number for trial in study.trials] == list(range(31))

@@ -48,7 +48,7 @@ from flatout.search.storage import give_lease_back, open_storage, open_study, ta
 
 folder, sweeps = Path(sys.argv[1]), int(sys.argv[2])
 with hold_folder(folder):
-    study = open_study(open_storage(folder, None), folder.name, "wilcoxon")
+    study = open_study(open_storage(folder, None), folder.name)
     take_lease(study, folder)
     print("held", flush=True)
     while not (folder / "stop").exists() or sweeps:
@@ -88,7 +88,7 @@ def make_study(out: Path, name: str = "alpha", url: str | None = None, *override
         {"verb": "search", "request": request, "fingerprint": panel.fingerprint, "n_envs": 8},
     )
     storage = open_storage(folder, url)
-    study = open_study(storage, name, "wilcoxon")
+    study = open_study(storage, name)
     longest = max(group.length for group in make_study_folds(panel, resolved.settings).groups)
     for number, rate in enumerate(RATES):
         add_trial(folder, study, number, rate, longest)

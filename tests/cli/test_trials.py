@@ -29,7 +29,7 @@ from flatout.search.trial_files import read_trial
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return make_study(tmp_path / "runs")
+    return make_study(tmp_path / "runs", "alpha", None, "search.pruner=wilcoxon")
 
 
 def call_json(folder: Path, *words: str) -> Any:

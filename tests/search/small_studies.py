@@ -36,6 +36,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "batch": 2,
         "finalists": 2,
         "final_seeds": 2,
+        "pruner": "wilcoxon",  # six trials are too few for `curve` to prune any
         "space": SPACE,
     },
 }

@@ -81,7 +81,7 @@ def closing_storage(folder: Path, url: str) -> Iterator[optuna.storages.BaseStor
 def test_trials_are_told_and_found_again(server: str, tmp_path: Path) -> None:
     for value in (None, 0.5):
         with closing_storage(tmp_path, server) as storage:
-            study = open_study(storage, "told", "none")
+            study = open_study(storage, "told")
             assert [t.value for t in study.get_trials()] == ([] if value is None else [value])
             if value is None:
                 study.tell(study.ask({"x": optuna.distributions.FloatDistribution(0, 1)}), 0.5)
@@ -90,7 +90,7 @@ def test_trials_are_told_and_found_again(server: str, tmp_path: Path) -> None:
 
 def test_the_lease_of_a_dead_process_is_taken_over(server: str, tmp_path: Path) -> None:
     with closing_storage(tmp_path, server) as storage:
-        study = open_study(storage, "leased", "none")
+        study = open_study(storage, "leased")
         take_lease(study, tmp_path)
         held = study.user_attrs[LEASE]
         study.set_user_attr(LEASE, {**held, "pid": os.getppid()})

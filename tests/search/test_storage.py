@@ -17,7 +17,6 @@ from typing import Any
 import optuna
 import pytest
 from fake_workers import made_study
-from optuna.trial import TrialState
 
 from flatout.errors import RunError
 from flatout.search.about_study import is_begun, study_path
@@ -27,14 +26,12 @@ from flatout.search.storage import (
     LEASE,
     LEASE_SECONDS,
     FileLock,
-    Halving,
     close_storage,
     cut_unfinished_line,
     drop_lease,
     give_lease_back,
     hide_password,
     keep_lease,
-    make_pruner,
     make_sampler,
     open_storage,
     open_study,
@@ -56,7 +53,7 @@ def tell_value(folder: Path, value: float, url: str | None = None) -> list[float
     """One more trial with this value; all values so far."""
     found = open_storage(folder, url)
     try:
-        study = open_study(found, "study", "none")
+        study = open_study(found, "study")
         study.sampler = make_sampler("random", 0, len(study.get_trials()))
         study.tell(study.ask(X), value)
         return [t.value for t in study.get_trials()]
@@ -201,7 +198,7 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
 @pytest.fixture
 def study(tmp_path: Path) -> Iterator[optuna.Study]:
     found = open_storage(tmp_path, None)
-    yield open_study(found, "mine", "none")
+    yield open_study(found, "mine")
     close_storage(found)
 
 
@@ -326,52 +323,6 @@ def test_what_a_trial_draws_depends_on_its_number_alone(name: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("none", optuna.pruners.NopPruner),
-        ("wilcoxon", optuna.pruners.WilcoxonPruner),
-        ("halving", Halving),
-    ],
-)
-def test_pruners_have_names(name: Any, kind: type) -> None:
-    assert isinstance(make_pruner(name), kind)
-
-
-def test_halving_is_optunas_where_optuna_is_asked_once() -> None:
-    """Of many trials that are reported one after another the same ones go on, rung by rung."""
-    values = iter([0.3, 0.9, 0.1, 0.5, 0.7, 0.2, 0.8, 0.4, 0.6, 0.95, 0.35, 0.85])
-    theirs = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2)
-    studies = [optuna.create_study(direction="maximize", pruner=p) for p in (Halving(), theirs)]
-    pruned = []
-    for value in values:
-        trials = [study.ask() for study in studies]
-        for step in (1, 2):
-            for trial in trials:
-                trial.report(value * step, step)
-            ours, expected = (trial.should_prune() for trial in trials)
-            assert ours == expected
-            if ours:
-                pruned.append(value)
-                break
-        for study, trial in zip(studies, trials, strict=True):
-            study.tell(
-                trial,
-                state=TrialState.PRUNED if ours else TrialState.COMPLETE,
-                values=None if ours else value,
-            )
-    assert 3 < len(pruned) < 10
-
-
-def test_halving_says_the_same_when_it_is_asked_again() -> None:
-    study = optuna.create_study(direction="maximize", pruner=Halving())
-    for value in (0.1, 0.9, 0.5):
-        trial = study.ask()
-        assert not trial.should_prune()  # nothing is known of it
-        trial.report(value, 1)
-        assert len({trial.should_prune() for _ in range(3)}) == 1
-
-
-@pytest.mark.parametrize(
     "url", ["sqlite:////nowhere/at/all/study.db", "postgresql://nobody@127.0.0.1:1/x", "nonsense"]
 )
 def test_a_mistyped_storage_does_not_stay_with_the_study(tmp_path: Path, url: str) -> None:
@@ -451,7 +402,7 @@ def test_a_forged_lease_in_a_journal_of_ones_own_keeps_nobody_out(tmp_path: Path
         }
         name = study.optuna_study.study_name
     storage = open_storage(folder, None)
-    open_study(storage, name, "none").set_user_attr(LEASE, lease)
+    open_study(storage, name).set_user_attr(LEASE, lease)
     close_storage(storage)
     with open_study_folder(made, folder, None):
         pass

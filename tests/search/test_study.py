@@ -556,9 +556,7 @@ def test_the_number_of_a_dead_driver_may_be_taken(tmp_path: Path) -> None:
     with open_study_folder(study, folder, None) as machine:
         lease = machine.optuna_study.user_attrs[LEASE]
     found = open_storage(folder, None)
-    open_study(found, study.request.name, "none").set_user_attr(
-        LEASE, {**lease, "pid": os.getppid()}
-    )
+    open_study(found, study.request.name).set_user_attr(LEASE, {**lease, "pid": os.getppid()})
     check_whole(folder, play(folder, study), 3)
 
 

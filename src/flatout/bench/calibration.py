@@ -1,17 +1,19 @@
 """Does the verdict tell luck from skill? Whole studies on markets whose truth is known.
 
-On random walks nothing can be earned, so every winner must be refused; where a signal is planted
-that pays for its costs many times over, the winner must pass.
+On walks nothing can be known of the next bar, whether they rise, fall or stay, so every winner must
+be refused; where a signal is planted that pays for its costs many times over, the winner must pass.
 """
 
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from flatout.bars.panel import Panel
-from flatout.bars.synthetic import PlantedSignal, RandomWalk
+from flatout.bars.synthetic import PlantedSignal
+from flatout.bench.known_truths import SYMBOLS, KnownMarket, Luck
 from flatout.foreign import JsonTable
 from flatout.search.run import StudyRequest, prepare, run_studies
 from flatout.settings.loading import Resolved
@@ -19,9 +21,10 @@ from flatout.settings.tables import Settings
 from flatout.workers.devices import choose_devices
 
 BARS = 4000
-SYMBOLS = ("ALFA", "BETA", "GAMMA")
+DIRECTIONS: tuple[Luck, ...] = ("flat", "rising", "falling")
 # per bar and unit of signal, which lasts ten bars on average; a round trip costs 54
 SIGNAL_BPS = 60.0
+SIGNAL = "signal"  # the kind of a market with one
 INDICATORS = ("return_1", "roc", "volatility", "extra:signal")
 TIMESTEPS = 60_000  # of each trial and split
 MANY = 1000  # lanes: more than there are devices
@@ -39,15 +42,15 @@ def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
     )
 
 
-def make_panel(kind: str, seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
-    """A random walk, or a market with a signal; both show a signal column."""
-    planted = PlantedSignal(
-        n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps
-    ).panel()
-    if kind == "signal":
-        return planted
-    walk = RandomWalk(n_bars=BARS, seed=seed, symbols=SYMBOLS).panel()
-    return Panel(**{**vars(walk), "extras": planted.extras})
+def plant_signal(seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
+    """A market whose signal earns more than its costs."""
+    return PlantedSignal(n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps).panel()
+
+
+def draw_walk(truth: Luck, seed: int) -> Panel:
+    """A walk of this kind, with the column of a signal that says nothing."""
+    walk = KnownMarket(n_bars=BARS, seed=seed, symbols=SYMBOLS, truth=truth).panel()
+    return replace(walk, extras=plant_signal(seed).extras)
 
 
 @contextmanager
@@ -64,27 +67,39 @@ def own_registry(folder: Path) -> Iterator[None]:
 
 
 def calibrate(
-    walks: int = 20,
+    walks: int = 10,
     signals: int = 10,
     trials: int = 32,
     timesteps: int = TIMESTEPS,
     strength_bps: float = SIGNAL_BPS,
+    truths: Sequence[Luck] = DIRECTIONS,
     on_verdict: OnVerdict = lambda name, row: None,
 ) -> JsonTable:
-    """Verdicts of studies on so many markets of each kind; `on_verdict(name, row)` gets each."""
+    """Verdicts of studies on so many walks of each truth and so many markets with a signal;
+    `on_verdict(name, row)` gets each.
+    """
     rows: list[JsonTable] = []
     with tempfile.TemporaryDirectory() as out:
-        for kind, count in (("walk", walks), ("signal", signals)):
-            for seed in range(count):
-                panel = make_panel(kind, seed, strength_bps)
-                # apart from the others too: made-up markets share their symbols and times
-                with own_registry(Path(out) / "registry" / f"{kind}-{seed}"):
-                    row = judge_market(
-                        kind, seed, panel, trials=trials, timesteps=timesteps, out=Path(out)
-                    )
-                rows.append(row)
-                on_verdict(f"{kind} {seed}", row)
+        for kind, seed, panel in draw_markets(walks, signals, truths, strength_bps):
+            # apart from the others too: made-up markets share their symbols and times
+            with own_registry(Path(out) / "registry" / f"{kind}-{seed}"):
+                row = judge_market(
+                    kind, seed, panel, trials=trials, timesteps=timesteps, out=Path(out)
+                )
+            rows.append(row)
+            on_verdict(f"{kind} {seed}", row)
     return {**summarise(rows, trials, timesteps), "strength_bps": strength_bps}
+
+
+def draw_markets(
+    walks: int, signals: int, truths: Sequence[Luck], strength_bps: float
+) -> Iterator[tuple[str, int, Panel]]:
+    """Kind, seed and bars of each market to be judged."""
+    for truth in truths:
+        for seed in range(walks):
+            yield truth, seed, draw_walk(truth, seed)
+    for seed in range(signals):
+        yield SIGNAL, seed, plant_signal(seed, strength_bps)
 
 
 def judge_market(
@@ -119,11 +134,16 @@ def judge_market(
 
 
 def summarise(rows: Sequence[JsonTable], trials: int, timesteps: int) -> JsonTable:
-    """How often the verdict was right."""
-    walks, signals = ([row for row in rows if row["market"] == kind] for kind in ("walk", "signal"))
+    """How often the verdict was right: in all, and of each kind of walk."""
+    walks = [row for row in rows if row["market"] != SIGNAL]
+    signals = [row for row in rows if row["market"] == SIGNAL]
+    refused = {str(row["market"]): 0 for row in walks}
+    for row in walks:
+        refused[row["market"]] += not row["promotable"]
     return {
         "walks": len(walks),
-        "walks_refused": sum(not row["promotable"] for row in walks),
+        "walks_refused": sum(refused.values()),
+        "refused": refused,
         "signals": len(signals),
         "signals_promoted": sum(row["promotable"] for row in signals),
         "trials": trials,

@@ -53,7 +53,7 @@ def measure_study(
     progress("a slice without pruning")
     plain = run_slice("none", seconds, len(slots))
     progress("a slice with pruning")
-    pruned = run_slice("wilcoxon", seconds, len(slots))
+    pruned = run_slice("curve", seconds, len(slots))
     sb3 = 0.0
     if importlib.util.find_spec("stable_baselines3"):
         progress("Stable-Baselines3, one trial and split after the other")

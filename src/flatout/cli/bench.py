@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from flatout.bench.known_truths import LUCK, Luck
 from flatout.bench.market_speed import measure_market, profile_step
 from flatout.bench.training_speed import measure_training, profile_training
 from flatout.bench.workload import WIDTHS
@@ -127,7 +128,15 @@ def show_pairs(result: JsonTable, as_json: bool) -> None:
 
 @app.command("verdict")
 def verdict_speed(
-    walks: Annotated[int, typer.Option("--walks", min=0, help="Markets without edge.")] = 20,
+    walks: Annotated[
+        int, typer.Option("--walks", min=0, help="Markets without edge, of each truth.")
+    ] = 10,
+    truths: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--truth", help=f"Of markets without edge: {', '.join(LUCK)}; else the first three."
+        ),
+    ] = None,
     signals: Annotated[
         int, typer.Option("--signals", min=0, help="Markets with a planted signal.")
     ] = 10,
@@ -155,13 +164,13 @@ def verdict_speed(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Whole studies on markets whose truth is known: random walks must be refused, planted signals
-    must pass.
+    """Whole studies on markets whose truth is known: on walks winners must be refused, planted
+    signals must pass.
     """
     if known:
         show_known_rates(studies, skilled, trials, workers, as_json)
         return
-    from flatout.bench.calibration import TIMESTEPS, calibrate  # loads Optuna
+    from flatout.bench.calibration import DIRECTIONS, TIMESTEPS, calibrate  # loads Optuna
 
     console = Console(stderr=True)
 
@@ -177,16 +186,26 @@ def verdict_speed(
         trials=trials,
         timesteps=TIMESTEPS,
         strength_bps=strength,
+        truths=tuple(map(choose_truth, truths)) if truths else DIRECTIONS,
         on_verdict=print_verdict,
     )
     if as_json:
         print_json(result)
         return
+    refused = ", ".join(f"{truth} {count} of {walks}" for truth, count in result["refused"].items())
     Console().print(
-        f"random walks refused: {result['walks_refused']} of {result['walks']}; planted signals "
-        f"promoted: {result['signals_promoted']} of {result['signals']}; {trials} trials each",
+        f"walks refused: {refused or 'none tried'}; planted signals promoted: "
+        f"{result['signals_promoted']} of {result['signals']}; {trials} trials each",
         highlight=False,
     )
+
+
+def choose_truth(name: str) -> Luck:
+    """The kind of walk of this name."""
+    for truth in LUCK:
+        if truth == name:
+            return truth
+    raise typer.BadParameter(f"{name!r} is none of {', '.join(LUCK)}", param_hint="--truth")
 
 
 def show_known_rates(
@@ -194,7 +213,7 @@ def show_known_rates(
 ) -> None:
     """Judge thousands of known studies and print how often the verdict erred."""
     from flatout.bench.known_rates import STRENGTHS, measure_rates
-    from flatout.bench.known_truths import LUCK, SKILL
+    from flatout.bench.known_truths import SKILL
     from flatout.terminal import progress_bar
 
     total = len(LUCK) * studies + len(SKILL) * len(STRENGTHS) * skilled

@@ -13,6 +13,7 @@ from flatout.cli.options import Json, print_json
 from flatout.cli.status import Storage, Studies, wide_console
 from flatout.errors import FlatoutError, RunError
 from flatout.foreign import JsonTable, JsonValue
+from flatout.settings.study import PRUNES_BY_MEAN
 from flatout.settings.tables import Settings
 from flatout.terminal import plain, say
 
@@ -206,7 +207,7 @@ def collect_details(folder: Path, trial: "StoredTrial") -> JsonTable:
     settings, about = read_run(folder)
     state = read_state(folder)
     splits = Layout(*state.layout).splits if state else 1
-    per_rung = 1 if settings.search.pruner == "halving" else splits
+    per_rung = 1 if settings.search.pruner in PRUNES_BY_MEAN else splits
     found: JsonTable = {
         **{key: getattr(trial, key) for key in ("number", "state", "value", "params")},
         "updates": None, "splits": [f"split {k}" for k in range(splits)], "scores": None,

@@ -29,6 +29,7 @@ from flatout.search.finalist_results import read_finalist_results
 from flatout.search.judgement import judge_study
 from flatout.search.lane_layout import LANE_BATCHES, USUAL_LANES, Layout, make_layout
 from flatout.search.market_study import MarketStudy, make_study
+from flatout.search.pruners import make_pruner
 from flatout.search.report_facts import make_report
 from flatout.search.report_file import read_report, write_report
 from flatout.search.report_model import DayRow, StudyReport
@@ -256,9 +257,9 @@ def open_study_folder(prepared: PreparedStudy, folder: Path, url: str | None) ->
             check_empty(folder)
         storage = open_storage(folder, url)
         try:
-            study = open_study(
-                storage, prepared.request.name, prepared.market.settings.search.pruner
-            )
+            search, rungs = prepared.market.settings.search, prepared.market.rungs
+            pruner = make_pruner(search.pruner, rungs, search.finalists)
+            study = open_study(storage, prepared.request.name, pruner)
             drop_lease(study, folder, url is None)
             take_lease(study, folder)
             try:

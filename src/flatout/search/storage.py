@@ -9,7 +9,6 @@ import importlib.util
 import os
 import socket
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from flatout.runs import open_lock
 from flatout.search.about_study import CURE
 from flatout.search.cma_sampler import ReplayedCma
 from flatout.settings.fields import MOST_COUNTED
-from flatout.settings.study import PrunerName, SamplerName
+from flatout.settings.study import SamplerName
 
 JOURNAL = "study.journal"
 JOURNAL_BYTES = 4 << 30
@@ -172,41 +171,20 @@ def cut_unfinished_line(path: Path) -> None:
             file.truncate(size - unfinished)
 
 
-def open_study(storage: optuna.storages.BaseStorage, name: str, pruner: PrunerName) -> optuna.Study:
-    """The study of this name, made if it is new; the sampler is set for each trial."""
+def open_study(
+    storage: optuna.storages.BaseStorage, name: str, pruner: optuna.pruners.BasePruner | None = None
+) -> optuna.Study:
+    """The study of this name, made if it is new; the sampler is set for each trial. Without a
+    pruner no trial is pruned.
+    """
     with explain_storage_errors(f"the study {shorten_repr(name)}"):
         return optuna.create_study(
             storage=storage,
             study_name=name,
             direction="maximize",
             load_if_exists=True,
-            pruner=make_pruner(pruner),
+            pruner=pruner or optuna.pruners.NopPruner(),
         )
-
-
-def make_pruner(name: PrunerName) -> optuna.pruners.BasePruner:
-    """The pruner of this name."""
-    if name == "wilcoxon":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.pruners.WilcoxonPruner(p_threshold=0.1)
-    return Halving() if name == "halving" else optuna.pruners.NopPruner()
-
-
-class Halving(optuna.pruners.BasePruner):
-    """At every rung the better half of the trials that were ever seen there goes on. Unlike
-    Optuna's it keeps no notes, so it says the same when a process that goes on after a kill asks
-    again.
-    """
-
-    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
-        """Whether a trial is in the worse half at the rung that it reported last."""
-        step = trial.last_step
-        if step is None:
-            return False
-        known = [t.intermediate_values for t in study.get_trials(deepcopy=False)]
-        values = sorted(values[step] for values in known if step in values)
-        return trial.intermediate_values[step] < values[-max(1, len(values) // 2)]
 
 
 def make_sampler(

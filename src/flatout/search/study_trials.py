@@ -15,7 +15,7 @@ from flatout.search.cma_sampler import GENERATION, ReplayedCma
 from flatout.search.space import make_distributions
 from flatout.search.storage import make_sampler
 from flatout.search.study_state import RunningTrial, TrialDecision
-from flatout.settings.study import SearchSettings, SettingValue
+from flatout.settings.study import PRUNES_BY_MEAN, SearchSettings, SettingValue
 
 SCORES = "flatout:scores"  # a trial's attribute: its objective by split and seed
 
@@ -71,10 +71,10 @@ class StudyTrials:
 
     def report(self, running: RunningTrial, scores: NDArray[np.float64]) -> None:
         """Let the pruner know how a trial does at its rung, unless it knows: by split, or on
-        average for halving. The scores are by split and seed.
+        average. The scores are by split and seed.
         """
         by_split = scores.mean(axis=1)
-        if self.settings.pruner == "halving":
+        if self.settings.pruner in PRUNES_BY_MEAN:
             steps = {running.rung + 1: float(by_split.mean())}
         else:
             first = running.rung * len(by_split)

@@ -18,7 +18,9 @@ from flatout.settings.fields import (
 
 FoldKind = Literal["cpcv", "kfold", "walk_forward", "anchored"]
 SamplerName = Literal["tpe", "random", "cmaes"]
-PrunerName = Literal["none", "wilcoxon", "halving"]
+PrunerName = Literal["none", "curve", "wilcoxon", "halving"]
+# they are told one value per rung, the mean over splits and seeds; others one for each split
+PRUNES_BY_MEAN: frozenset[PrunerName] = frozenset(("curve", "halving"))
 STUDY_TIMESTEPS, STUDY_HOLD_OUT = 100_000, 0.15
 Objective = Literal["skill_sharpe", "sharpe", "excess_sharpe", "log_return"]
 
@@ -123,7 +125,9 @@ class SearchSettings(Model):
     trials: AtLeastOne = 100
     seed: Count = Field(0, description="of everything random in the study")
     sampler: SamplerName = "tpe"
-    pruner: PrunerName = "wilcoxon"
+    pruner: PrunerName = Field(
+        "curve", description="curve: by what the rungs of this study say about the end"
+    )
     rungs: tuple[Annotated[Number, Field(gt=0, le=1)], ...] = Field(
         (0.34, 0.67, 1.0),
         description="shares of the budget after which trials are judged and may be pruned",
