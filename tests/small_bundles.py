@@ -8,9 +8,10 @@ import numpy as np
 
 from flatout.bars.panel import Panel
 from flatout.features.recipe import Recipe, fit
-from flatout.market.orders import action_size
+from flatout.market.orders import action_size, order_levels
 from flatout.policies.bundle import Bundle
-from flatout.policies.network import Network, Sizes, new_network
+from flatout.policies.bundle_files import network_sizes
+from flatout.policies.network import Network, new_network
 from flatout.settings.tables import MarketSettings
 from market.small_markets import COSTS, INDICATORS, LIMITS, REWARD
 from scenarios import random_panel
@@ -36,12 +37,16 @@ def panel_of(seed: int = 0, n_bars: int = 200, assets: int = 3) -> Panel:
 
 
 def network_of(
-    observation: int, actions: int, seed: int = 0, hidden: tuple[int, ...] = HIDDEN
+    observation: int,
+    actions: int,
+    seed: int = 0,
+    hidden: tuple[int, ...] = HIDDEN,
+    choices: int | None = None,
 ) -> Network:
     """A network whose output depends on what it sees: the first policy of a training hardly
     does.
     """
-    network = new_network(Sizes(observation, hidden, actions, actions), seed, log_std=-0.5)
+    network = new_network(network_sizes(observation, hidden, actions, choices), seed, log_std=-0.5)
     head = network.actor.head
     rng = np.random.default_rng(seed + 1)
     sharp = head._replace(
@@ -49,6 +54,11 @@ def network_of(
         bias=rng.normal(0, 0.5, head.bias.shape).astype(np.float32),
     )
     return network._replace(actor=network.actor._replace(head=sharp))
+
+
+def choices_of(settings: MarketSettings) -> int | None:
+    """Among how many choices each number of an action is one; None if it is none."""
+    return len(order_levels(settings.action, settings.order_sizes)) or None
 
 
 def bundle_of(panel: Panel | None = None, seed: int = 0, **changes: Any) -> Bundle:
@@ -64,7 +74,12 @@ def bundle_of(panel: Panel | None = None, seed: int = 0, **changes: Any) -> Bund
         Recipe(INDICATORS, 2, "zscore"), panel, np.arange(panel.n_bars // 2)
     )
     observation = 2 * panel.n_assets * len(INDICATORS) + 7 + 4 * panel.n_assets
-    network = network_of(observation, action_size(settings.action, panel.n_assets), seed)
+    network = network_of(
+        observation,
+        action_size(settings.action, panel.n_assets),
+        seed,
+        choices=choices_of(settings),
+    )
     values = {
         "network": network,
         "activation": "tanh",

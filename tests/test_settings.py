@@ -195,7 +195,12 @@ def test_an_unknown_key_of_a_fee_tier_names_the_tiers_keys() -> None:
         ("market.capital=much", "valid number"),
         ("market.capital=nan", "finite number"),
         ("market.fill=open", "'next_open', 'next_close' or 'same_close'"),
-        ("market.action=buy", "'trade', 'weights' or 'direction_amount'"),
+        ("market.action=buy", "'trade', 'weights', 'direction_amount' or 'discrete'"),
+        (
+            "market.order_sizes=[0.5, 0.5]",
+            "give 1 to 10 sizes that differ from each other; given [0.5, 0.5]",
+        ),
+        ("market.order_sizes=[]", "give 1 to 10 sizes"),
         ("market.limits.reserve=1.5", "less than or equal to 1"),
         ("market.limits.trailing_stop=1", "less than 1"),
         ("market.limits.cooldown_bars=-1", "greater than or equal to 0"),

@@ -23,6 +23,7 @@ KIND = "kind"  # a file beside the model: which it was, and whether its hashes w
 SPACES = {
     "boxes": (spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-2, 2, (2,), np.float32)),
     "choices": (spaces.MultiDiscrete([2, 3]), spaces.Discrete(4)),
+    "several": (spaces.Discrete(3), spaces.MultiDiscrete([3, 3])),
     "bits": (spaces.MultiBinary(5), spaces.Discrete(2)),
 }
 

@@ -26,7 +26,7 @@ from market.small_markets import INDICATORS, LIMITS
 from rounding import assert_close
 from small_bundles import bundle_of, market_settings, panel_of
 
-KINDS = ("trade", "weights", "direction_amount")
+KINDS = ("trade", "weights", "direction_amount", "discrete")
 # Orders beyond the whole equity, positions that are closed to the last unit, small trades: what a
 # detour through shares of the equity would get wrong.
 WIDE = LIMITS | {"max_short_weight": 1.0, "max_weight": 1.0, "gross_limit": 2.0, "trade_size": 2.0}
@@ -46,7 +46,7 @@ def learned(
     """A policy and its market; on bars that the recipe knows the first half of."""
     rules = {"all": LIMITS, "wide": WIDE, "exact": EXACT, "small": SMALL, "smooth": SMOOTH}[limits]
     panel = panel_of(seed, 300)
-    bundle = bundle_of(panel, seed, action=kind, limits=rules, fill=fill)
+    bundle = bundle_of(panel, seed, action=kind, limits=rules, fill=fill, order_sizes=[0.3, 1.0])
     return SavedPolicy(bundle), bundle.market(panel)
 
 
@@ -139,7 +139,14 @@ def test_observations_are_those_of_the_training_environment(kind: str) -> None:
 def test_side_by_side_it_does_what_it_does_alone(kind: str) -> None:
     policy, market = learned(kind, "wide")
     other = SavedPolicy(
-        bundle_of(market.panel, 5, action=kind, limits=WIDE, recipe=policy.bundle.recipe)
+        bundle_of(
+            market.panel,
+            5,
+            action=kind,
+            limits=WIDE,
+            recipe=policy.bundle.recipe,
+            order_sizes=[0.3, 1.0],
+        )
     )
     policies = (Momentum(), policy, RandomTrader(seed=3), other)
     together = backtest(market, SideBySide(policies, (1, 1, 4, 2)), accounts=8)

@@ -12,7 +12,7 @@ from flatout.market import episode
 from flatout.market.orders import action_size
 from flatout.policies.bundle import Bundle
 from rounding import assert_close
-from small_bundles import market_settings, network_of
+from small_bundles import choices_of, market_settings, network_of
 
 SYMBOLS = ("AAA", "BBB", "CCC")
 FEATURES = ("return_1", "rsi", "obv", "volume", "willr")  # obv and willr have ties
@@ -30,7 +30,12 @@ def policy_of(scaler: str = "quantile", panel: Panel = PANEL, **changes: Any) ->
     }
     settings = market_settings(**changes)
     values = {
-        "network": network_of(SIZE, action_size(settings.action, len(SYMBOLS)), hidden=(24, 16)),
+        "network": network_of(
+            SIZE,
+            action_size(settings.action, len(SYMBOLS)),
+            hidden=(24, 16),
+            choices=choices_of(settings),
+        ),
         "activation": "tanh",
         "distribution": "gaussian",
         "recipe": fit(Recipe(FEATURES, LOOKBACK, scaler), panel, np.arange(500)),

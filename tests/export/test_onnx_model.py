@@ -29,6 +29,7 @@ from flatout.policies.bundle import Bundle
 POLICIES = {name: policy_of(name) for name in SCALERS} | {
     "squashed": policy_of(distribution="squashed_gaussian", action="trade"),
     "relu": policy_of("robust", activation="relu", action="direction_amount"),
+    "choices": policy_of("robust", action="discrete", order_sizes=[0.1, 0.4]),
     "silu": policy_of("zscore", activation="silu", distribution="squashed_gaussian"),
     "gates": gated((1, 0, 1)),
     "gates that mix": gated((1, 0.25, 0.6), activation="silu"),

@@ -24,14 +24,16 @@ from stable_baselines3 import PPO
 from flatout.errors import BundleError
 from flatout.export.sb3_zip import zip_of
 from flatout.market.gymnasium_env import MarketEnv
+from flatout.policies.actions import MultiCategorical
 from flatout.policies.bundle import Bundle
-from flatout.policies.network import Sizes, critic, new_network
+from flatout.policies.network import Sizes, actor, critic, new_network
 from rounding import assert_close
 
 POLICIES = {
     "tanh": policy_of(),
     "relu": policy_of(activation="relu", action="trade"),
     "silu": policy_of(activation="silu", action="direction_amount"),
+    "choices": policy_of(action="discrete", order_sizes=[0.1, 0.4]),
     "last layers skipped": gated((1, 1, 0)),
     "a middle layer skipped": gated((1, 0, 1), activation="silu"),
     "the first gate means nothing": gated((0, 1, 0)),
@@ -67,10 +69,16 @@ def test_critic_and_noise_are_the_same(name: str) -> None:
     policy = load(bundle).policy
     with torch.no_grad():
         values = policy.predict_values(torch.tensor(seen))[:, 0].numpy()
-        deviation = policy.get_distribution(torch.tensor(seen)).distribution.stddev.numpy()
+        noise = policy.get_distribution(torch.tensor(seen)).distribution
     expected = critic(bundle.network, seen, bundle.activation, np, bundle.gates)
     assert_same_actions(values, expected)  # the same layers, of the same size
-    assert_close(deviation, np.tile(np.exp(bundle.network.log_std), (500, 1)), roundings=16)
+    if bundle.choices:
+        head = actor(bundle.network, seen, bundle.activation, np, bundle.gates)
+        chances = np.exp(MultiCategorical(head, bundle.choices).each(np).log_probs(np))
+        assert_same_actions(np.stack([one.probs.numpy() for one in noise], axis=1), chances)
+    else:
+        deviation = np.tile(np.exp(bundle.network.log_std), (500, 1))
+        assert_close(noise.stddev.numpy(), deviation, roundings=16)
 
 
 def test_skipped_layers_are_gone() -> None:

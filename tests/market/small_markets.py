@@ -166,12 +166,11 @@ class Walk(NamedTuple):
 
 
 def random_actions(market: Market, steps: int, accounts: int, seed: int = 0) -> np.ndarray:
-    """(step, account, action), a little beyond [-1, 1]."""
-    return (
-        np.random.default_rng(seed)
-        .uniform(-1.2, 1.2, (steps, accounts, market.action_size))
-        .astype(np.float32)
-    )
+    """(step, account, action), a little beyond [-1, 1]; whole numbers where actions are choices."""
+    size, rng = (steps, accounts, market.action_size), np.random.default_rng(seed)
+    if market.shape.levels:
+        return rng.integers(len(market.shape.levels), size=size).astype(np.float32)
+    return rng.uniform(-1.2, 1.2, size).astype(np.float32)
 
 
 def walk(market: Market, actions: np.ndarray, noise: np.ndarray, dtype: Any = np.float64) -> Walk:

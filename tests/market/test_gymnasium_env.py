@@ -26,7 +26,7 @@ from session_panels import panel_at, session_times
 # Of a reward only logarithms of the equity's change, at most 0.1, may be rounded otherwise;
 # `reward_size` is up to 6.
 REWARD = {"roundings": 16, "size": 0.1 * 6, "dtype": np.float32}
-KINDS = ["trade", "weights", "direction_amount"]
+KINDS = ["trade", "weights", "direction_amount", "discrete"]
 
 
 @pytest.mark.parametrize("action", KINDS)
@@ -261,3 +261,19 @@ def test_learns_with_stable_baselines() -> None:
     assert agent.num_timesteps == 64
     assert len(agent.ep_info_buffer or []) == 0  # no Monitor was asked for
     assert agent.predict(envs.reset(), deterministic=True)[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("given", [[3, 0, 0], [0.5, 1, 1], [-1, 0, 0]])
+def test_what_is_no_choice_is_refused(given: list[float]) -> None:
+    env = MarketEnv(biting_market(action="discrete"))
+    env.reset(seed=0)
+    with pytest.raises(RulesError, match="whole numbers from 0 to 2, of which 1 holds"):
+        env.step(np.array(given))
+
+
+def test_holding_trades_nothing() -> None:
+    envs = MarketVectorEnv(biting_market(action="discrete"), 4)
+    envs.reset(seed=0)
+    for _ in range(5):
+        info = envs.step(np.ones((4, 3), np.int64))[-1]
+    np.testing.assert_array_equal(info["equity"], 1.0)

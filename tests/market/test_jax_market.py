@@ -17,8 +17,13 @@ from flatout.market.market import Market
 from rounding import assert_close
 from scenarios import BAR_ROUNDINGS
 
-# Orders are made from actions before they are filled: three pairs show all of both.
-KINDS = [("trade", "next_open"), ("weights", "next_close"), ("direction_amount", "same_close")]
+# Orders are made from actions before they are filled: four pairs show all of both.
+KINDS = [
+    ("trade", "next_open"),
+    ("weights", "next_close"),
+    ("direction_amount", "same_close"),
+    ("discrete", "next_open"),
+]
 EPISODE = 15  # bars
 # over an episode; ten times, for what was cut or averaged may have grown
 CHAIN = 10 * EPISODE * BAR_ROUNDINGS

@@ -171,8 +171,10 @@ def test_without_a_recipe_all_bars_teach() -> None:
 
 def test_shape_and_sizes() -> None:
     market = build_market(PANEL, settings(action="direction_amount", fill="next_close"))
-    assert market.shape == (2, 2, 2, "direction_amount", "next_close")
+    assert market.shape == (2, 2, 2, "direction_amount", "next_close", ())
     assert (market.action_size, market.observation_size) == (4, 2 * 2 * 2 + 7 + 4 * 2)
+    chosen = build_market(PANEL, settings(action="discrete", order_sizes=[1, 0.5]))
+    assert (chosen.action_size, chosen.shape.levels) == (2, (-1, -0.5, 0, 0.5, 1))
 
 
 def test_between_changes_the_segment_only() -> None:

@@ -1,4 +1,4 @@
-"""From actions to money: three kinds, always clipped to [-1, 1]."""
+"""From actions to money: three kinds that are clipped to [-1, 1], and choices."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from flatout.market.orders import (
     ActionKind,
     action_size,
     order_from,
+    order_levels,
     target_weights,
     weights_action,
 )
@@ -29,7 +30,9 @@ def order(kind: ActionKind, action: list[float], account, **limits) -> np.ndarra
     )[:, 0]
 
 
-@pytest.mark.parametrize(("kind", "width"), [("trade", 3), ("weights", 4), ("direction_amount", 6)])
+@pytest.mark.parametrize(
+    ("kind", "width"), [("trade", 3), ("weights", 4), ("direction_amount", 6), ("discrete", 3)]
+)
 def test_action_size(kind: ActionKind, width: int) -> None:
     assert action_size(kind, 3) == width
 
@@ -189,3 +192,36 @@ def test_direction_sells_the_position_and_the_largest_short() -> None:
 
 def test_no_cash_buys_nothing() -> None:
     assert order("direction_amount", [1, 1, 1, 1], owner([0.02, 0.0], cash=-0.5)) == near([0, 0])
+
+
+# --- choices ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "choice", "share"),
+    [
+        ((0.25,), 0, -0.25),
+        ((0.25,), 1, 0.0),
+        ((0.25,), 2, 0.25),
+        ((1.0, 0.1), 0, -1.0),
+        ((1.0, 0.1), 1, -0.1),
+        ((1.0, 0.1), 2, 0.0),
+        ((1.0, 0.1), 3, 0.1),
+        ((1.0, 0.1), 4, 1.0),
+    ],
+)
+def test_choices_are_shares_of_the_equity(
+    sizes: tuple[float, ...], choice: int, share: float
+) -> None:
+    """Equity 2, of which an action of 1 is half."""
+    account, levels = owner([0.01, 0.0], cash=1), order_levels("discrete", sizes)
+    hold = len(sizes)
+    found = order_from(
+        "discrete", column([choice, hold]), account, equity(account, column(MARK), np),
+        column(MARK), rules(2, trade_size=0.5)[1], np, levels,
+    )[:, 0]  # fmt: skip
+    assert found == near([share, 0.0])
+
+
+def test_only_discrete_actions_have_levels() -> None:
+    assert order_levels("trade", (0.25,)) == ()

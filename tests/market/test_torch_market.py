@@ -32,7 +32,7 @@ def started(market: Market, noise: np.ndarray, **options: Any) -> TorchMarket:
     return found
 
 
-@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount"])
+@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount", "discrete"])
 def test_equals_numpy(action: str) -> None:
     """Two episodes in float64 and a restart between them; every episode of this market starts at
     the same bar.
@@ -54,7 +54,7 @@ def test_equals_numpy(action: str) -> None:
     assert expected.truncated.sum() >= 6
 
 
-@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount"])
+@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount", "discrete"])
 def test_equals_numpy_in_single_precision(action: str) -> None:
     """Bar by bar: see `float32_bars`."""
     market = biting_market(60, action=action, episode_bars=15)
@@ -142,7 +142,7 @@ def test_the_detector_detects(wait: Any) -> None:
     assert syncs.found
 
 
-@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount"])
+@pytest.mark.parametrize("action", ["trade", "weights", "direction_amount", "discrete"])
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
 def test_step_never_waits_for_the_device(action: str, fill: str) -> None:
     """Restarts and the final observation included."""

@@ -3,7 +3,7 @@ environment gets.
 """
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from flatout.policies.actions import (
     Categorical,
     Distribution,
     Gaussian,
+    MultiCategorical,
     SquashedGaussian,
     mask_choices,
 )
@@ -43,6 +44,22 @@ def categorical(logits: Any) -> Any:
     return oracle.Categorical(logits=logits)
 
 
+def multi_categorical(logits: Any) -> Any:
+    return oracle.Independent(oracle.Categorical(logits=logits.reshape(6, -1, 3)), 1)
+
+
+class FourOfThree(NamedTuple):
+    """Four choices among three each, in logits alone: what is differentiated is made of arrays."""
+
+    logits: Any
+
+    def log_prob(self, raw: Any, xp: Any) -> Any:
+        return MultiCategorical(self.logits, 3).log_prob(raw, xp)
+
+    def entropy(self, raw: Any, xp: Any) -> Any:
+        return MultiCategorical(self.logits, 3).entropy(raw, xp)
+
+
 CASES = {
     "gaussian": (Gaussian(MEAN, LOG_STD), RAW, lambda given, raw: normal(*given).log_prob(raw)),
     "squashed": (
@@ -56,9 +73,15 @@ CASES = {
         lambda given, raw: categorical(*given).log_prob(raw),
     ),
 }
+CASES["multi categorical"] = (
+    FourOfThree(2 * RNG.normal(size=(6, 12))),
+    RNG.integers(3, size=(6, 4)),
+    lambda given, raw: multi_categorical(*given).log_prob(raw),
+)
 ENTROPIES = {
     "gaussian": lambda given, raw: normal(*given).entropy(),
     "categorical": lambda given, raw: categorical(*given).entropy(),
+    "multi categorical": lambda given, raw: multi_categorical(*given).entropy(),
 }  # the squashed one has no closed form, nor has torch.distributions any
 
 

@@ -149,6 +149,8 @@ def test_schema_hash_is_what_goes_in_and_out_and_not_what_was_learnt() -> None:
     others = [
         bundle_of(PANEL, action="trade"),
         bundle_of(PANEL, action="direction_amount"),
+        bundle_of(PANEL, action="discrete"),
+        bundle_of(PANEL, action="discrete", order_sizes=[0.5]),
         bundle_of(PANEL, recipe=more_lags, network=network_of(37, 4)),
         bundle_of(panel_of(assets=2)),
         bundle_of(replace(PANEL, symbols=("S01", "S00", "S02"))),

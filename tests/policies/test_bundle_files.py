@@ -27,6 +27,7 @@ from small_bundles import bundle_of, network_of
         OLD,
         bundle_of(PANEL, 3, action="trade", distribution="squashed_gaussian", activation="silu"),
         bundle_of(PANEL, 4, action="direction_amount", activation="relu"),
+        bundle_of(PANEL, 5, action="discrete", order_sizes=[0.3, 0.1]),
         bundle_of(PANEL, network=network_of(31, 4, hidden=(8, 8)), gates=np.array([1.0, 0.0])),
         bundle_of(PANEL, settings=MarketSettings(), notes={}),
         bundle_of(

@@ -8,13 +8,15 @@ import numpy as np
 
 class Scripted(gymnasium.Env):
     """Random observations and rewards from a seed; episodes of 3 to 7 steps, which end or are cut
-    off in turns.
+    off in turns. Actions are a box, one of so many choices, or several such choices.
     """
 
-    def __init__(self, seed: int = 0, choices: int = 0) -> None:
+    def __init__(self, seed: int = 0, choices: int = 0, components: int = 1) -> None:
         self.observation_space = gymnasium.spaces.Box(-5, 5, (3,), np.float32)
         box = gymnasium.spaces.Box(np.float32([-1, -0.5]), np.float32([1, 2]))
-        self.action_space = gymnasium.spaces.Discrete(choices) if choices else box
+        several = gymnasium.spaces.MultiDiscrete([choices] * components) if choices else box
+        one = choices and components == 1
+        self.action_space = gymnasium.spaces.Discrete(choices) if one else several
         self.rng, self.episode, self.t = np.random.default_rng(seed), 0, 0
         self.actions: list[Any] = []
 

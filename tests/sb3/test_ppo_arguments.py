@@ -73,7 +73,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"device": "abacus"}, "device is 'abacus'"),
     ({"env": 7}, "env is 7; give the name of a Gymnasium environment"),
     ({"env": "NoSuch-v0"}, "env is 'NoSuch-v0', which Gymnasium cannot make"),
-    ({"env": Spaces(action=gymnasium.spaces.MultiDiscrete([2, 2]))}, "neither Box nor Discrete"),
+    ({"env": Spaces(action=gymnasium.spaces.MultiDiscrete([2, 3]))}, "neither Box nor Discrete"),
     ({"env": Spaces(action=gymnasium.spaces.Discrete(3, start=1))}, "does not start at 0"),
     ({"env": Spaces(action=gymnasium.spaces.Box(-np.inf, np.inf, (1,)))}, "no finite bounds"),
     ({"env": Spaces(action=gymnasium.spaces.Box(0, 9, (1,), np.int64))}, "not floats"),

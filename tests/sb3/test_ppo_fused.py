@@ -19,9 +19,11 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from flatout import PPO, MarketEnv, MarketVectorEnv, build_market
+from flatout.bars.synthetic import RandomWalk
 from flatout.errors import BundleError, SettingsError
 from flatout.policies.bundle import Bundle
 from flatout.sb3.policy import name_weights
+from flatout.settings.tables import Settings
 from rounding import assert_close
 from scenarios import random_panel
 
@@ -50,6 +52,23 @@ def test_a_market_is_learned_and_traded(tmp_path: Path) -> None:
     assert bundle.notes["timesteps"] == 512
     _, rewards, dones, infos = env.step(action)
     assert rewards.shape == dones.shape == (N_ENVS,) and "equity" in infos[0]
+
+
+def test_a_market_of_choices_is_learned_and_traded(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"market": {"action": "discrete", "order_sizes": [0.1, 1]}})
+    env = MarketVectorEnv(RandomWalk(n_bars=300, seed=0).panel(), N_ENVS, settings)
+    model = PPO("MlpPolicy", env, **SMALL)
+    before = weights(model)
+    model.learn(500)
+    assert model.engine.fused and np.abs(weights(model) - before).max() > 1e-4
+    seen = env.reset(seed=1)[0]
+    action, _ = model.predict(seen, deterministic=True)
+    assert action.dtype == np.int64 and action in env.action_space
+    model.save_bundle(tmp_path / "policy", settings)
+    np.testing.assert_array_equal(Bundle.load(tmp_path / "policy").act(seen), action)
+    other = Settings.model_validate({"market": {"action": "discrete", "order_sizes": [1]}})
+    with pytest.raises(BundleError, match="order_sizes"):
+        Bundle.load(tmp_path / "policy").market(env.market.panel, other.market)
 
 
 def test_it_improves_on_a_rising_market() -> None:

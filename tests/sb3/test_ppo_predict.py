@@ -27,6 +27,7 @@ ACTIONS = {
     "matrix": spaces.Box(-0.2, 0.3, (2, 2), np.float32),
     "double": spaces.Box(-0.2, 0.3, (2,), np.float64),
     "discrete": spaces.Discrete(4),
+    "multidiscrete": spaces.MultiDiscrete([3, 3]),
 }
 
 

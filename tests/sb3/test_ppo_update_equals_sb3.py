@@ -51,8 +51,11 @@ KNOBS: dict[str, dict[str, Any]] = {
 }
 
 
-def envs(choices: int) -> Any:
-    return DummyVecEnv([lambda k=k: Scripted(k, choices) for k in range(N_ENVS)])
+Choices = tuple[int, int]  # how many, and of how many components; (0, 0) for a box
+
+
+def envs(choices: Choices) -> Any:
+    return DummyVecEnv([lambda k=k: Scripted(k, *choices) for k in range(N_ENVS)])
 
 
 class OneRollout(stable_baselines3.common.callbacks.BaseCallback):
@@ -67,16 +70,18 @@ class OneRollout(stable_baselines3.common.callbacks.BaseCallback):
             self.seen, self.taken = buffer.observations.copy(), buffer.actions.copy()
 
 
-def noise_of(rollout: OneRollout, network: Any, activation: Any, choices: int) -> np.ndarray:
+def noise_of(rollout: OneRollout, network: Any, activation: Any, choices: Choices) -> np.ndarray:
     """(step, env, action) the noise with which our policy does what theirs did."""
-    if choices:
-        chosen = rollout.taken.reshape(N_STEPS, N_ENVS)[..., None] == np.arange(choices)
-        return np.where(chosen, 1 - 1e-6, 1e-6).astype(np.float32)
+    many, components = choices
+    if many:
+        taken = rollout.taken.reshape(N_STEPS, N_ENVS, components)
+        noise = np.where(taken[..., None] == np.arange(many), 1 - 1e-6, 1e-6)
+        return noise.reshape(N_STEPS, N_ENVS, -1).astype(np.float32)
     return (rollout.taken - actor(network, rollout.seen, activation, np)) / np.exp(network.log_std)
 
 
 @cache
-def updates(knob: str, choices: int) -> tuple[Any, Any, Any]:
+def updates(knob: str, choices: Choices) -> tuple[Any, Any, Any]:
     """(before, ours, theirs): all weights, by name."""
     arguments = BASE | KNOBS[knob]
     ours = PPO("MlpPolicy", envs(choices), **arguments)
@@ -109,12 +114,14 @@ def rate_of(knob: str) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("choices", [0, 3], ids=["box", "discrete"])
+@pytest.mark.parametrize(
+    "choices", [(0, 0), (3, 1), (3, 2)], ids=["box", "discrete", "multidiscrete"]
+)
 @pytest.mark.parametrize("knob", KNOBS)
 @pytest.mark.filterwarnings(
     "ignore:You have specified a mini-batch size", "ignore:batch_size is 20"
 )
-def test_all_weights_are_theirs(knob: str, choices: int) -> None:
+def test_all_weights_are_theirs(knob: str, choices: Choices) -> None:
     """To single precision. Adam divides a gradient by its own size: where that is hardly more than
     its rounding, as it may be for all that leads into one hidden unit, weights go astray by some
     part of the learning rate. A few units may, by a fiftieth of it; of no array, however small, may
@@ -139,7 +146,7 @@ def test_all_weights_are_theirs(knob: str, choices: int) -> None:
 )
 def test_each_of_these_knobs_matters() -> None:
     """So that their equality says something."""
-    _, plain, _ = updates("plain", 0)
+    _, plain, _ = updates("plain", (0, 0))
     for knob in [name for name in KNOBS if name not in ("plain", "other network")]:
-        _, other, _ = updates(knob, 0)
+        _, other, _ = updates(knob, (0, 0))
         assert max(float(np.abs(plain[name] - other[name]).max()) for name in plain) > 1e-3, knob

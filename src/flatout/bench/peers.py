@@ -13,6 +13,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
+from flatout.arrays import NumpyArray
 from flatout.bench.market_speed import Steps
 from flatout.bench.scalar_account import ScalarAccount, ScalarBars, scalar_bars
 from flatout.bench.workload import LearnerShape
@@ -24,7 +25,7 @@ FAST_ENVS = 64
 Floats = NDArray[np.float32]
 
 
-class LoopEnv(gym.Env[Floats, Floats]):
+class LoopEnv(gym.Env[Floats, NumpyArray]):
     """The market in a Python loop over assets, one account: what most trading environments are.
 
     Bars are NumPy arrays, as users keep them, or lists of Python's floats, as fast as such a loop

@@ -68,6 +68,7 @@ class Accounts:
                 mark=self.mark,
                 limits=rules.limits,
                 xp=np,
+                levels=self.shape.levels,
             )
         ).T
 

@@ -45,8 +45,8 @@ class BacktestResult:
         share = self.comparison.chosen.equity[-1, 0] - 1
         times = " to ".join(str(self.panel.time[k])[:16] for k in (self.first + 1, self.stop - 1))
         return (
-            f"BacktestResult({self.policy!r}: return {share:+.1%}, p-value against random traders "
-            f"{self.comparison.p_value():.3f}; {self.source}, {times} UTC)"
+            f"BacktestResult({self.policy!r}: return {share:+.1%}, p-value against copies at other "
+            f"times {self.comparison.p_value():.3f}; {self.source}, {times} UTC)"
         )
 
     @property

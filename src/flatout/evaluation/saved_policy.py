@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from flatout.bars.panel import Panel
 from flatout.bars.source import Bars, BarsSource, find_source
@@ -22,7 +22,7 @@ from flatout.evaluation.baselines import BASELINES, Moment, Policy, RandomTrader
 from flatout.evaluation.policy_backtest import BacktestResult, Period, backtest_policy, find_rows
 from flatout.foreign import shorten, shorten_repr, to_path
 from flatout.market.rewards import LEAST_EQUITY
-from flatout.policies.bundle import Bundle
+from flatout.policies.bundle import Actions, Bundle
 from flatout.policies.bundle_files import JSON_FILE
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 
@@ -59,10 +59,10 @@ class SavedPolicy:
         )
         return f"{name}-learned" if name in BASELINES else name
 
-    def predict(self, observation: ArrayLike) -> NDArray[np.float32]:
-        """The action, (..., action) in [-1, 1], for an observation (..., observation): the mode of
-        the policy, without noise. `flatout.MarketEnv` gives such observations and takes such
-        actions.
+    def predict(self, observation: ArrayLike) -> Actions:
+        """The action, (..., action) in [-1, 1] or whole numbers if it is `discrete`, for an
+        observation (..., observation): the mode of the policy, without noise. `flatout.MarketEnv`
+        gives such observations and takes such actions.
         """
         try:
             seen = np.asarray(observation, np.float32)

@@ -35,9 +35,11 @@ def model_of(bundle: Bundle) -> ModelProto:
     draft = Draft()
     market = draft.op("Flatten", add_scaling(draft, "indicators", bundle.recipe.scaler), axis=1)
     seen = draft.op("Concat", market, "account", name="observation", axis=1)
-    add_action(
-        draft, add_perceptron(draft, seen, bundle.network.actor, bundle), bundle.distribution
-    )
+    head = add_perceptron(draft, seen, bundle.network.actor, bundle)
+    if bundle.choices:
+        add_choices(draft, head, bundle.choices)
+    else:
+        add_action(draft, head, bundle.distribution)
     graph = helper.make_graph(
         draft.nodes,
         "flatout policy",
@@ -48,7 +50,11 @@ def model_of(bundle: Bundle) -> ModelProto:
             tensor("account", TensorProto.FLOAT, private),
         ],
         [
-            tensor("action", TensorProto.FLOAT, bundle.action_size),
+            tensor(
+                "action",
+                TensorProto.INT64 if bundle.choices else TensorProto.FLOAT,
+                bundle.action_size,
+            ),
             tensor("observation", TensorProto.FLOAT, bundle.observation_size),
         ],
         list(draft.constants.values()),
@@ -79,7 +85,11 @@ def properties(bundle: Bundle) -> dict[str, str]:
         "scaler": bundle.recipe.recipe.scaler,
         "action": bundle.settings.action,
         "fill": bundle.settings.fill,
-        "distribution": bundle.distribution,
+        **(
+            {"levels": json.dumps(bundle.shape.levels)}
+            if bundle.choices
+            else {"distribution": bundle.distribution}
+        ),
         "schema_hash": bundle.schema_hash,
     }
 
@@ -114,6 +124,12 @@ def add_activation(draft: Draft, x: str, activation: str) -> str:
         logistic = draft.op("Mul", HALF, draft.op("Tanh", draft.op("Mul", HALF, x)))
         return draft.op("Mul", x, draft.op("Add", logistic, HALF))
     return draft.op({"tanh": "Tanh", "relu": "Relu"}[activation], x)
+
+
+def add_choices(draft: Draft, head: str, choices: int) -> None:
+    """The likeliest choice for each asset, as whole numbers from 0."""
+    parts = draft.op("Reshape", head, np.array([0, -1, choices], np.int64))
+    draft.op("ArgMax", parts, name="action", axis=2, keepdims=0)
 
 
 def add_action(draft: Draft, mean: str, distribution: str) -> str:

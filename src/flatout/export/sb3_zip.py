@@ -30,7 +30,11 @@ class SpacesOnly(gym.Env[Any, Any]):
         self.observation_space = gym.spaces.Box(
             -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (size,), np.float32
         )
-        self.action_space = gym.spaces.Box(-1.0, 1.0, (bundle.action_size,), np.float32)
+        self.action_space = (
+            gym.spaces.MultiDiscrete([bundle.choices] * bundle.action_size)
+            if bundle.choices
+            else gym.spaces.Box(-1.0, 1.0, (bundle.action_size,), np.float32)
+        )
 
 
 def zip_of(bundle: Bundle) -> bytes:
@@ -51,7 +55,8 @@ def zip_of(bundle: Bundle) -> bytes:
     )
     named = tensors("mlp_extractor.policy_net", "action_net", actor, bundle.network.actor.head)
     named |= tensors("mlp_extractor.value_net", "value_net", critic, bundle.network.critic.head)
-    named["log_std"] = torch.tensor(bundle.network.log_std)
+    if not bundle.choices:
+        named["log_std"] = torch.tensor(bundle.network.log_std)
     model.policy.load_state_dict(named, strict=True)
     file = io.BytesIO()
     model.save(file)
@@ -60,7 +65,7 @@ def zip_of(bundle: Bundle) -> bytes:
 
 def check_expressible(bundle: Bundle) -> None:
     """Refuse policies that PPO's MlpPolicy cannot be."""
-    if bundle.distribution != "gaussian":
+    if bundle.distribution != "gaussian" and not bundle.choices:
         raise BundleError(
             f"the distribution {bundle.distribution!r} has no equal in Stable-Baselines3: its PPO "
             f"squashes actions "

@@ -4,20 +4,34 @@ minibatch.
 
 from flatout.arrays import Array, ArrayTree, Namespace
 from flatout.learners import ppo_math
-from flatout.learners.environment import Box
+from flatout.learners.environment import Actions, Box, MultiDiscrete
 from flatout.learners.metrics import LossMetrics
 from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Batch
-from flatout.policies.actions import Categorical, Distribution, Gaussian, SquashedGaussian
+from flatout.policies.actions import (
+    Categorical,
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+    SquashedGaussian,
+)
 from flatout.policies.network import Network, actor, critic
 
 
 def distribution_of(program: Program, network: Network, head: Array) -> Distribution:
     """The distribution that the actor's output describes."""
-    if not isinstance(program.environment.actions, Box):
-        return Categorical(head)
+    actions = program.environment.actions
+    if not isinstance(actions, Box):
+        return choices_of(actions, head)
     kind = Gaussian if program.distribution == "gaussian" else SquashedGaussian
     return kind(head, network.log_std)
+
+
+def choices_of(actions: Actions, head: Array) -> Categorical | MultiCategorical:
+    """The distribution of choices that a network's output describes."""
+    if isinstance(actions, MultiDiscrete):
+        return MultiCategorical(head, actions.choices)
+    return Categorical(head)
 
 
 def actor_of(

@@ -7,7 +7,7 @@ two steps: `view`, small and private to a state, and `observe`, which joins a vi
 trajectory may then keep views and observe again later.
 """
 
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -15,7 +15,7 @@ from gymnasium import spaces
 from flatout.arrays import Array, ArrayTree
 from flatout.errors import SettingsError
 
-__all__ = ["Box", "Discrete"]
+__all__ = ["Actions", "Box", "Discrete", "MultiDiscrete"]
 
 ActionT = TypeVar("ActionT")
 
@@ -35,6 +35,11 @@ class Box(NamedTuple):
         """How many numbers an action has."""
         return len(self.low)
 
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """The shape of one drawn action."""
+        return (self.size,)
+
 
 class Discrete(NamedTuple):
     """Actions that are one of `size` choices.
@@ -44,6 +49,35 @@ class Discrete(NamedTuple):
     """
 
     size: int
+
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """The shape of one drawn action: it is a single index."""
+        return ()
+
+
+class MultiDiscrete(NamedTuple):
+    """Actions that are several choices, each among as many.
+
+    >>> MultiDiscrete(components=2, choices=3).size
+    6
+    """
+
+    components: int
+    choices: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers describe the probabilities of all choices."""
+        return self.components * self.choices
+
+    @property
+    def drawn_shape(self) -> tuple[int, ...]:
+        """The shape of one drawn action: an index for each component."""
+        return (self.components,)
+
+
+Actions = Box | Discrete | MultiDiscrete
 
 
 class Step(NamedTuple):
@@ -70,7 +104,7 @@ class Environment(Protocol):
         ...
 
     @property
-    def actions(self) -> Box | Discrete: ...
+    def actions(self) -> Actions: ...
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -109,16 +143,28 @@ class Environment(Protocol):
         ...
 
 
-def actions_of(space: spaces.Space[ActionT]) -> Box | Discrete:
+def actions_of(space: spaces.Space[ActionT]) -> Actions:
     """Gymnasium's action space as learners know it."""
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Discrete(int(space.n))
+    if is_alike(space):
+        return MultiDiscrete(int(space.nvec.size), int(space.nvec[0]))
     if isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all():
         low, high = (
             tuple(bound.astype(float).reshape(-1).tolist()) for bound in (space.low, space.high)
         )
         return Box(low, high)
     raise SettingsError(
-        f"the action space is {space}; give a Discrete that starts at 0, or a Box with finite "
-        f"bounds"
+        f"the action space is {space}; give a Discrete that starts at 0, a MultiDiscrete of as "
+        "many choices for each action, or a Box with finite bounds"
+    )
+
+
+def is_alike(space: spaces.Space[ActionT]) -> TypeGuard[spaces.MultiDiscrete]:
+    """Whether these are several choices in a row, each among as many, counted from 0."""
+    return (
+        isinstance(space, spaces.MultiDiscrete)
+        and space.nvec.ndim == 1
+        and len(set(space.nvec.tolist())) == 1
+        and not np.any(space.start)
     )

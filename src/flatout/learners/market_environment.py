@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from flatout.arrays import Array, Namespace, first_axis_last, last_axis_first
-from flatout.learners.environment import Box, Step
+from flatout.learners.environment import Box, MultiDiscrete, Step
 from flatout.market import episode
 from flatout.market.episode import Episode, Shape
 from flatout.market.orders import action_size
@@ -39,7 +39,9 @@ class MarketEnvironment:
         return 1 + shape.observation_size - shape.lookback * shape.n_assets * shape.n_features
 
     @property
-    def actions(self) -> Box:
+    def actions(self) -> Box | MultiDiscrete:
+        if self.shape.action == "discrete":
+            return MultiDiscrete(self.shape.n_assets, len(self.shape.levels))
         size = action_size(self.shape.action, self.shape.n_assets)
         return Box((-1.0,) * size, (1.0,) * size)
 

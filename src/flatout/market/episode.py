@@ -54,6 +54,7 @@ class Shape(NamedTuple):
     lookback: int  # bars in the observation, newest first
     action: ActionKind
     fill: Fill
+    levels: tuple[float, ...] = ()  # among which `discrete` actions choose, shares of the equity
 
     @property
     def observation_size(self) -> int:
@@ -175,6 +176,7 @@ def step(
         mark=met.mark,
         limits=rules.limits,
         xp=xp,
+        levels=shape.levels,
     )
     return trade(state, order, met=met, fill=shape.fill, rules=rules, xp=xp)
 

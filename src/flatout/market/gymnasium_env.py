@@ -27,6 +27,7 @@ from flatout.settings.loading import load_settings
 from flatout.settings.tables import Settings
 
 Bars = Market | Panel | str | Path | None
+ActionSpace = gym.spaces.Box | gym.spaces.MultiDiscrete
 Info = dict[str, Any]  # Gymnasium's own type of infos and options
 
 
@@ -55,21 +56,34 @@ def market_of(
     return build_market(bars, settings, fitted)
 
 
-def spaces(market: Market) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+def spaces(market: Market) -> tuple[gym.spaces.Box, ActionSpace]:
     """Observation and action space of one account."""
     observation = gym.spaces.Box(
         -OBSERVATION_LIMIT, OBSERVATION_LIMIT, (market.observation_size,), np.float32
     )
+    if market.shape.levels:
+        return observation, gym.spaces.MultiDiscrete(
+            [len(market.shape.levels)] * market.action_size
+        )
     return observation, gym.spaces.Box(-1.0, 1.0, (market.action_size,), np.float32)
 
 
-def checked_action(action: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The action as float32, or an error when its shape is wrong or it is not finite."""
+def checked_action(
+    action: ArrayLike, shape: tuple[int, ...], choices: int = 0
+) -> NDArray[np.float32]:
+    """The action as float32, or an error when its shape is wrong, it is not finite, or it is none
+    of so many choices.
+    """
     array = np.asarray(action, np.float32)
     if array.shape != shape:
         raise RulesError(f"the action has shape {array.shape}, this market wants {shape}")
     if not np.isfinite(array).all():
         raise RulesError("the action holds NaN or infinite values: the policy has diverged")
+    if choices and not np.isin(array, np.arange(choices)).all():
+        raise RulesError(
+            f"the action holds {array.min():g} to {array.max():g}; this market wants whole numbers "
+            f"from 0 to {choices - 1}, of which {choices // 2} holds"
+        )
     return array
 
 
@@ -84,7 +98,7 @@ def info_of(state: Episode, outcome: Outcome) -> Info:
     return {**start_info(state), **terms}
 
 
-class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NumpyArray]):
+class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
     """`num_envs` accounts stepped together; an account that ends restarts within the same step
     (`final_obs` in the info). Each starts at a bar of its own, drawn anew for every episode.
 
@@ -134,14 +148,16 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NumpyA
         return self._observe(fresh), start_info(fresh)
 
     def step(
-        self, actions: NDArray[np.float32]
+        self, actions: NumpyArray
     ) -> tuple[
         NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Info
     ]:
         """One bar for all accounts."""
         if self.state is None:
             raise RulesError("call reset() before step()")
-        action = checked_action(actions, self.action_space.shape or ())
+        action = checked_action(
+            actions, self.action_space.shape or (), len(self.market.shape.levels)
+        )
         arrived, outcome = episode.step(
             self.state,
             last_axis_first(action, np),
@@ -183,7 +199,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NumpyA
         return state
 
 
-class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
+class MarketEnv(gym.Env[NDArray[np.float32], NumpyArray]):
     """One account; `gymnasium.make("flatout/Market-v0", bars="candles.parquet")`.
 
     >>> env = MarketEnv(RandomWalk(n_bars=300).panel())
@@ -227,13 +243,15 @@ class MarketEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.state = episode.reset(noise, self.market.shape, self.rules, np, start)
         return self._observe(self.state), {"equity": 1.0, "bar": int(self.state.t[0])}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, Info]:
-        """Trade through one bar, with an action of numbers in [-1, 1]."""
+    def step(self, action: NumpyArray) -> tuple[NDArray[np.float32], float, bool, bool, Info]:
+        """Trade through one bar, with an action of numbers in [-1, 1], or of choices where the
+        market's actions are `discrete`.
+        """
         if self.state is None:
             raise RulesError("call reset() before step()")
-        action = checked_action(action, self.action_space.shape or ())
+        action = checked_action(
+            action, self.action_space.shape or (), len(self.market.shape.levels)
+        )
         arrived, outcome = episode.step(
             self.state,
             action[:, None],

@@ -17,7 +17,7 @@ from flatout.errors import RulesError
 from flatout.features.indicators import DEFAULT_INDICATORS
 from flatout.features.recipe import FittedRecipe, Recipe, fit
 from flatout.market.episode import Shape
-from flatout.market.orders import action_size
+from flatout.market.orders import action_size, order_levels
 from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, RewardWeights, Rules, Segments
 from flatout.market.starts import choose_episode_bars
 from flatout.market.tape import Tape, make_tape
@@ -58,7 +58,7 @@ class Market:
 
     @property
     def action_size(self) -> int:
-        """Width of an action; every component lies in [-1, 1]."""
+        """Width of an action; every component lies in [-1, 1], or is a choice if `discrete`."""
         return action_size(self.shape.action, self.shape.n_assets)
 
     def arrays(self, dtype: DTypeLike = np.float32) -> tuple[Tape, Rules]:
@@ -100,13 +100,7 @@ def build_market(
             "episode at least 2 more; give more bars or a recipe with shorter indicators"
         )
     features = fitted.transform(panel) if features is None else features
-    shape = Shape(
-        n_assets=panel.n_assets,
-        n_features=features.shape[-1],
-        lookback=recipe.lookback,
-        action=settings.market.action,
-        fill=settings.market.fill,
-    )
+    shape = make_shape(settings.market, panel.n_assets, features.shape[-1], recipe.lookback)
     tape = make_tape(panel, features, settings.market.capital)
     return Market(
         panel=panel,
@@ -114,6 +108,18 @@ def build_market(
         tape=tape,
         rules=make_rules(settings.market, panel, first),
         shape=shape,
+    )
+
+
+def make_shape(settings: MarketSettings, n_assets: int, n_features: int, lookback: int) -> Shape:
+    """What fixes the market's program; `n_features` are those of one asset in one bar."""
+    return Shape(
+        n_assets=n_assets,
+        n_features=n_features,
+        lookback=lookback,
+        action=settings.action,
+        fill=settings.fill,
+        levels=order_levels(settings.action, settings.order_sizes),
     )
 
 

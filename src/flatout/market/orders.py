@@ -1,7 +1,7 @@
-"""From an action to one order vector in money, for the three kinds of action.
+"""From an action to one order vector in money, for the four kinds of action.
 
-Every action component lies in [-1, 1], as learners with Gaussian policies want it. `kind` is shape:
-it fixes the action's width.
+`kind` is shape: it fixes the action's width. Every component of the first three lies in [-1, 1], as
+learners with Gaussian policies want it; those of `discrete` are choices, for categorical ones.
 
 trade             one number per asset: a signed share of the equity to buy or sell (times
                   `trade_size`)
@@ -13,7 +13,13 @@ weights           one number per asset, then one for cash: target weights. An as
 direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and
                   amount, (a + 1) / 2
                   of the cash or of the position (with shorts, of position plus largest short)
+discrete          one choice per asset, a whole number from 0: sell, hold or buy. With one size 0
+                  sells that share of the equity (times `trade_size`), 1 holds, 2 buys; with more,
+                  the largest sale comes first and the largest purchase last. Holding is an answer
+                  of its own: nothing is traded, so it costs nothing. No gradient goes through it
 """
+
+from collections.abc import Sequence
 
 from flatout.arrays import Array, Namespace
 from flatout.market.account import Account
@@ -25,7 +31,25 @@ DIRECTION_THRESHOLD = 0.3
 
 def action_size(kind: ActionKind, n_assets: int) -> int:
     """How many numbers an action has."""
-    return {"trade": n_assets, "weights": n_assets + 1, "direction_amount": 2 * n_assets}[kind]
+    return {
+        "trade": n_assets,
+        "weights": n_assets + 1,
+        "direction_amount": 2 * n_assets,
+        "discrete": n_assets,
+    }[kind]
+
+
+def order_levels(kind: ActionKind, sizes: Sequence[float]) -> tuple[float, ...]:
+    """The shares of the equity among which a `discrete` action chooses, from the largest sale to
+    the largest purchase; none for other kinds.
+
+    >>> order_levels("discrete", (0.1, 0.5))
+    (-0.5, -0.1, 0.0, 0.1, 0.5)
+    """
+    if kind != "discrete":
+        return ()
+    bought = sorted(sizes)
+    return (*(-size for size in reversed(bought)), 0.0, *bought)
 
 
 def order_from(
@@ -36,16 +60,30 @@ def order_from(
     mark: Array,
     limits: Limits,
     xp: Namespace,
+    levels: tuple[float, ...] = (),
 ) -> Array:
     """The (asset, ...) order in money at the `mark` prices that an (action, ...) action asks of an
-    account.
+    account; `levels` are those of `order_levels`.
     """
+    if kind == "discrete":
+        return chosen_levels(action, levels, worth, xp) * (limits.trade_size * worth)[None]
     action = xp.clip(action, -1.0, 1.0)
     if kind == "trade":
         return action * (limits.trade_size * worth)[None]
     if kind == "weights":
         return target_weights(action, limits, xp) * worth[None] - account.units * mark
     return direction_amount(action, account, worth=worth, mark=mark, limits=limits, xp=xp)
+
+
+def chosen_levels(action: Array, levels: tuple[float, ...], like: Array, xp: Namespace) -> Array:
+    """The levels that (asset, ...) whole numbers choose, in the precision of `like`.
+
+    Compared with each in turn: nothing is uploaded, and no index can leave its bounds.
+    """
+    found = xp.zeros_like(action, dtype=like.dtype)
+    for k, level in enumerate(levels):
+        found = found + level * xp.astype(action == k, like.dtype)
+    return found
 
 
 def target_weights(action: Array, limits: Limits, xp: Namespace) -> Array:

@@ -48,7 +48,9 @@ class Limits(NamedTuple):
     cooldown_bars: Array  # asset; bars after a stop in which the position may not grow
     max_held_bars: Array  # asset; bars after which a position is reduced by force
     forced_share: Array  # asset; share of the position that is then sold
-    trade_size: Array  # account; a `trade` action of 1 is this share of the equity
+    trade_size: (
+        Array  # account; a `trade` action (or `discrete` level) of 1 is this share of equity
+    )
     ruin: Array  # account; equity at or below which the episode terminates
 
 

@@ -13,6 +13,7 @@ from flatout.arrays import Array, Namespace
 __all__ = [
     "Categorical",
     "Gaussian",
+    "MultiCategorical",
     "SquashedGaussian",
     "mask_choices",
 ]
@@ -138,6 +139,43 @@ class Categorical(NamedTuple):
         return raw
 
 
+class MultiCategorical(NamedTuple):
+    """Several choices at once, each independent of the others; `raw` holds their indices.
+
+    >>> import numpy as np
+    >>> policy = MultiCategorical(logits=np.array([[0.0, 3.0, 1.0, 2.0, 0.0, 1.0]]), choices=3)
+    >>> policy.mode(np)
+    array([[1, 0]])
+    """
+
+    logits: Array  # (..., component * choice), one component after the other
+    choices: int  # of each component
+
+    def parts(self, values: Array, xp: Namespace) -> Array:
+        """(..., component, choice) of what is given like the logits."""
+        return xp.reshape(values, (*values.shape[:-1], -1, self.choices))
+
+    def each(self, xp: Namespace) -> Categorical:
+        """The components as a batch of single choices."""
+        return Categorical(self.parts(self.logits, xp))
+
+    def sample(self, noise: Array, xp: Namespace) -> Array:
+        return self.each(xp).sample(self.parts(noise, xp), xp)
+
+    def log_prob(self, raw: Array, xp: Namespace) -> Array:
+        return xp.sum(self.each(xp).log_prob(raw, xp), axis=-1)
+
+    def entropy(self, raw: Array, xp: Namespace) -> Array:
+        return xp.sum(self.each(xp).entropy(raw, xp), axis=-1)
+
+    def mode(self, xp: Namespace) -> Array:
+        return self.each(xp).mode(xp)
+
+    @staticmethod
+    def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
+        return raw
+
+
 def log_slope(raw: Array, xp: Namespace) -> Array:
     """The logarithm of tanh's derivative 1 - tanh^2 = 4 / (e^x + e^-x)^2, without overflow."""
     size = xp.abs(raw)
@@ -155,4 +193,4 @@ def mask_choices(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
     return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))
 
 
-Distribution = Gaussian | SquashedGaussian | Categorical
+Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical

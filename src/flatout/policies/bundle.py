@@ -23,10 +23,10 @@ from flatout.errors import BundleError
 from flatout.features.recipe import FittedRecipe
 from flatout.foreign import JsonTable, JsonValue, finite, parse_json
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
-from flatout.market.market import Market, build_market, recipe_of
+from flatout.market.market import Market, build_market, make_shape, recipe_of
 from flatout.market.orders import action_size
 from flatout.policies import bundle_files
-from flatout.policies.actions import Gaussian, SquashedGaussian
+from flatout.policies.actions import Gaussian, MultiCategorical, SquashedGaussian
 from flatout.policies.network import Network, Perceptron, Sizes, actor
 from flatout.settings.tables import (
     Activation,
@@ -37,6 +37,7 @@ from flatout.settings.tables import (
 )
 
 Floats = NDArray[np.float32]
+Actions = NDArray[np.float32 | np.int64]
 MOST_NOTES = 1 << 20
 DISTRIBUTIONS: dict[str, type[Gaussian] | type[SquashedGaussian]] = {
     "gaussian": Gaussian,
@@ -77,13 +78,7 @@ class Bundle:
     def shape(self) -> Shape:
         """What fixes its observations and actions."""
         recipe, n_assets = self.recipe.recipe, len(self.recipe.symbols)
-        return Shape(
-            n_assets=n_assets,
-            n_features=len(self.recipe.names),
-            lookback=recipe.lookback,
-            action=self.settings.action,
-            fill=self.settings.fill,
-        )
+        return make_shape(self.settings, n_assets, len(self.recipe.names), recipe.lookback)
 
     @property
     def observation_size(self) -> int:
@@ -94,6 +89,18 @@ class Bundle:
     def action_size(self) -> int:
         """How many numbers an action has."""
         return action_size(self.settings.action, len(self.recipe.symbols))
+
+    @property
+    def choices(self) -> int | None:
+        """Among how many choices each number of an action is one; None if it lies in [-1, 1]."""
+        return len(self.shape.levels) or None
+
+    @property
+    def sizes(self) -> Sizes:
+        """What fixes the arrays of its network."""
+        return bundle_files.network_sizes(
+            self.observation_size, self.hidden, self.action_size, self.choices
+        )
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -114,11 +121,13 @@ class Bundle:
             "action": self.settings.action,
             "action_size": self.action_size,
         }
+        if self.choices:
+            meaning["levels"] = self.shape.levels
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
-    def act(self, observation: Array) -> Floats:
-        """The action, (..., action) in [-1, 1], for (..., observation): the mode of the policy,
-        without noise.
+    def act(self, observation: Array) -> Actions:
+        """The action, (..., action) in [-1, 1] or whole numbers if it is `discrete`, for (...,
+        observation): the mode of the policy, without noise.
         """
         seen = np.asarray(observation, np.float32)
         if seen.ndim == 0 or seen.shape[-1] != self.observation_size:
@@ -130,14 +139,15 @@ class Bundle:
             raise BundleError(
                 "the observation holds NaN or infinite values: check the bars it was made from"
             )
-        kind = DISTRIBUTIONS[self.distribution]
         with np.errstate(over="ignore", invalid="ignore"):
-            policy = kind(
-                actor(self.network, seen, activation=self.activation, xp=np, gates=self.gates),
-                self.network.log_std,
-            )
-            action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
-        if not finite(action):
+            head = actor(self.network, seen, activation=self.activation, xp=np, gates=self.gates)
+            if self.choices:
+                action = MultiCategorical(head, self.choices).mode(np)
+            else:
+                kind = DISTRIBUTIONS[self.distribution]
+                policy = kind(head, self.network.log_std)
+                action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
+        if not (finite(head) and finite(action)):
             raise BundleError(
                 "the action is not a number: the policy's weights are far too large; train it anew"
             )
@@ -180,6 +190,12 @@ class Bundle:
             return
         _check_setting("market.action", settings.action, self.settings.action)
         _check_setting("market.fill", settings.fill, self.settings.fill)
+        if self.choices:
+            _check_setting(
+                "market.order_sizes",
+                sorted(settings.order_sizes),
+                sorted(self.settings.order_sizes),
+            )
         shorts, own_shorts = (s.limits.max_short_weight for s in (settings, self.settings))
         if self.settings.action != "trade" and (shorts > 0) != (own_shorts > 0):
             # shares become (a + 1) / 2 of the long side without shorts, a with them:
@@ -201,17 +217,15 @@ class Bundle:
         for name, array in tensors.items():
             if not finite(array):
                 raise BundleError(f"{name} holds NaN or infinite values: the training has diverged")
-        check_widths("actor", self.network.actor, self.observation_size, self.action_size)
+        check_widths("actor", self.network.actor, self.observation_size, self.sizes.head)
         check_widths("critic", self.network.critic, self.observation_size, 1)
         if widths_of(self.network.critic) != self.hidden:
             raise BundleError(
                 f"the critic's layers are {widths_of(self.network.critic)} wide, the actor's "
                 f"{self.hidden}"
             )
-        bundle_files.check_size(
-            Sizes(self.observation_size, self.hidden, self.action_size, self.action_size)
-        )
-        _check_array("log_std", self.network.log_std, (self.action_size,))
+        bundle_files.check_size(self.sizes)
+        _check_array("log_std", self.network.log_std, (self.sizes.deviations,))
         if self.gates is not None:
             _check_array("gates", self.gates, (len(self.hidden),))
             if not ((self.gates >= 0) & (self.gates <= 1)).all():
@@ -232,6 +246,7 @@ class Bundle:
             "hidden": self.hidden,
             "observation_size": self.observation_size,
             "action_size": self.action_size,
+            **({"choices": self.choices} if self.choices else {}),
             "market": self.settings.model_dump(mode="json"),
             "notes": self.notes,
             "schema_hash": self.schema_hash,

@@ -66,6 +66,7 @@ class PolicyFacts(Model):
     hidden: Annotated[list[AtLeastOne], Field(min_length=1)]
     observation_size: AtLeastOne
     action_size: AtLeastOne
+    choices: AtLeastOne | None = None  # of each number of a `discrete` action
     market: object  # `settings` says what is wrong with it
     notes: JsonTable
     schema_hash: Sha256
@@ -76,7 +77,18 @@ class PolicyFacts(Model):
     @property
     def sizes(self) -> Sizes:
         """What fixes the arrays of the network."""
-        return Sizes(self.observation_size, tuple(self.hidden), self.action_size, self.action_size)
+        return network_sizes(
+            self.observation_size, tuple(self.hidden), self.action_size, self.choices
+        )
+
+
+def network_sizes(
+    observation: int, hidden: tuple[int, ...], actions: int, choices: int | None
+) -> Sizes:
+    """What fixes the arrays of a network for so many actions, each a number or one of `choices`."""
+    if choices is None:
+        return Sizes(observation, hidden, actions, actions)
+    return Sizes(observation, hidden, actions * choices, 0)
 
 
 # --- networks as named arrays
@@ -168,7 +180,7 @@ def write(folder: Path, facts: Mapping[str, object], arrays: Tensors, recipe: Fi
         check_link(recipe_folder(folder, written))
         recipe.save(recipe_folder(folder, written))
         write_bytes(tensor_path(folder, written), tensors)
-        write_json(folder / JSON_FILE, written.model_dump())
+        write_json(folder / JSON_FILE, written.model_dump(exclude_unset=True))
         remove_others(folder, written)
     except OSError as error:
         raise BundleError(

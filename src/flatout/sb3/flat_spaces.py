@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from flatout.arrays import Array
 from flatout.errors import SettingsError
-from flatout.learners.environment import actions_of
-from flatout.policies.actions import Categorical, Gaussian
+from flatout.learners.agent import choices_of
+from flatout.learners.environment import Box, actions_of, is_alike
+from flatout.policies.actions import Distribution, Gaussian
 from flatout.policies.network import Network, Sizes
 from flatout.sb3.environments import AnySpace, SpaceArray
 from flatout.sb3.model_file import (
@@ -55,11 +56,12 @@ def check_spaces(observation: AnySpace, action: AnySpace) -> None:
 
 
 def check_actions(action: AnySpace) -> None:
-    """Refuse actions that are neither a finite box nor a choice."""
-    if not isinstance(action, spaces.Box | spaces.Discrete):
+    """Refuse actions that are neither a finite box nor choices among as many."""
+    if not (isinstance(action, spaces.Box | spaces.Discrete) or is_alike(action)):
         raise SettingsError(
-            f"the action space {action} is neither Box nor Discrete, which are what flatout.PPO "
-            "acts in: turn it into one of them with a wrapper, or use stable_baselines3.PPO"
+            f"the action space {action} is neither Box nor Discrete, nor a MultiDiscrete row of "
+            "as many choices for each action, which are what flatout.PPO acts in: turn it into one "
+            "of them with a wrapper, or use stable_baselines3.PPO"
         )
     if isinstance(action, spaces.Discrete) and action.start != 0:
         raise SettingsError(
@@ -87,10 +89,9 @@ def observation_size(space: AnySpace) -> int:
 
 def sizes_of(observation: AnySpace, action: AnySpace, hidden: tuple[int, ...]) -> Sizes:
     """What fixes the arrays of a network for these spaces."""
-    actions = actions_of(action).size
-    return Sizes(
-        observation_size(observation), hidden, actions, 0 if hasattr(action, "n") else actions
-    )
+    size = actions_of(action).size
+    deviations = size if isinstance(action, spaces.Box) else 0
+    return Sizes(observation_size(observation), hidden, size, deviations)
 
 
 def flatten_observations(space: AnySpace, observation: ArrayLike) -> NDArray[np.float32]:
@@ -119,11 +120,12 @@ def clip_actions(space: AnySpace, raw: SpaceArray) -> SpaceArray:
     return raw
 
 
-def action_distribution(space: AnySpace, network: Network, head: Array) -> Categorical | Gaussian:
+def action_distribution(space: AnySpace, network: Network, head: Array) -> Distribution:
     """The distribution of actions that the actor's output describes."""
-    return (
-        Categorical(head) if isinstance(space, spaces.Discrete) else Gaussian(head, network.log_std)
-    )
+    actions = actions_of(space)
+    if isinstance(actions, Box):
+        return Gaussian(head, network.log_std)
+    return choices_of(actions, head)
 
 
 def is_batch(space: AnySpace, observation: NDArray[np.generic]) -> bool:
@@ -197,10 +199,10 @@ def space_of(facts: SpaceFacts, arrays: Arrays) -> AnySpace:
         return spaces.Discrete(facts.n)
     if isinstance(facts, MultiBinaryFacts):
         return spaces.MultiBinary(facts.n)
-    return spaces.MultiDiscrete(choices_of(facts.nvec))
+    return spaces.MultiDiscrete(counts_of(facts.nvec))
 
 
-def choices_of(nvec: ChoiceCounts) -> NDArray[np.int64]:
+def counts_of(nvec: ChoiceCounts) -> NDArray[np.int64]:
     """How many choices there are at each place of a MultiDiscrete."""
     try:
         choices = np.array(nvec)

@@ -81,9 +81,8 @@ class MlpPolicy:
     def noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Noise to sample actions with: normal for boxes, uniform for choices."""
         rng = self.model.prediction_noise
-        return (
-            rng.random if isinstance(self.action_space, spaces.Discrete) else rng.standard_normal
-        )(shape, np.float32)
+        draw = rng.standard_normal if isinstance(self.action_space, spaces.Box) else rng.random
+        return draw(shape, np.float32)
 
     def read_observation(self, observation: object) -> tuple[NDArray[np.float32], bool]:
         """One observation or several as (n, feature), and whether several were given."""

@@ -23,8 +23,7 @@ from flatout.folds.splits import SHORTEST, Folds, final_block
 from flatout.learners.engines import market_environment
 from flatout.learners.forecast import USUAL_ENVS, choose_program
 from flatout.learners.rates import Program, Rates, program_of, rates_of
-from flatout.market.episode import Shape
-from flatout.market.market import cast, make_rules, recipe_of, segments
+from flatout.market.market import cast, make_rules, make_shape, recipe_of, segments
 from flatout.market.rewards import RewardTerms
 from flatout.market.rules import Costs, Rules, Segments
 from flatout.market.starts import choose_episode_bars
@@ -169,13 +168,7 @@ def make_study(
     widest, gated = find_widest_network(settings)
     train = settings.train.model_copy(update={"hidden": widest})
     n_features = tape.features.shape[1] // known.n_assets
-    shape = Shape(
-        n_assets=known.n_assets,
-        n_features=n_features,
-        lookback=recipe.lookback,
-        action=settings.market.action,
-        fill=settings.market.fill,
-    )
+    shape = make_shape(settings.market, known.n_assets, n_features, recipe.lookback)
     program = program_of(
         train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated
     )

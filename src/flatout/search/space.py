@@ -25,6 +25,7 @@ SHAPE = {
     "train.activation",
     "train.distribution",
     "market.action",
+    "market.order_sizes",
     "market.fill",
 }
 FIXED = {

@@ -5,7 +5,7 @@ stand beside them.
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from flatout.settings.fields import (
     AtLeastOne,
@@ -29,12 +29,14 @@ from flatout.settings.study import (
 )
 
 LOT_STEP_KINDS = ("one number", "by symbol")
-ActionKind = Literal["trade", "weights", "direction_amount"]
+ActionKind = Literal["trade", "weights", "direction_amount", "discrete"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Activation = Literal["tanh", "relu", "silu"]
 DistributionName = Literal["gaussian", "squashed_gaussian"]
 EngineName = Literal["auto", "jax", "torch"]
+MOST_SIZES = 10  # choices grow with them, and with choices what must be explored
+OrderSize = Annotated[Number, Field(gt=0, le=1)]
 TRAINING_TIMESTEPS, TRAINING_HOLD_OUT = 500_000, 0.2
 OLD_SEARCH = ("timesteps", "seeds")  # once in [search], now in [train]
 
@@ -101,7 +103,8 @@ class LimitSettings(Model):
         0.05, description="share of the position sold by a forced reduction"
     )
     trade_size: Positive = Field(
-        1.0, description="share of the equity that a `trade` action of 1 asks for"
+        1.0,
+        description="share of the equity that a `trade` action of 1 asks for; times order_sizes",
     )
     ruin: Share = Field(
         0.1, description="equity, as a share of the capital, at which an episode terminates"
@@ -133,6 +136,9 @@ class MarketSettings(Model):
 
     capital: Money = Field(10_000.0, description="starting capital, quote currency")
     action: ActionKind = "weights"
+    order_sizes: tuple[OrderSize, ...] = Field(
+        (0.25,), description="shares of the equity that `discrete` actions buy or sell [shape]"
+    )
     fill: Fill = "next_open"
     episode_bars: Annotated[AtLeastOne | None, Switchable] = Field(
         None, description="longest episode; not given = a quarter of the bars, at most 1,024"
@@ -140,6 +146,15 @@ class MarketSettings(Model):
     costs: CostSettings = CostSettings()
     limits: LimitSettings = LimitSettings()
     reward: RewardSettings = RewardSettings()
+
+    @field_validator("order_sizes")
+    @classmethod
+    def _differ(cls, sizes: tuple[float, ...]) -> tuple[float, ...]:
+        if not 1 <= len(set(sizes)) == len(sizes) <= MOST_SIZES:
+            raise ValueError(
+                f"give 1 to {MOST_SIZES} sizes that differ from each other; given {list(sizes)}"
+            )
+        return sizes
 
 
 class FeatureSettings(Model):

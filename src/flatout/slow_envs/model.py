@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from flatout.arrays import Array, Namespace, leaves_of, map_leaves
 from flatout.errors import SettingsError
-from flatout.learners.environment import Box, Discrete
-from flatout.policies.actions import Categorical, Distribution, Gaussian
+from flatout.learners.agent import choices_of
+from flatout.learners.environment import Actions, Box
+from flatout.policies.actions import Distribution, Gaussian
 from flatout.policies.network import Network, Sizes, actor, critic, new_network
 from flatout.settings.tables import Activation
 
@@ -28,6 +29,7 @@ class PolicyModel(Protocol):
     """A policy and its critic without their weights. It travels to the learner's process: keep it
     plain data.
 
+    >>> from flatout.learners.environment import Discrete
     >>> model: PolicyModel = PerceptronModel(observation_size=3, actions=Discrete(2))
     >>> weights = model.new_weights(seed=0)
     >>> model.policy(weights, np.zeros((5, 3), np.float32), np).mode(np).shape
@@ -37,7 +39,7 @@ class PolicyModel(Protocol):
     @property
     def observation_size(self) -> int: ...
     @property
-    def actions(self) -> Box | Discrete: ...
+    def actions(self) -> Actions: ...
 
     def new_weights(self, seed: int) -> Weights:
         """Fresh weights: nested tuples of float32 arrays."""
@@ -56,13 +58,14 @@ class PolicyModel(Protocol):
 class PerceptronModel:
     """Two perceptrons, as everywhere else in flatout.
 
+    >>> from flatout.learners.environment import Discrete
     >>> model = PerceptronModel(observation_size=3, actions=Discrete(2), hidden=(16,))
     >>> model.value(model.new_weights(seed=0), np.zeros((5, 3), np.float32), np).shape
     (5,)
     """
 
     observation_size: int
-    actions: Box | Discrete
+    actions: Actions
     hidden: tuple[int, ...] = (64, 64)
     activation: Activation = "tanh"
     log_std: float = 0.0
@@ -77,9 +80,9 @@ class PerceptronModel:
 
     def policy(self, weights: Network, observation: Array, xp: Namespace) -> Distribution:
         head = actor(weights, observation, self.activation, xp)
-        return (
-            Gaussian(head, weights.log_std) if isinstance(self.actions, Box) else Categorical(head)
-        )
+        if isinstance(self.actions, Box):
+            return Gaussian(head, weights.log_std)
+        return choices_of(self.actions, head)
 
     def value(self, weights: Network, observation: Array, xp: Namespace) -> Array:
         return critic(weights, observation, self.activation, xp)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from flatout.learners.environment import Box, Discrete
+from flatout.learners.environment import Actions, Box
 from flatout.slow_envs.batcher import Floats, RawActions, SampledAction
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -39,15 +39,14 @@ class Format(NamedTuple):
 
     rows: int
     observation: int
-    actions: Box | Discrete
+    actions: Actions
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         """Shape and type of each array of a segment, by name."""
-        box = isinstance(self.actions, Box)
-        row = (self.rows,)
+        row, kind = (self.rows,), np.float32 if isinstance(self.actions, Box) else np.int64
         return {
             "observation": ((self.rows + 1, self.observation), np.float32),
-            "raw": ((*row, self.actions.size) if box else row, np.float32 if box else np.int64),
+            "raw": ((*row, *self.actions.drawn_shape), kind),
             "log_prob": (row, np.float32),
             "version": (row, np.int64),
             "reward": (row, np.float32),

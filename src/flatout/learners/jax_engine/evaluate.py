@@ -113,7 +113,8 @@ def make_tracer(
                 decided[:most_delay],
             ), terms
 
-        first = jnp.broadcast_to(decide(view), (most_delay, n_segments, env.actions.size))
+        decided = decide(view)
+        first = jnp.broadcast_to(decided, (most_delay, *decided.shape))
         unused = jnp.zeros((n_steps, n_segments))
         _, terms = jax.lax.scan(body, (start, view, jnp.ones(n_segments), first), unused)
         return jnp.moveaxis(terms, 0, -1)

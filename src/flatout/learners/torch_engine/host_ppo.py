@@ -17,7 +17,7 @@ from torch import Tensor
 
 from flatout.arrays import Array, ArrayTree, map_leaves, to_numpy
 from flatout.learners.agent import distribution_of
-from flatout.learners.environment import Box, Discrete, Step
+from flatout.learners.environment import Actions, Box, Step
 from flatout.learners.metrics import MINIBATCH_METRICS
 from flatout.learners.ppo_math import explained_variance
 from flatout.learners.rates import Program, Rates
@@ -44,7 +44,7 @@ class HostEnvironment(NamedTuple):
     """
 
     observation_size: int
-    actions: Box | Discrete
+    actions: Actions
 
     @property
     def view_size(self) -> int:
@@ -234,12 +234,11 @@ class HostLearner:
 def new_steps(program: Program) -> Transition:
     """Arrays for the steps of a rollout, written over again and again."""
     env, size = program.environment, (program.n_steps, program.n_envs)
-    one = (*size, env.actions.size)
-    raw = np.zeros(one, np.float32) if isinstance(env.actions, Box) else np.zeros(size, np.int64)
+    box = isinstance(env.actions, Box)
     return Transition(
         seen=np.zeros((*size, env.observation_size), np.float32),
-        raw=raw,
-        head=np.zeros(one, np.float32),
+        raw=np.zeros((*size, *env.actions.drawn_shape), np.float32 if box else np.int64),
+        head=np.zeros((*size, env.actions.size), np.float32),
         reward=np.zeros(size, np.float32),
         terminated=np.zeros(size, np.bool_),
         truncated=np.zeros(size, np.bool_),
