@@ -25,25 +25,36 @@ EFFECT = 1e-9
 class BlindToOpen(Ledger):
     """Stops do not follow the open."""
 
-    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers) -> None:
+    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers, closes: Numbers) -> None:
         seen = [
             min(price, p.best) if p.units > 0 else max(price, p.best)
             for p, price in zip(self.positions, opens, strict=True)
         ]
-        super().live_through(seen, highs, lows)
+        super().live_through(seen, highs, lows, closes)
 
 
 class FilledAtTheStop(Ledger):
     """A gap fills at the stop's own price."""
 
-    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers) -> None:
+    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers, closes: Numbers) -> None:
         seen = [
             max(price, p.best * (1 - rule.trailing_stop))
             if p.units > 0
             else min(price, p.best * (1 + rule.trailing_stop))
             for p, price, rule in zip(self.positions, opens, self.assets, strict=True)
         ]
-        super().live_through(seen, highs, lows)
+        super().live_through(seen, highs, lows, closes)
+
+
+class BlindToClose(Ledger):
+    """A close beyond the stop of the bar's best price tells nothing: it might have come last."""
+
+    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers, closes: Numbers) -> None:
+        seen = [
+            high if p.units > 0 else low
+            for p, high, low in zip(self.positions, highs, lows, strict=True)
+        ]
+        super().live_through(opens, highs, lows, seen)
 
 
 class NeverWarm(Ledger):
@@ -108,9 +119,9 @@ class RoomForEach(Ledger):
         self.renew_rooms()
         super().trade(wanted, prices)
 
-    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers) -> None:
+    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers, closes: Numbers) -> None:
         self.renew_rooms()
-        super().live_through(opens, highs, lows)
+        super().live_through(opens, highs, lows, closes)
 
 
 class AlwaysTradable(Ledger):
@@ -125,6 +136,7 @@ class AlwaysTradable(Ledger):
 WITHOUT_RULE: dict[str, type[Ledger]] = {
     "stop follows the open": BlindToOpen,
     "gap fills at the open": FilledAtTheStop,
+    "close beyond the stop of the best price": BlindToClose,
     "cooldown": NeverWarm,
     "forced: one lot at least": ForcedPartOnly,
     "forced: the whole position": ForcedNeverWhole,

@@ -35,14 +35,22 @@ def pass_bar(
         (1, (110, 118, 105, 117), None),
         (1, (94, 99, 93, 98), 94),  # a gap
         (1, (99, 120, 96, 119), None),  # whether the high came first is not known
+        (1, (100, 120, 99, 101), 99),  # nor here, but 114 was crossed on the way to the close
+        (1, (100, 120, 99, 114), 99),
+        (1, (100, 120, 99, 114.1), None),
+        (1, (110, 120, 103, 105), 104.5),  # hit by the low: at the stop, whatever the close
         (-1, (90, 97, 82, 83), 94.5),
         (-1, (90, 94, 82, 83), None),
         (-1, (106, 107, 101, 102), 106),
         (-1, (101, 104, 80, 81), None),
+        (-1, (100, 101, 80, 99), 101),
+        (-1, (100, 101, 80, 84), 101),
+        (-1, (100, 101, 80, 83.9), None),
+        (-1, (90, 97, 82, 96), 94.5),
     ],
 )
 @pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
-def test_stop_follows_the_open_and_nothing_later(
+def test_stop_follows_the_open_and_meets_the_worst_that_the_bar_allows(
     side: int, bar: tuple[float, float, float, float], sold_at: float | None, fill: str
 ) -> None:
     ledger = one_asset(fill, trailing_stop=0.05, cooldown_bars=2)

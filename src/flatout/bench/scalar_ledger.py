@@ -32,9 +32,12 @@ it takes as given:
   `best` is the fill price on entry into a flat asset and follows the high of a long and the low of
   a short position.
 - A stop hangs `trailing_stop` x best away from the best price. It has followed the open before it
-  meets the bar's adverse extreme; a gap fills at the open; the favourable extreme comes last. A
-  stop that sold something sets the cooldown; each other bar takes one from it, before an order at
-  its close: `cooldown_bars` orders in a row are kept from growing the position.
+  meets the bar's adverse extreme; a gap fills at the open; the favourable extreme comes last. If
+  the adverse extreme did not reach the stop, but the close reaches the one that hangs on the
+  favourable extreme, the stop was met somewhere on the way: it fills at the adverse extreme, the
+  worst price that a path allows. A stop that sold something sets the cooldown; each other bar takes
+  one from it, before an order at its close: `cooldown_bars` orders in a row are kept from growing
+  the position.
 - Borrowing is paid at the close on the value of shorts and on negative cash.
 - `next_open`: the order at the open, then stops. `same_close`: the order at the mark, then stops.
   `next_close`: stops, then the order at the close.
@@ -121,11 +124,11 @@ class Ledger:
         ]
         wanted = [money / mark for money, mark in zip(order, marks, strict=True)]
         if self.fill == "next_close":
-            self.live_through(opens, highs, lows)
+            self.live_through(opens, highs, lows, closes)
             self.trade(wanted, closes)
         else:
             self.trade(wanted, opens if self.fill == "next_open" else marks)
-            self.live_through(opens, highs, lows)
+            self.live_through(opens, highs, lows, closes)
         self.pay_borrow(closes)
         self.volume = self.volume * self.rules["volume_memory"] + self.traded
         return self.worth(closes)
@@ -255,23 +258,25 @@ class Ledger:
             scale = min(scale, space / opened)
         return max(scale, 0.0)
 
-    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers) -> None:
+    def live_through(self, opens: Numbers, highs: Numbers, lows: Numbers, closes: Numbers) -> None:
         """What the bar does to the positions that exist in it: stops, best prices, counters."""
         for i, position in enumerate(self.positions):
             position.cooldown = max(position.cooldown - 1, 0.0)
             distance = self.assets[i].trailing_stop
             if position.units > 0:
-                position.best = max(position.best, opens[i])
-                level = position.best * (1 - distance)
-                if lows[i] <= level:
-                    self.stop_position(i, min(level, opens[i]))
-                position.best = max(position.best, highs[i])
+                touched = max(position.best, opens[i]) * (1 - distance)
+                position.best = max(position.best, opens[i], highs[i])
+                if lows[i] <= touched:
+                    self.stop_position(i, min(touched, opens[i]))
+                elif closes[i] <= position.best * (1 - distance):
+                    self.stop_position(i, lows[i])
             elif position.units < 0:
-                position.best = min(position.best, opens[i])
-                level = position.best * (1 + distance)
-                if highs[i] >= level:
-                    self.stop_position(i, max(level, opens[i]))
-                position.best = min(position.best, lows[i])
+                touched = min(position.best, opens[i]) * (1 + distance)
+                position.best = min(position.best, opens[i], lows[i])
+                if highs[i] >= touched:
+                    self.stop_position(i, max(touched, opens[i]))
+                elif closes[i] >= position.best * (1 + distance):
+                    self.stop_position(i, highs[i])
             if position.units:
                 position.held += 1
 

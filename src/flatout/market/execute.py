@@ -4,8 +4,9 @@ Pure functions of (account, order, bar, costs, limits, xp), written against the 
 NumPy, PyTorch and JAX run this text. It knows nothing of agents, features, rewards or episodes.
 
 Within a bar: at the fill price, forced reductions and closing orders, then opening orders under one
-joint budget, scaled pro rata; during the bar, trailing stops, which follow the open and then meet
-the worst case; at the close, borrow costs and the mark.
+joint budget, scaled pro rata; during the bar, trailing stops, which follow the open, then meet the
+adverse extreme before the favourable one, and let nothing last that no path through the bar keeps;
+at the close, borrow costs and the mark.
 
 Invariants, each a property test: cash never falls below zero without shorts; the change of equity
 is the profit of the positions minus the costs; a zero order changes nothing; permuting assets
@@ -306,12 +307,18 @@ def stop_out(
     account: Account, room: Array, bar: Bar, rates: TradingRates, limits: Limits, xp: Namespace
 ) -> tuple[Account, Trade]:
     """Close positions whose trailing stop is touched, at the stop, or at the open if the bar opens
-    beyond it.
+    beyond it, and positions that no path through the bar keeps, at the bar's worst price.
 
     The open comes first and is known to: the stop follows it. Which of high and low comes next is
     unknown, so the worse is assumed: the adverse extreme is met before the favourable one can move
-    the stop. The favourable one moves it for the next bar only, also where the close has already
-    fallen back by more than the distance: when that happened within the bar is unknown.
+    the stop.
+
+    The close comes last and is known to, so one at or beyond the stop that hangs on the favourable
+    extreme leaves no path on which the position lasts: each has crossed that stop on its way from
+    the extreme, if none before. Only the price is unknown, and the worst is the adverse extreme:
+    the price may have risen (of a long position) just far enough to pull the stop up to the low,
+    and fallen to it. Before any other close the favourable extreme may have come last; then it
+    moves the stop for the next bar only.
 
     A position that was opened in this bar at the open hangs on its fill price, which is the open;
     one that was filled at the last close, as `same_close` does, follows the open like any other.
@@ -320,14 +327,19 @@ def stop_out(
     side = sides(account.units, xp)
     long = side > 0
     best = follow_price(account.best, bar.open, long=long, xp=xp)
+    kept = 1 - side * limits.trailing_stop
     # An open beyond the old level lies behind the best price and moves nothing.
-    level = best * (1 - side * limits.trailing_stop)
-    hit = (xp.where(long, bar.low, bar.high) - level) * side <= 0
+    level = best * kept
+    adverse = xp.where(long, bar.low, bar.high)
+    hit = (adverse - level) * side <= 0
     price = xp.where((bar.open - level) * side <= 0, bar.open, level)
-    closing = gate(reduction(size, room, price=price, limits=limits, xp=xp), hit, xp)
+    best = follow_price(best, xp.where(long, bar.high, bar.low), long=long, xp=xp)
+    fallen = ((bar.close - best * kept) * side <= 0) & ~hit
+    price = xp.where(fallen, adverse, price)
+    closing = gate(reduction(size, room, price=price, limits=limits, xp=xp), hit | fallen, xp)
     after, stopped = reduce(account, side, closing=closing, price=price, rates=rates, xp=xp)
     after = after._replace(
-        best=follow_price(best, xp.where(long, bar.high, bar.low), long=long, xp=xp),
+        best=best,
         held=gate(account.held + 1, after.units != 0, xp),
         cooldown=xp.where(closing > 0, limits.cooldown_bars, above_zero(account.cooldown - 1, xp)),
     )
