@@ -4,7 +4,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from known_evidence import weigh_anew
 
+from flatout.bench.known_accounts import BARS, KnownStudy, run_trials, stack_decisions
 from flatout.bench.known_paths import lay_tapes, run_plan
 from flatout.bench.known_rates import (
     StudyOutcome,
@@ -13,16 +15,13 @@ from flatout.bench.known_rates import (
     measure_rates,
     summarise_rates,
 )
-from flatout.bench.known_studies import (
-    BARS,
-    KnownStudy,
-    judge_studies,
-    make_known_study,
-    stack_decisions,
-)
+from flatout.bench.known_studies import judge_studies, make_known_study, score_trials
+from flatout.bench.known_truths import Truth
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.baselines import Moment
+from flatout.evaluation.verdict import give_verdict
 from flatout.market.market import build_market, cast, make_rules
+from flatout.settings.study import GateSettings
 from flatout.settings.tables import MarketSettings, Settings
 from rounding import assert_close
 
@@ -80,6 +79,24 @@ def test_luck_is_refused_and_strong_skill_passes() -> None:
 def test_a_study_is_judged_alike_whoever_is_beside_it() -> None:
     alone = [judge_studies([study])[0].verdict for study in studies()]
     assert [one.verdict for one in judge_studies(studies())] == alone
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("truth", "strength"), [("rising", 0.0), ("planted_flat", 12.0)])
+def test_evidence_is_what_its_parts_say(truth: Truth, strength: float) -> None:
+    """Against backtests of one account at a time, and the formulas one after another."""
+    study = make_known_study(truth, 3, strength, 4)
+    [found], anew = judge_studies([study], seed=5), weigh_anew(study, seed=5)
+    market = MarketSettings()
+    tape, offsets = lay_tapes([study.panel], market.capital)
+    rules = cast(make_rules(market, study.panel), np.float64)
+    [paths] = run_trials([study], tape, offsets, rules)
+    np.testing.assert_allclose(score_trials(study, paths), anew.scores, rtol=1e-6)
+    assert found.winner == study.rules[int(np.argmax(anew.scores))]
+    for name, value in vars(anew.evidence).items():
+        assert getattr(found.evidence, name) == pytest.approx(value, rel=1e-6, abs=1e-9), name
+    assert found.best_test_p == pytest.approx(anew.best_test_p, rel=1e-6, abs=1e-9)
+    assert found.verdict == give_verdict(GateSettings(), found.evidence)
 
 
 def test_rates_come_from_outcomes() -> None:

@@ -1,5 +1,5 @@
-"""`flatout bench env`: the table and the JSON; the measuring itself is tested with
-bench/market_speed.py.
+"""`flatout bench env` and `flatout bench verdict --known`: the tables and the JSON; the measuring
+itself is tested in tests/bench.
 """
 
 import json
@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from flatout.bench import known_rates
+from flatout.bench.known_rates import StudyOutcome, summarise_rates
+from flatout.bench.known_truths import LUCK, SKILL
 from flatout.cli import bench
 from flatout.cli.main import main
 
@@ -64,3 +67,23 @@ def test_the_table_has_a_line_per_engine_and_size(rounds: list[int]) -> None:
 def test_at_least_one_round_is_run(rounds: list[int]) -> None:
     assert CliRunner().invoke(main, ["bench", "env", "--rounds", "0"]).exit_code == 2
     assert rounds == []
+
+
+def test_the_best_test_stands_beside_the_verdict_with_its_own_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may err in 2 % of the cases, which the verdict does not: its power alone would flatter."""
+    lucky = [StudyOutcome(truth, 0.0, ("PBO",), k == 0) for truth in LUCK for k in range(4)]
+    skilled = [
+        StudyOutcome(truth, strength, (), True)
+        for truth in SKILL
+        for strength in known_rates.STRENGTHS
+    ]
+    rates = summarise_rates([*lucky, *skilled])
+    assert rates["best_test_size"] == dict.fromkeys(LUCK, 0.25)
+    monkeypatch.setattr(known_rates, "measure_rates", lambda *_, **__: rates)
+    result = CliRunner().invoke(main, ["bench", "verdict", "--known"], env={"COLUMNS": "160"})
+    lines = [[c.strip() for c in line.strip("│┃").split("│")] for line in result.stdout.split("\n")]
+    assert "best test (level 2%)" in result.stdout
+    for truth in LUCK:
+        assert [truth, "0.00%", "0.00% .. 48.99%", "25.00%"] in lines

@@ -4,13 +4,29 @@ make smaller.
 
 import json
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from flatout.evaluation.deflation import deflated_sharpe, probabilistic_sharpe
-from flatout.evaluation.evidence import BLOCKS, deflation_facts, overfitting_facts
+import flatout
+from flatout.evaluation.decisions import Decisions, count_decisions, measure_activity
+from flatout.evaluation.deflation import (
+    deflated_sharpe,
+    effective_trials,
+    probabilistic_sharpe,
+)
+from flatout.evaluation.evidence import (
+    BLOCKS,
+    Harder,
+    Winner,
+    deflation_facts,
+    overfitting_facts,
+    weigh_lead,
+    weigh_winner,
+)
 from flatout.evaluation.metrics import bar_sharpe
 from flatout.evaluation.overfitting import overfitting
 
@@ -22,6 +38,76 @@ SKILL = NOISE + np.linspace(0, 5e-3, 12)
 
 def deflated(paths: np.ndarray, columns: np.ndarray = NOISE, trials: int = 12) -> dict[str, Any]:
     return deflation_facts(paths, bar_sharpe(columns.T), columns, trials, YEAR)
+
+
+def winner(**changes: Any) -> Winner:
+    """A winner of which all figures differ."""
+    rng = np.random.default_rng(2)
+    targets = np.repeat(rng.uniform(0.2, 0.26, (80, 2)), 8, axis=0)
+    traded = np.zeros(targets.shape, bool)
+    traded[::8] = True
+    made = Winner(
+        skill=NOISE[:, :3].T + np.array([[1.4e-3], [1e-3], [1.2e-3]]),
+        returns=NOISE[:, :3].T + np.array([[2e-4], [-3e-4], [1e-4]]),
+        chosen=2,
+        decisions=Decisions(targets, traded),
+        columns=NOISE + 0.01 * rng.standard_normal((640, 1)),
+        trials=30,
+        bars_per_year=YEAR,
+        baselines={name: rng.normal(0, 0.01, 640) for name in ("cash", "equal_weight")},
+        harder=[Harder(1, 0, 5.5), Harder(2, 0, 4.4), Harder(1, 1, 3.3), Harder(1, 2, 2.2)],
+        null_p=0.015,
+        hold_out_sharpe=1.1,
+    )
+    return made._replace(**changes)
+
+
+def test_each_figure_of_the_evidence_is_that_of_its_name() -> None:
+    one = winner()
+    found, plain = weigh_winner(one).evidence, overfitting(one.columns, BLOCKS)
+    effective = effective_trials(one.columns) + 30 - 12
+    assert 19 < effective < 29
+    luck = 1 / math.sqrt(640)
+    assert found.deflated_sharpe == pytest.approx(
+        np.median([deflated_sharpe(path, effective, luck) for path in one.skill])
+    )
+    assert (found.pbo, found.probability_of_loss) == (plain.pbo, plain.probability_of_loss)
+    assert found.null_p == 0.015
+    assert found.leads == {n: weigh_lead(one.skill[2], o) for n, o in one.baselines.items()}
+    assert found.cost_sharpes == {1: 5.5, 2: 4.4}
+    assert found.delay_sharpes == {0: 5.5, 1: 3.3, 2: 2.2}
+    assert found.trades == count_decisions(one.decisions) > 70
+    assert found.worst_path == pytest.approx(np.prod(1 + one.returns, axis=1).min() - 1)
+    assert found.hold_out_sharpe == 1.1
+    assert found.activity_p == measure_activity(one.decisions).p_value
+    assert 0 < found.activity_p < 1
+
+
+def test_reports_show_what_the_evidence_was_made_of() -> None:
+    found = weigh_winner(winner())
+    assert found.deflation == deflation_facts(
+        winner().skill, bar_sharpe(winner().columns.T), winner().columns, 30, YEAR
+    )
+    assert found.overfitting == overfitting_facts(winner().columns, YEAR)
+    assert found.activity == measure_activity(winner().decisions)
+
+
+def test_what_does_not_exist_is_no_evidence() -> None:
+    found = weigh_winner(winner(columns=NOISE[:, :1], hold_out_sharpe=None))
+    assert found.overfitting is None
+    assert (found.evidence.pbo, found.evidence.probability_of_loss) == (None, None)
+    assert found.evidence.hold_out_sharpe is None
+
+
+def test_evidence_is_made_in_one_place() -> None:
+    """Else the error rates of known studies would say nothing of real ones."""
+    source = Path(flatout.__file__).parent
+    makers = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if re.search(r"\bEvidence\(", path.read_text(encoding="utf-8"))
+    }
+    assert makers == {"evaluation/evidence.py"}
 
 
 def test_overfitting_is_told_in_sharpe_ratios_per_year() -> None:

@@ -18,7 +18,7 @@ from sample_report import WINNER, sample_report
 
 from flatout.pages.charts import POINTS, Chart
 from flatout.pages.frame import render_section
-from flatout.pages.values import Html, decimal, percent, say, write
+from flatout.pages.values import Html, fill_in, write_decimal, write_percent, write_value
 from flatout.search import report_charts as charts
 from flatout.search.assumption_model import CostFacts
 from flatout.search.report_assumptions import show_costs
@@ -174,8 +174,8 @@ def test_the_verdict_is_what_the_gates_said(promotable: object, words: str, kind
     assert banner.count("✓") == sum(passed)
     assert banner.count("✗") == len(passed) - sum(passed)
     for gate in report["verdict"]["gates"]:
-        assert write(gate["sentence"]) in banner
-        assert write(gate["wanted"]) in banner
+        assert write_value(gate["sentence"]) in banner
+        assert write_value(gate["wanted"]) in banner
     assert report["verdict"]["gates_hash"] in banner
 
 
@@ -551,17 +551,17 @@ def test_a_log_axis_has_few_round_ticks(low: float, high: float) -> None:
 
 
 def test_values_as_they_are_written() -> None:
-    assert decimal(-1234.5, 1) == "−1,234.5"
-    assert decimal(-0.001) == "0.00"
-    assert percent(0.0421) == "4.2\u00a0%"
-    assert decimal(None) == percent(None) == write(None) == "–"
-    assert decimal(True) == "–"
-    assert write(10_000.0) == "10,000"
-    assert write(0.000213) == "0.000213"
-    assert write(np.float64(0.5)) == "0.5"
-    assert write(["a", "<b>"]) == "a, &lt;b&gt;"
-    assert write({"maker_bps": 15.0}) == "maker bps 15"
-    assert say("{a} {b}", a="<i>", b=Html("<i>")) == "&lt;i&gt; <i>"
+    assert write_decimal(-1234.5, 1) == "−1,234.5"
+    assert write_decimal(-0.001) == "0.00"
+    assert write_percent(0.0421) == "4.2\u00a0%"
+    assert write_decimal(None) == write_percent(None) == write_value(None) == "–"
+    assert write_decimal(True) == "–"
+    assert write_value(10_000.0) == "10,000"
+    assert write_value(0.000213) == "0.000213"
+    assert write_value(np.float64(0.5)) == "0.5"
+    assert write_value(["a", "<b>"]) == "a, &lt;b&gt;"
+    assert write_value({"maker_bps": 15.0}) == "maker bps 15"
+    assert fill_in("{a} {b}", a="<i>", b=Html("<i>")) == "&lt;i&gt; <i>"
 
 
 # --- the file, and the browser

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from evidence_anew import weigh_report_anew
 from small_studies import HERE, SPACE, prepared, run_small, small_panel, small_slots, stored
 
 from flatout.errors import RunError
 from flatout.evaluation.backtest import backtest
 from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.evaluation.trial_registry import read_records
+from flatout.evaluation.verdict import format_number
 from flatout.policies.bundle import Bundle
 from flatout.runs import hold_folder
 from flatout.search import scheduler
@@ -228,6 +230,39 @@ def test_the_later_of_two_studies_says_that_its_hold_out_is_worn(
     assert any(row["overlap"] == 1.0 and row["counts"] for row in found["other_studies"])
     page = (other.folder if second is other.report else undisturbed.folder) / "report.html"
     assert sentence in page.read_text()
+
+
+def test_each_gate_saw_the_figure_that_the_report_shows(undisturbed: Ended) -> None:
+    """And that figure is found again from what was stored."""
+    folder, report = undisturbed.folder, undisturbed.report
+    anew = weigh_report_anew(prepared(folder.parent), folder, report)
+    gates = {gate["name"]: gate["found"].split("; ") for gate in report["verdict"]["gates"]}
+    null, overfitting = report["null"], report["overfitting"]
+    costs = {row["factor"]: row["skill_sharpe"] for row in report["costs"]}
+    delays = {row["bars"]: row["skill_sharpe"] for row in report["delays"]}
+    shown = {
+        "deflated Sharpe": (report["deflated"]["dsr_effective"], anew.deflated_sharpe),
+        "PBO": (overfitting["pbo"], anew.pbo),
+        "copies as good": (null["p_value"], anew.null_p),
+        "costs": (costs[2.0], anew.cost_sharpes[2.0]),
+        "delay": (delays[1], anew.delay_sharpes[1]),
+        "trades": (report["trades"]["count"], anew.trades),
+        "worst path": (
+            min(path["total_return"] for path in report["winner"]["paths"]),
+            anew.worst_path,
+        ),
+        "not constant": (report["controls"]["constant"]["probability"], anew.activity_p),
+    }
+    for name, (figure, again) in shown.items():
+        assert gates[name][0] == format_number(figure), name
+        assert again == pytest.approx(figure, rel=1e-6), name
+    assert gates["PBO"][1] == f"loses in {format_number(overfitting['probability_of_loss'])}"
+    assert overfitting["probability_of_loss"] == anew.probability_of_loss
+    for name, lead in anew.leads.items():
+        assert float(gates[f"beats {name}"][0]) == pytest.approx(lead, rel=0.01), name
+    sealed = float(gates["hold-out Sharpe"][0])
+    assert sealed == pytest.approx(anew.hold_out_sharpe, rel=0.01)
+    assert len(gates) == len(shown) + len(anew.leads) + 1
 
 
 def test_the_winners_policies_can_be_loaded_and_act(undisturbed: Ended) -> None:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from flatout.evaluation import metrics
+from flatout.evaluation.skill import make_timeline, skill_returns, sum_by_part
 from flatout.folds.blocks import Block
 from flatout.folds.splits import Split
-from flatout.search.scores import join_blocks, score_bars
+from flatout.search.market_study import LOG_RETURN, TERMS
+from flatout.search.scores import Scoring, join_blocks, score_bars, score_traces
 from flatout.settings.study import Objective
 
 SPLIT = Split("kfold 0+2", (0, 2), (Block(5, 9),), (Block(0, 4), Block(10, 13)))
@@ -61,3 +63,26 @@ def test_whoever_diverged_has_none(objective: str, bad: float) -> None:
     fine = np.append(BARS, 0.0)
     assert math.isnan(score_bars(objective, spoilt, fine, 8760.0))  # type: ignore[arg-type]
     assert math.isnan(score_bars(objective, fine, spoilt, 8760.0))  # type: ignore[arg-type]
+
+
+def test_each_split_is_held_against_its_own_averages() -> None:
+    """Not against those of a path that consists of other splits too."""
+    rng = np.random.default_rng(4)
+    closes = np.exp(np.cumsum(0.01 * rng.standard_normal((90, 2)), axis=0))
+    blocks = (Block(1, 31), Block(31, 61), Block(61, 90))
+    splits = [
+        Split(f"kfold {a}+{b}", (a, b), (), (blocks[a], blocks[b])) for a, b in ((0, 1), (0, 2))
+    ]
+    traces = np.zeros((2, 1, TERMS + 2, 2, 30))
+    traces[:, :, LOG_RETURN] = 0.01 * rng.standard_normal((2, 1, 2, 30))
+    traces[:, :, TERMS:] = rng.uniform(0, 0.5, (2, 1, 2, 2, 30))
+    timelines = [make_timeline(closes, split.test) for split in splits]
+    found = score_traces(Scoring("skill_sharpe", splits, timelines, 8760.0), traces)
+    assert found.shape == (2, 1)
+    for s, split in enumerate(splits):
+        earned, sums = [], []
+        for k, block in enumerate(split.test):
+            earned.append(np.expm1(traces[s, 0, LOG_RETURN, k, : block.length]))
+            sums.append(sum_by_part(traces[s, 0, TERMS:, k], block.length))
+        skill = skill_returns(np.concatenate(earned), np.concatenate(sums), timelines[s])
+        np.testing.assert_allclose(found[s, 0], metrics.sharpe(skill, 8760.0), rtol=1e-12)

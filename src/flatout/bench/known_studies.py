@@ -1,8 +1,13 @@
 """Whole studies without training: trials are rules whose skill is known, judged by the chain that
 judges trained agents. A thousand of them take minutes, so its rates of error are known.
 
-A rule learns nothing, so that all splits of a study give it the same path: the finalists are the
-best trials, and their paths under plain conditions are those that were searched.
+Trials are scored and evidence is made by the functions of real studies; the kernel, the skill
+returns and the ranking of copies are theirs too. What this chain leaves out, because nobody learns:
+finalists are not trained again with fresh seeds (a rule does the same again, so all splits of a
+study give it the same path and the best trial is the winner), no trial is pruned or chosen by what
+others earned, no controls are run, no registry tells of other studies on the same bars, and a
+winner has one path, one of several that would be alike. Its copies are 99, for speed; those of a
+real study are 199.
 """
 
 from collections.abc import Sequence
@@ -11,10 +16,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flatout.bars.panel import FloatArray, Panel
+from flatout.bars.panel import FloatArray
+from flatout.bench.known_accounts import (
+    BARS,
+    GROUP_BARS,
+    GROUPS,
+    JUDGED_BARS,
+    KnownStudy,
+    Skills,
+    delay_decisions,
+    measure_skill,
+    run_trials,
+    timeline_of,
+)
 from flatout.bench.known_paths import AccountPlan, Paths, lay_tapes, run_plan
 from flatout.bench.known_rules import (
-    LONGEST,
     WITHOUT_SKILL,
     KnownRule,
     RuleKind,
@@ -24,55 +40,32 @@ from flatout.bench.known_rules import (
 )
 from flatout.bench.known_truths import SKILL, SYMBOLS, KnownMarket, Truth
 from flatout.evaluation import metrics
-from flatout.evaluation.decisions import (
-    Decisions,
-    count_decisions,
-    find_decisions,
-    measure_activity,
-)
+from flatout.evaluation.decisions import Decisions, find_decisions
 from flatout.evaluation.deflation import NORMAL
-from flatout.evaluation.evidence import deflation_facts, overfitting_facts, weigh_lead
+from flatout.evaluation.evidence import Harder, Winner, weigh_winner
+from flatout.evaluation.paths import path_figures
 from flatout.evaluation.shifted import changes_weights, draw_moves, rank_path, t_value
-from flatout.evaluation.skill import Timeline, held_returns, make_timeline, sum_by_part
+from flatout.evaluation.skill import make_timeline
 from flatout.evaluation.verdict import Evidence, Verdict, give_verdict
-from flatout.folds.blocks import Block
+from flatout.folds.splits import Split
 from flatout.market.market import cast, make_rules
 from flatout.market.rules import Rules
 from flatout.market.tape import Tape
-from flatout.search.market_study import scale_costs
-from flatout.settings.study import GateSettings
+from flatout.search.market_study import LOG_RETURN, TERMS, scale_costs
+from flatout.search.scores import Scoring, score_traces
+from flatout.settings.study import GateSettings, SearchSettings
 from flatout.settings.tables import MarketSettings
 
-GROUPS, GROUP_BARS, HOLD_OUT_BARS = 4, 360, 260
-BARS = LONGEST + 1 + GROUPS * GROUP_BARS + HOLD_OUT_BARS
 TRIALS, COPIES = 32, 99
 BASELINES = ("cash", "buy_and_hold", "equal_weight")
 DAY_BARS = 24
-
-
-class KnownStudy(NamedTuple):
-    """One study: its market, the rules that it tries, and the baselines beside them."""
-
-    panel: Panel
-    rules: tuple[KnownRule, ...]
-    decisions: tuple[Decisions, ...]  # of each rule, then of the baselines that hold something
-
-    @property
-    def groups(self) -> list[Block]:
-        """The blocks that judge, one after another."""
-        first = LONGEST + 1
-        return [Block(first + k * GROUP_BARS, first + (k + 1) * GROUP_BARS) for k in range(GROUPS)]
-
-    @property
-    def hold_out(self) -> Block:
-        """The sealed bars, after all others."""
-        return Block(BARS - HOLD_OUT_BARS, BARS)
 
 
 class KnownVerdict(NamedTuple):
     """What the chain said, and what a single test would have said."""
 
     verdict: Verdict
+    evidence: Evidence
     winner: KnownRule
     best_test_p: float  # of the winner's skill returns, for as many trials as there are in effect
 
@@ -98,106 +91,49 @@ def judge_studies(studies: Sequence[KnownStudy], seed: int = 0) -> list[KnownVer
     rules = cast(make_rules(market, studies[0].panel), np.float64)
     trials = run_trials(studies, tape, offsets, rules)
     skills = [measure_skill(study, found) for study, found in zip(studies, trials, strict=True)]
-    winners = [choose_winner(skill[: len(study.rules)]) for study, skill in
-               zip(studies, (one.judged for one in skills), strict=True)]  # fmt: skip
+    winners = [choose_winner(study, found) for study, found in zip(studies, trials, strict=True)]
     conditions = run_conditions(studies, winners, tape, offsets, rules)
-    nulls = run_copies(studies, trials, skills, winners, tape, offsets, rules, seed)
+    nulls = run_copies(
+        studies, trials, skills=skills, winners=winners, tape=tape, offsets=offsets, rules=rules,
+        seed=seed,
+    )  # fmt: skip
     return [
-        judge_one(study, found, skill, winner, harder, null)
+        judge_one(study, found, skill=skill, winner=winner, harder=harder, null=null)
         for study, found, skill, winner, harder, null in zip(
             studies, trials, skills, winners, conditions, nulls, strict=True
         )
     ]
 
 
-class Skills(NamedTuple):
-    """Skill returns of the accounts of a study: of its rules, then of the baselines."""
-
-    judged: FloatArray  # (account, bar)
-    held: FloatArray  # (account, bar) what their average weights earned
-    sealed: FloatArray  # (account, bar) on the hold-out
+def choose_winner(study: KnownStudy, found: Paths) -> int:
+    """The trial of the largest objective."""
+    return int(np.nanargmax(score_trials(study, found)))
 
 
-def run_trials(
-    studies: Sequence[KnownStudy], tape: Tape, offsets: Sequence[int], rules: Rules
-) -> list[Paths]:
-    """(account, bar) of each study: the judged groups one after another, then the hold-out."""
-    found: list[list[Paths]] = [[] for _ in studies]
-    blocks = [*studies[0].groups, studies[0].hold_out]
-    for block in blocks:
-        joined, plan = stack_decisions(studies, block, offsets)
-        paths = run_plan(tape, rules, plan, joined, keep_weights=True)
-        for k, part in enumerate(split_accounts(paths, len(studies))):
-            found[k].append(part)
-    return [join_paths(parts) for parts in found]
-
-
-def stack_decisions(
-    studies: Sequence[KnownStudy], block: Block, offsets: Sequence[int]
-) -> tuple[Decisions, AccountPlan]:
-    """All decisions of all studies one below the other, and how each account follows its own
-    through a block.
+def score_trials(study: KnownStudy, found: Paths) -> FloatArray:
+    """(trial,): the usual objective, as real trials are scored: by its mean over the splits, each
+    of which two groups judge.
     """
-    everyone = [one for study in studies for one in study.decisions]
-    joined = Decisions(
-        np.concatenate([one.targets for one in everyone]),
-        np.concatenate([one.traded for one in everyone]),
-    )
-    steps = np.arange(block.first - 1, block.stop - 1)
-    rows = BARS * np.arange(len(everyone))[:, None] + steps[None, :]
-    each = len(studies[0].decisions)
-    first = np.repeat(np.asarray(offsets), each) + block.first - 1
-    return joined, AccountPlan(first, rows)
-
-
-def split_accounts(paths: Paths, studies: int) -> list[Paths]:
-    """The paths of each study, with their weights."""
-    assert paths.weights is not None
-    returns, costs, weights = (np.split(array, studies) for array in paths if array is not None)
-    return [Paths(*parts) for parts in zip(returns, costs, weights, strict=True)]
-
-
-def join_paths(parts: Sequence[Paths]) -> Paths:
-    """Blocks one after another."""
-    weights = [part.weights for part in parts if part.weights is not None]
-    return Paths(
-        np.concatenate([part.returns for part in parts], axis=1),
-        np.concatenate([part.costs for part in parts], axis=1),
-        np.concatenate(weights, axis=1) if weights else None,
-    )
-
-
-def timeline_of(study: KnownStudy) -> Timeline:
-    """The judged bars of a study."""
-    return make_timeline(study.panel.close, study.groups)
-
-
-def measure_skill(study: KnownStudy, found: Paths) -> Skills:
-    """What its accounts earned beyond their average weights, held."""
-    assert found.weights is not None
-    bars = GROUPS * GROUP_BARS
-    parts = np.split(np.swapaxes(found.weights[:, :bars], 1, 2), GROUPS, axis=-1)
-    sums = np.concatenate([sum_by_part(part, GROUP_BARS) for part in parts], axis=-2)
-    held = held_returns(sums, timeline_of(study))
-    sealed = sum_by_part(np.swapaxes(found.weights[:, bars:], 1, 2), HOLD_OUT_BARS)
-    beside = held_returns(sealed, make_timeline(study.panel.close, [study.hold_out]))
-    return Skills(found.returns[:, :bars] - held, held, found.returns[:, bars:] - beside)
-
-
-def choose_winner(skill: FloatArray) -> int:
-    """The trial of the largest objective: the mean over splits of its Sharpe ratio."""
-    groups = np.split(skill, GROUPS, axis=1)
     splits = [
-        np.concatenate([groups[a], groups[b]], axis=1) for a, b in combinations(range(GROUPS), 2)
+        Split(f"known {a}+{b}", (a, b), (), (study.groups[a], study.groups[b]))
+        for a, b in combinations(range(GROUPS), 2)
     ]
-    return int(np.argmax(np.mean([metrics.bar_sharpe(split) for split in splits], axis=0)))
-
-
-class Conditions(NamedTuple):
-    """Sharpe ratios of the winner's skill, per bar, under harder conditions."""
-
-    dearer: float
-    later: float
+    scoring = Scoring(
+        objective=SearchSettings().objective,
+        splits=splits,
+        timelines=[make_timeline(study.panel.close, split.test) for split in splits],
+        bars_per_year=study.panel.bars_per_year,
+    )
+    assert found.weights is not None
+    scores = []
+    for trial in range(len(study.rules)):
+        weights = found.weights[trial, :JUDGED_BARS].T
+        trace = np.zeros((TERMS + len(weights), JUDGED_BARS))
+        trace[LOG_RETURN], trace[TERMS:] = np.log1p(found.returns[trial, :JUDGED_BARS]), weights
+        groups = trace.reshape(len(trace), GROUPS, GROUP_BARS)
+        lanes = np.stack([groups[:, list(split.test_groups)] for split in splits])
+        scores.append(float(np.mean(score_traces(scoring, lanes[:, None]))))
+    return np.array(scores)
 
 
 def run_conditions(
@@ -206,33 +142,22 @@ def run_conditions(
     tape: Tape,
     offsets: Sequence[int],
     rules: Rules,
-) -> list[Conditions]:
-    """The winners with twice the costs, and with orders that come one bar later."""
+) -> list[list[Harder]]:
+    """Of each winner what is left with dearer trades, and with later orders, as the gates ask."""
     gates = GateSettings()
-    dear = rules._replace(costs=scale_costs(rules.costs, gates.cost_factor or 1.0))
-    found = []
-    for changed, delay in ((dear, 0), (rules, gates.delay_bars or 0)):
+    factor, delay = gates.cost_factor or 1.0, gates.delay_bars or 0
+    dear = rules._replace(costs=scale_costs(rules.costs, factor))
+    found: list[list[Harder]] = [[] for _ in studies]
+    for changed, harder in ((dear, Harder(factor, 0, 0.0)), (rules, Harder(1.0, delay, 0.0))):
         chosen = [
-            study._replace(decisions=(delay_decisions(study.decisions[winner], delay),))
+            study._replace(decisions=(delay_decisions(study.decisions[winner], harder.delay),))
             for study, winner in zip(studies, winners, strict=True)
         ]
-        paths = run_trials(chosen, tape, offsets, changed)
-        found.append(
-            [
-                float(metrics.bar_sharpe(measure_skill(study, path).judged[0]))
-                for study, path in zip(chosen, paths, strict=True)
-            ]
-        )
-    return [Conditions(*one) for one in zip(*found, strict=True)]
-
-
-def delay_decisions(decisions: Decisions, bars: int) -> Decisions:
-    """Decisions that are carried out so many bars later."""
-    if bars == 0:
-        return decisions
-    first = np.zeros(bars, np.int64)
-    rows = np.concatenate([first, np.arange(len(decisions.targets) - bars)])
-    return Decisions(decisions.targets[rows], decisions.traded[rows])
+        for k, paths in enumerate(run_trials(chosen, tape, offsets, changed)):
+            skill = measure_skill(chosen[k], paths).judged
+            sharpe = path_figures(skill, chosen[k].panel.bars_per_year).median_sharpe
+            found[k].append(harder._replace(skill_sharpe=sharpe))
+    return found
 
 
 class Null(NamedTuple):
@@ -253,7 +178,7 @@ def run_copies(
     seed: int,
 ) -> list[Null]:
     """How the winners' own decisions do at other times."""
-    bars = GROUPS * GROUP_BARS
+    bars = JUDGED_BARS
     decided = [
         find_winner_decisions(study, found, winner)
         for study, found, winner in zip(studies, trials, winners, strict=True)
@@ -283,7 +208,7 @@ def run_copies(
 def find_winner_decisions(study: KnownStudy, found: Paths, winner: int) -> Decisions:
     """What the winner decided on the judged bars."""
     assert found.weights is not None
-    bars = GROUPS * GROUP_BARS
+    bars = JUDGED_BARS
     starts = np.arange(bars) % GROUP_BARS == 0
     return find_decisions(
         found.weights[winner, :bars],
@@ -298,39 +223,32 @@ def judge_one(
     found: Paths,
     skill: Skills,
     winner: int,
-    harder: Conditions,
+    harder: Sequence[Harder],
     null: Null,
 ) -> KnownVerdict:
-    """The verdict on one study."""
+    """The verdict on one study. Its winner's paths are all the same: one stands for them."""
     count, per_year = len(study.rules), study.panel.bars_per_year
-    columns, gates = skill.judged[:count].T, GateSettings()
-    overfitting = overfitting_facts(columns, per_year) or {}
-    luck = deflation_facts(
-        paths=skill.judged[winner][None],
-        sharpes=metrics.bar_sharpe(columns.T),
-        columns=columns,
-        trials=count,
-        bars_per_year=per_year,
+    track = skill.judged[winner]
+    cash = {BASELINES[0]: np.zeros(JUDGED_BARS)}
+    weighed = weigh_winner(
+        Winner(
+            skill=track[None],
+            returns=found.returns[winner, :JUDGED_BARS][None],
+            chosen=0,
+            decisions=null.decisions,
+            columns=skill.judged[:count].T,
+            trials=count,
+            bars_per_year=per_year,
+            baselines=cash | dict(zip(BASELINES[1:], skill.judged[count:], strict=True)),
+            harder=harder,
+            null_p=null.p_value,
+            hold_out_sharpe=float(metrics.sharpe(skill.sealed[winner], per_year)),
+        )
     )
-    baselines = dict(zip(BASELINES[1:], skill.judged[count:], strict=True))
-    baselines["cash"] = np.zeros(columns.shape[0])
-    earned = found.returns[winner, : columns.shape[0]]
-    evidence = Evidence(
-        deflated_sharpe=luck["dsr_effective"],
-        pbo=overfitting.get("pbo"),
-        probability_of_loss=overfitting.get("probability_of_loss"),
-        null_p=null.p_value,
-        leads={name: weigh_lead(skill.judged[winner], other) for name, other in baselines.items()},
-        cost_sharpes={gates.cost_factor or 1.0: harder.dearer},
-        delay_sharpes={gates.delay_bars or 0: harder.later},
-        trades=count_decisions(null.decisions),
-        worst_path=float(np.prod(1 + earned) - 1),
-        hold_out_sharpe=float(metrics.bar_sharpe(skill.sealed[winner])),
-        activity_p=measure_activity(null.decisions).p_value,
-    )
-    single = 1 - NORMAL.cdf(float(t_value(skill.judged[winner])))
+    single = 1 - NORMAL.cdf(float(t_value(track)))
     return KnownVerdict(
-        verdict=give_verdict(gates, evidence),
+        verdict=give_verdict(GateSettings(), weighed.evidence),
+        evidence=weighed.evidence,
         winner=study.rules[winner],
-        best_test_p=1 - (1 - single) ** luck["effective"],
+        best_test_p=1 - (1 - single) ** weighed.deflation["effective"],
     )

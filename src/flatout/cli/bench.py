@@ -212,7 +212,7 @@ def show_known_rates(
     studies: int, skilled: int, trials: int, workers: int | None, as_json: bool
 ) -> None:
     """Judge thousands of known studies and print how often the verdict erred."""
-    from flatout.bench.known_rates import STRENGTHS, measure_rates
+    from flatout.bench.known_rates import SIZE, STRENGTHS, measure_rates
     from flatout.bench.known_truths import SKILL
     from flatout.terminal import progress_bar
 
@@ -230,7 +230,7 @@ def show_known_rates(
         print_json(result)
         return
     console = Console()
-    table = Table("without skill", "promoted", "95 %", "best test alone")
+    table = Table("without skill", "promoted", "95 %", f"best test (level {SIZE:.0%})")
     for truth, rate in result["false_promotions"].items():
         low, high = result["false_intervals"][truth]
         test = result["best_test_size"][truth]

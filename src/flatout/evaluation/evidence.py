@@ -1,14 +1,17 @@
-"""What all trials of a study together say about its winner: overfitting, deflation, lengths that
-would be needed.
+"""What speaks for the winner of a study and against it: what all trials together say, and the
+figures that gates look at. Real studies and those of known truth make their evidence here, in one
+way.
 """
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from flatout.bars.panel import FloatArray
 from flatout.evaluation import metrics
+from flatout.evaluation.decisions import Activity, Decisions, count_decisions, measure_activity
 from flatout.evaluation.deflation import (
     NORMAL,
     deflated_sharpe,
@@ -19,9 +22,80 @@ from flatout.evaluation.deflation import (
     probabilistic_sharpe,
 )
 from flatout.evaluation.overfitting import overfitting
-from flatout.evaluation.paths import finite
+from flatout.evaluation.paths import finite, path_figures
+from flatout.evaluation.verdict import Evidence
 
 BLOCKS = 16
+
+
+class Harder(NamedTuple):
+    """What is left of the winner's skill under some conditions, the plain ones among them."""
+
+    cost_factor: float
+    delay: int  # bars that its orders come later
+    skill_sharpe: float  # median over its paths, per year
+
+
+class Winner(NamedTuple):
+    """All that evidence about a study's winner is made of. Its paths are those of all its seeds,
+    one after another, under plain conditions.
+    """
+
+    skill: FloatArray  # (path, bar) in excess of each path's average weights, held
+    returns: FloatArray  # (path, bar) simple, as they were earned
+    chosen: int  # the path that stands for all
+    decisions: Decisions  # of the chosen path
+    columns: FloatArray  # (bar, trial): skill of the study's complete trials
+    trials: int  # that were ever run on these bars, those of other studies too
+    bars_per_year: float
+    baselines: Mapping[str, FloatArray]  # (bar,) of skill
+    harder: Sequence[Harder]
+    null_p: float  # of the chosen path among its copies at other times
+    hold_out_sharpe: float | None  # median over seeds of the skill there; None without a hold-out
+
+
+class Weighed(NamedTuple):
+    """The evidence, and the parts of it that reports show as well."""
+
+    evidence: Evidence
+    overfitting: dict[str, Any] | None
+    deflation: dict[str, Any]
+    activity: Activity
+
+
+def weigh_winner(winner: Winner) -> Weighed:
+    """The figures that gates look at. Nobody else makes `Evidence`: what is measured of verdicts on
+    studies of known truth then holds for real ones too.
+    """
+    overfitting = overfitting_facts(winner.columns, winner.bars_per_year)
+    deflation = deflation_facts(
+        paths=winner.skill,
+        sharpes=metrics.bar_sharpe(winner.columns.T),
+        columns=winner.columns,
+        trials=winner.trials,
+        bars_per_year=winner.bars_per_year,
+    )
+    activity = measure_activity(winner.decisions)
+    earned = path_figures(winner.returns, winner.bars_per_year)
+    evidence = Evidence(
+        deflated_sharpe=deflation["dsr_effective"],
+        pbo=overfitting["pbo"] if overfitting else None,
+        probability_of_loss=overfitting["probability_of_loss"] if overfitting else None,
+        null_p=winner.null_p,
+        leads={
+            name: weigh_lead(winner.skill[winner.chosen], other)
+            for name, other in winner.baselines.items()
+        },
+        cost_sharpes={one.cost_factor: one.skill_sharpe for one in winner.harder if not one.delay},
+        delay_sharpes={
+            one.delay: one.skill_sharpe for one in winner.harder if one.cost_factor == 1.0
+        },
+        trades=count_decisions(winner.decisions),
+        worst_path=float(np.min(earned.total_return)),
+        hold_out_sharpe=winner.hold_out_sharpe,
+        activity_p=activity.p_value,
+    )
+    return Weighed(evidence, overfitting, deflation, activity)
 
 
 def overfitting_facts(columns: FloatArray, bars_per_year: float) -> dict[str, Any] | None:

@@ -12,15 +12,9 @@ from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RunError
 from flatout.evaluation import metrics
 from flatout.evaluation.baselines import BASELINES
-from flatout.evaluation.decisions import (
-    Activity,
-    Decisions,
-    count_decisions,
-    find_decisions,
-    measure_activity,
-)
+from flatout.evaluation.decisions import Activity, Decisions, find_decisions
 from flatout.evaluation.deflation import probabilistic_sharpe
-from flatout.evaluation.evidence import deflation_facts, overfitting_facts, weigh_lead
+from flatout.evaluation.evidence import Harder, Weighed, Winner, weigh_winner
 from flatout.evaluation.held_out import BESIDE
 from flatout.evaluation.other_studies import OtherStudies, find_other_studies
 from flatout.evaluation.paths import (
@@ -34,7 +28,7 @@ from flatout.evaluation.paths import (
 from flatout.evaluation.reference import Reference, run_baselines
 from flatout.evaluation.shifted import COPIES, ShiftedNull, compare_with_moves
 from flatout.evaluation.skill import make_timeline, skill_returns, sum_by_part
-from flatout.evaluation.verdict import Evidence, Verdict, give_verdict
+from flatout.evaluation.verdict import Verdict, give_verdict
 from flatout.market.market import build_market
 from flatout.search.about_study import NO_WEIGHTS
 from flatout.search.callbacks import OnBar, OnStageText
@@ -153,22 +147,37 @@ class Judgement:
         return self.others.trials_ever
 
     @cached_property
+    def weighed(self) -> Weighed:
+        """All of the evidence."""
+        return weigh_winner(
+            Winner(
+                skill=self.flat_skill,
+                returns=self.flat_returns,
+                chosen=self.chosen_path,
+                decisions=self.decisions,
+                columns=self.columns,
+                trials=self.trials_ever,
+                bars_per_year=self.per_year,
+                baselines={name: one.skill for name, one in self.references.items()},
+                harder=[
+                    Harder(c.cost_factor, c.delay, self.median_skill(k))
+                    for k, c in enumerate(self.finals.conditions)
+                ],
+                null_p=self.null.p_value,
+                hold_out_sharpe=self.sealed.median_skill if self.sealed else None,
+            )
+        )
+
+    @cached_property
     def overfitting(self) -> OverfittingFacts | None:
         """How the best trial of one half of history did in the other half; None for too few."""
-        found = overfitting_facts(self.columns, self.per_year)
+        found = self.weighed.overfitting
         return None if found is None else OverfittingFacts.model_validate(found)
 
     @cached_property
     def deflation(self) -> DeflatedFacts:
         """How much of the winner's Sharpe ratio luck explains."""
-        found = deflation_facts(
-            paths=self.flat_skill,
-            sharpes=metrics.bar_sharpe(self.columns.T),
-            columns=self.columns,
-            trials=self.trials_ever,
-            bars_per_year=self.per_year,
-        )
-        return DeflatedFacts.model_validate(found)
+        return DeflatedFacts.model_validate(self.weighed.deflation)
 
     def median_skill(self, condition: int) -> float:
         """The median Sharpe ratio of the winner's skill under one of the conditions."""
@@ -184,35 +193,16 @@ class Judgement:
         """What the chosen path decided."""
         return find_path_decisions(self.market, self.finals, self.chosen_path)
 
-    @cached_property
+    @property
     def activity(self) -> Activity:
         """How much the chosen path moves about."""
-        return measure_activity(self.decisions)
+        return self.weighed.activity
 
     @cached_property
     def verdict(self) -> Verdict:
         """What the gates say to all of the evidence."""
-        figures = path_figures(self.winner_returns, self.per_year)
-        harder = list(enumerate(self.finals.conditions))
-        evidence = Evidence(
-            deflated_sharpe=self.deflation.dsr_effective,
-            pbo=self.overfitting.pbo if self.overfitting else None,
-            probability_of_loss=self.overfitting.probability_of_loss if self.overfitting else None,
-            null_p=self.null.p_value,
-            leads={
-                name: weigh_lead(self.flat_skill[self.chosen_path], one.skill)
-                for name, one in self.references.items()
-            },
-            cost_sharpes={c.cost_factor: self.median_skill(k) for k, c in harder if c.delay == 0},
-            delay_sharpes={
-                c.delay: self.median_skill(k) for k, c in harder if c.cost_factor == 1.0
-            },
-            trades=count_decisions(self.decisions),
-            worst_path=float(np.min(figures.total_return)),
-            hold_out_sharpe=self.sealed.median_skill if self.sealed else None,
-            activity_p=self.activity.p_value,
-        )
-        return mark_verdict(give_verdict(self.market.settings.gates, evidence), self.hold_out_mark)
+        gates = self.market.settings.gates
+        return mark_verdict(give_verdict(gates, self.weighed.evidence), self.hold_out_mark)
 
     @property
     def hold_out_mark(self) -> str | None:

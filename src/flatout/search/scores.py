@@ -3,12 +3,13 @@ it.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flatout.evaluation.metrics import sharpe
-from flatout.evaluation.skill import PARTS, skill_returns, sum_by_part
+from flatout.evaluation.skill import PARTS, Timeline, skill_returns, sum_by_part
 from flatout.folds.splits import Split
 from flatout.learners.jobs import Chunk
 from flatout.market.rewards import RewardTerms
@@ -30,20 +31,40 @@ def collect_traces(layout: Layout, place: int, chunks: Sequence[Chunk]) -> Trace
     return np.stack(found).reshape(layout.splits, layout.seeds, *found[0].shape)
 
 
+class Scoring(NamedTuple):
+    """How lanes are scored: the objective, and the bars that judge each split."""
+
+    objective: Objective
+    splits: Sequence[Split]
+    timelines: Sequence[Timeline]  # of each split's test blocks
+    bars_per_year: float
+
+
 def score_lanes(market: MarketStudy, traces: Traces) -> NDArray[np.float64]:
     """(split, seed): the study's objective in each lane of a trial."""
-    objective, per_year = market.settings.search.objective, market.panel.bars_per_year
-    found = np.zeros(traces.shape[:2])
-    for split, about in enumerate(market.folds.splits):
+    scoring = Scoring(
+        objective=market.settings.search.objective,
+        splits=market.folds.splits,
+        timelines=market.split_timelines,
+        bars_per_year=market.panel.bars_per_year,
+    )
+    return score_traces(scoring, traces)
+
+
+def score_traces(scoring: Scoring, traces: NDArray[np.floating]) -> NDArray[np.float64]:
+    """(split, seed): the objective in each lane of a trial, from (split, seed, term or weight,
+    block, bar).
+    """
+    objective, found = scoring.objective, np.zeros(traces.shape[:2])
+    for split, about in enumerate(scoring.splits):
         for seed in range(traces.shape[1]):
             log_return = join_blocks(traces[split, seed, LOG_RETURN], about)
             if objective == "skill_sharpe":
                 sums = sum_weights(traces[split, seed, TERMS:], about)
-                timeline = market.split_timelines[split]
-                other = skill_returns(np.expm1(log_return), sums, timeline)
+                other = skill_returns(np.expm1(log_return), sums, scoring.timelines[split])
             else:
                 other = np.expm1(join_blocks(traces[split, seed, EXCESS], about))
-            found[split, seed] = score_bars(objective, log_return, other, per_year)
+            found[split, seed] = score_bars(objective, log_return, other, scoring.bars_per_year)
     return found
 
 
