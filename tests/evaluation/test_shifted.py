@@ -12,8 +12,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.evaluation.baselines import Moment, Policy
 from flatout.evaluation.comparison import compare
-from flatout.evaluation.shifted import draw_moves
-from flatout.evaluation.skill import LEFT_OUT
+from flatout.evaluation.shifted import LEFT_OUT, draw_moves
 from flatout.market.market import Market, build_market
 from flatout.settings.tables import Settings
 
@@ -69,17 +68,26 @@ def wander(seed: int) -> Policy:
     return policy
 
 
+FOREVER = 10**6  # bars: since the first one
 TRADERS: dict[str, Callable[[int], Policy]] = {
     "trend": lambda seed: follow(1, 8),
     "contrarian": lambda seed: follow(-1, 8),
     "wander": wander,
+}
+SLOW: dict[str, Callable[[int], Policy]] = {
+    "slow contrarian": lambda seed: follow(-1, 40),
+    "grid": lambda seed: follow(-1, FOREVER),
 }
 
 
 def p_values(kind: str, trader: str, markets: int, bars: int, copies: int) -> NDArray[np.float64]:
     found = [
         compare(
-            make_market(kind, seed, bars), TRADERS[trader](seed), {}, lucky=copies, seed=seed
+            make_market(kind, seed, bars),
+            (TRADERS | SLOW)[trader](seed),
+            {},
+            lucky=copies,
+            seed=seed,
         ).p_value()
         for seed in range(markets)
     ]
@@ -98,6 +106,18 @@ def test_p_values_of_traders_without_skill_are_uniform(kind: str, trader: str) -
     larger = stats.kstest(found, "uniform", alternative="less").pvalue
     # twelve cases and two sides
     assert min(smaller, larger) > 0.01 / 24, (smaller, larger)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trader", SLOW)
+@pytest.mark.parametrize("kind", ["flat", "rising", "falling", "fat-tailed"])
+def test_p_values_of_long_memories_are_not_small(kind: str, trader: str) -> None:
+    """Copies of what remembers long know the bars that they meet: a third of them would pass at
+    5 % by their rank alone. Larger than uniform they may be.
+    """
+    found = p_values(kind, trader, MARKETS, bars=400, copies=99)
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 0.01 / 8
+    assert np.mean(found <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / MARKETS)
 
 
 @pytest.mark.parametrize("trader", TRADERS)

@@ -11,8 +11,8 @@ from flatout.bars.panel import FloatArray, Panel
 from flatout.bench.known_truths import SIGMA, follow_average
 from flatout.evaluation.decisions import Decisions
 
-RuleKind = Literal["momentum", "reversion", "random", "mix", "signal"]
-WITHOUT_SKILL: tuple[RuleKind, ...] = ("momentum", "reversion", "random", "mix")
+RuleKind = Literal["momentum", "reversion", "grid", "random", "mix", "signal"]
+WITHOUT_SKILL: tuple[RuleKind, ...] = ("momentum", "reversion", "grid", "random", "mix")
 PERIODS = (4, 8, 12, 24)  # bars between two decisions
 LONGEST = 96  # bars that a rule looks back
 
@@ -63,6 +63,8 @@ def form_opinion(rule: KnownRule, panel: Panel) -> FloatArray:
         blur = follow_average(rng.normal(size=shape), 0.9)
         return np.sqrt(1 - rule.noise**2) * panel.extras["signal"] + rule.noise * blur
     past = np.log(panel.close)
+    if rule.kind == "grid":  # it remembers all of history
+        return -(past - past[0]) / (SIGMA * np.sqrt(4 * rule.past))
     gain = past - np.vstack([np.repeat(past[:1], rule.past, axis=0), past[: -rule.past]])
     return (1 if rule.kind == "momentum" else -1) * gain / (SIGMA * np.sqrt(rule.past))
 

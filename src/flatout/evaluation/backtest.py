@@ -105,10 +105,16 @@ def backtest(
 ) -> History:
     """Run a policy from a decision at the close of bar `first` to the close of bar `stop - 1`.
 
-    Bars are rows of the panel. Equity begins at 1, the starting capital; all figures of the history
-    are per bar and nothing is annualised. A ruined account stops trading and keeps what it has.
-    `record_fills` keeps the trades of the first account, `record_weights` the weights of all at
-    each close. `progress` is called with each bar.
+    market          bars with their rules, as `flatout.build_market` makes them
+    policy          what decides at each close: a baseline, a saved policy, or your own function
+    accounts        how many accounts follow it side by side
+    first, stop     rows of the panel; by default from the first bar with features to the end
+    record_fills    keeps the trades of the first account
+    record_weights  keeps the weights of all accounts at each close
+    progress        is called with each bar
+
+    Equity begins at 1, the starting capital; all figures of the history are per bar and nothing is
+    annualised. A ruined account stops trading and keeps what it has.
 
     >>> from flatout.bars.synthetic import built_in_market
     >>> from flatout.evaluation.baselines import BuyAndHold
@@ -117,6 +123,11 @@ def backtest(
     >>> float(history.equity[0, 0])
     1.0
     """
+    if not isinstance(market, Market):
+        raise RulesError(
+            f"the market is of type {type(market).__name__}: give what flatout.build_market makes "
+            "of bars"
+        )
     first, stop = decision_range(market, first, stop)
     tape, rules = market.between(first, stop).arrays(np.float64)
     state = episode.reset(np.zeros(accounts), market.shape, rules, np)

@@ -80,7 +80,7 @@ def describe_account(history: History, timeline: Timeline) -> tuple[FloatArray, 
     """What the average weights of a backtest's first account earned, (bar,), and its decisions."""
     assert history.weights is not None
     weights, returns = history.weights[:, 0], history.returns[:, 0]
-    held = held_returns(sum_by_part(weights.T, len(weights)), timeline)
+    held = held_returns(returns, sum_by_part(weights.T, len(weights)), timeline)
     starts = np.zeros(len(weights), bool)
     starts[0] = True
     return held, find_decisions(weights, returns, timeline.asset_returns, starts)

@@ -86,9 +86,17 @@ class SavedPolicy:
         progress: bool = True,
     ) -> BacktestResult:
         """What it would have earned on these bars, beside the baselines and luck; flat at
-        the first bar. It brings its own features and market settings; `settings` may change the
-        latter, but neither action nor fill. Without `bars` it trades `data.bars` of the settings,
-        and without these the built-in random walk that `seed` draws.
+        the first bar.
+
+        bars          a path, a Panel, or a frame; by default `data.bars` of the settings, and
+                      without these the built-in random walk
+        symbols, bar  which symbols, and the size to resample to; they must be the policy's own
+        since, until  times in UTC, as in "2024-05-01": the first decision is made at or after
+                      `since`, the last bar traded is before `until`
+        settings      changes of the market it was trained in: costs and limits, but neither action
+                      nor fill; its features it brings along
+        seed          of the built-in market, and of the copies that are luck
+        progress      whether to show a bar
         """
         resolved = resolve_settings(settings, base=self.bundle.as_settings())
         source = find_source(resolved, bars, symbols, bar, seed)
@@ -149,6 +157,15 @@ class SavedPolicy:
 def load_policy(folder: Path | str) -> SavedPolicy:
     """The policy that a training or a study saved in this folder: it can `predict` from
     observations and `backtest` itself on bars.
+
+    >>> import tempfile, flatout
+    >>> settings = {"train": {"n_envs": 4, "n_steps": 16, "hidden": [8]}}
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     made = flatout.train(timesteps=64, settings=settings, out=out, progress=False)
+    ...     policy = flatout.load_policy(made.load_policy().folder)
+    >>> observation, _ = flatout.MarketEnv().reset(seed=0)
+    >>> policy.predict(observation).shape
+    (6,)
     """
     path = to_path(folder, "the folder of a policy", BundleError)
     refuse_folder_above(path)

@@ -5,17 +5,22 @@ through the real market: weights, holding times, turnover and costs stay as they
 they knew of the next bar is lost. If the path's t statistic is no better than those of its moved
 copies, it was luck.
 
-Moves forward by less than a sixth of history are left out, for the reason that `skill` gives: the
-weights of a path that follows prices know the past, and a copy moved a little would hold its
-weights in the very bars that they were made from. That would call every contrarian skilled, and no
-trend follower. The statistic is a t value, not a sum: a path that holds less in wild times, moved,
-holds more in them, and its sums would spread wider than the path's own. Costs are left out on both
-sides: the trades of a trend follower go with the drift of its positions and are smaller than those
-of its copies, and a contrarian's are larger; that costs are earned back is for other gates to say.
+Moves forward by less than a sixth of history are left out: the weights of a path that follows
+prices know the past, and a copy moved a little would hold its weights in the very bars that they
+were made from. That would call every contrarian skilled, and no trend follower. A path whose rule
+remembers more than a sixth of history knows the bars of its copies all the same. Therefore the p
+value is never smaller than that of the path's t statistic itself, which is sound whatever a rule
+remembers: the benchmark of `skill` knows only what came before.
+
+The statistic is a t value, not a sum: a path that holds less in wild times, moved, holds more in
+them, and its sums would spread wider than the path's own. Costs are left out on both sides: the
+trades of a trend follower go with the drift of its positions and are smaller than those of its
+copies, and a contrarian's are larger; that costs are earned back is for other gates to say.
 """
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +31,11 @@ from flatout.evaluation.accounts import Floats
 from flatout.evaluation.backtest import History, Progress, backtest
 from flatout.evaluation.baselines import Moment
 from flatout.evaluation.decisions import CHANGED, Decisions
-from flatout.evaluation.skill import LEFT_OUT
 from flatout.folds.blocks import Block
 from flatout.market.market import Market
 
 COPIES = 199
+LEFT_OUT = 1 / 6  # of history, from the bar itself on
 
 
 class MovedDecisions(NamedTuple):
@@ -54,7 +59,7 @@ class MovedDecisions(NamedTuple):
 class ShiftedNull(NamedTuple):
     """A path beside its moved copies."""
 
-    p_value: float  # 0 to 1: share of copies whose t value is at least the path's (add-one)
+    p_value: float  # 0 to 1: see `rank_path`
     statistic: float  # t value of the path's skill returns before costs
     copies: FloatArray  # (copy,) their t values
     histories: tuple[
@@ -72,11 +77,14 @@ class Ranked(NamedTuple):
 
 def rank_path(skill: FloatArray, changes: bool) -> Ranked:
     """The path in the first row of (account, bar) skill returns before costs among its copies in
-    the others; one that never changes its weights is no better than any.
+    the others: the share of copies whose t value is at least its own (add-one), or the probability
+    of such a t value by luck, whichever is larger. One that never changes its weights is no better
+    than any.
     """
     statistic, *copies = t_value(skill).tolist()
     as_good = sum(copy >= statistic for copy in copies) if changes else len(copies)
-    return Ranked((1 + as_good) / (1 + len(copies)), statistic, np.array(copies))
+    rank, luck = (1 + as_good) / (1 + len(copies)), 1 - NormalDist().cdf(statistic)
+    return Ranked(max(rank, luck), statistic, np.array(copies))
 
 
 def draw_moves(bars: int, copies: int, seed: int) -> NDArray[np.int64]:
