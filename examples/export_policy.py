@@ -1,4 +1,7 @@
-"""A policy for programs that do not know flatout: ONNX, and Stable-Baselines3's own file."""
+"""A policy for programs that do not know flatout: ONNX, and Stable-Baselines3's own file.
+
+Needs `pip install "flatout[export,sb3]" onnxruntime`.
+"""
 
 from pathlib import Path
 

@@ -2,6 +2,7 @@
 obeyed.
 """
 
+import importlib.util
 import sys
 
 from rich.console import Console
@@ -48,13 +49,16 @@ def say(text: object, err: bool = False) -> None:
 
 
 def can_draw(console: Console) -> bool:
-    """Whether a bar can move there: on a terminal, or in a notebook.
+    """Whether a bar can move there: on a terminal, or in a notebook that has ipywidgets, without
+    which Rich shows nothing.
 
     >>> import io
     >>> can_draw(Console(file=io.StringIO()))
     False
     """
-    return console.is_terminal or console.is_jupyter
+    if console.is_jupyter:
+        return importlib.util.find_spec("ipywidgets") is not None
+    return console.is_terminal
 
 
 def progress_bar(quiet: bool = False) -> Progress:

@@ -81,6 +81,7 @@ def bars_from(symbol: str, start: int) -> pl.DataFrame:
         (pl.DataFrame(), "the frame: it has no bars"),
         (pl.DataFrame({"date": [1], "close": [2.0]}), "the frame"),
         ([1, 2, 3], "bars are of type list: give a path, a Panel, or a frame"),
+        (RandomWalk(n_bars=30).panel(), "a Panel already"),
         (pd.DataFrame({("a", "b"): [1.0]}), "its columns have 2 levels"),
         (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "two of its columns have one name"),
     ],

@@ -71,7 +71,13 @@ def test_unknown_symbols_are_refused_with_the_nearest_names(tmp_path: Path) -> N
         read_bars(path, symbols=("BTCUSD",))
 
 
-@pytest.mark.parametrize("symbols", [(), ("AAA", "AAA")])
+def test_an_empty_wish_is_no_wish_for_all(tmp_path: Path) -> None:
+    path = save(tmp_path / "x.csv", [line(t, "AAA") for t in times(3)])
+    with pytest.raises(BarsError, match="empty list: name one at least, or leave them out"):
+        read_bars(path, symbols=[])
+
+
+@pytest.mark.parametrize("symbols", [("AAA", "AAA")])
 def test_a_wish_must_name_each_symbol_once(tmp_path: Path, symbols: tuple[str, ...]) -> None:
     with pytest.raises(BarsError, match=r"x\.csv: symbols=.* is empty or repeats a symbol"):
         read_bars(save(tmp_path / "x.csv", [line(t) for t in times(3)]), symbols=symbols)

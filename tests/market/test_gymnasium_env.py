@@ -7,17 +7,22 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from small_markets import WHOLE, biting_market, random_actions, walk
 
 import flatout
+from flatout.bars.panel import Panel
+from flatout.bars.synthetic import RandomWalk, built_in_market
 from flatout.bars.write import write_bars
-from flatout.errors import RulesError
+from flatout.errors import BarsError, RulesError
+from flatout.evaluation.baselines import BuyAndHold
 from flatout.market import episode
 from flatout.market.gymnasium_env import MarketEnv, MarketVectorEnv
 from flatout.market.market import Market
+from flatout.settings.loading import resolve_settings
 from flatout.settings.tables import Settings
 from rounding import assert_close, close_to
 from scenarios import BAR_ROUNDINGS
@@ -277,3 +282,49 @@ def test_holding_trades_nothing() -> None:
     for _ in range(5):
         info = envs.step(np.ones((4, 3), np.int64))[-1]
     np.testing.assert_array_equal(info["equity"], 1.0)
+
+
+def test_bars_and_symbols_of_the_settings_are_taken(tmp_path: Path) -> None:
+    """Once a file that named bars got the built-in walk in its place."""
+    bars = RandomWalk(n_bars=500, seed=3, symbols=("AAA", "BBB")).panel()
+    write_bars(bars, tmp_path / "bars.parquet")
+    path = tmp_path / "flatout.toml"
+    path.write_text('[data]\nbars = "bars.parquet"\nsymbols = ["BBB"]\nbar = "2h"\n')
+    for settings in (path, flatout.load_settings(path)):
+        panel = MarketEnv(settings=settings).market.panel
+        assert panel.symbols == ("BBB",) and panel.bar_seconds == 7200
+    tables = {"data": {"symbols": ["AAA"]}}
+    for given in (bars, tmp_path / "bars.parquet", bars_frame(bars)):
+        assert MarketEnv(given, settings=tables).market.panel.symbols == ("AAA",)
+
+
+def test_without_bars_it_is_the_market_of_trainings() -> None:
+    assert MarketEnv().market.panel.fingerprint == built_in_market().fingerprint
+
+
+@pytest.mark.parametrize("bars", [3, b"x"])
+def test_what_names_no_bars_is_refused_in_a_sentence(bars: Any) -> None:
+    with pytest.raises(BarsError, match="give a path, a Panel, or a frame"):
+        MarketEnv(bars)
+
+
+def test_a_market_is_made_of_a_panel_and_settings_of_any_form() -> None:
+    panel = RandomWalk(n_bars=300).panel()
+    tables = {"market": {"action": "trade"}}
+    for settings in (tables, Settings.model_validate(tables), resolve_settings(tables)):
+        assert flatout.build_market(panel, settings).shape.action == "trade"
+    with pytest.raises(RulesError, match="give a Panel, as"):
+        flatout.build_market(bars_frame(panel))
+    with pytest.raises(RulesError, match="give what flatout"):
+        flatout.backtest(panel, BuyAndHold())
+
+
+def bars_frame(panel: Panel) -> Any:
+    """The panel in the long form."""
+    rows = [
+        {"date": when, "symbol": name, "volume": float(panel.volume[t, k])}
+        | {price: float(getattr(panel, price)[t, k]) for price in ("open", "high", "low", "close")}
+        for t, when in enumerate(panel.time.tolist())
+        for k, name in enumerate(panel.symbols)
+    ]
+    return pl.DataFrame(rows)

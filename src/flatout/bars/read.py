@@ -81,6 +81,8 @@ def name_symbols(given: object) -> tuple[str, ...] | None:
     texts = [names] if isinstance(names, str) else names
     if not isinstance(texts, Sequence) or not all(isinstance(name, str) for name in texts):
         raise BarsError(f"symbols are {shorten_repr(given)}: give names, as in ['BTC', 'ETH']")
+    if not texts:
+        raise BarsError("symbols are an empty list: name one at least, or leave them out for all")
     return tuple(name for text in texts for name in split_names(text) or [text])
 
 

@@ -59,9 +59,9 @@ def check_command(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read bars with every check and report gaps, empty bars and jumps per symbol; those of
-    `[data]` as a training or a study would read them. With a calendar also bars outside its
-    sessions, on its holidays, and missing in its sessions.
+    """Read bars with every check and report gaps, empty bars and jumps per symbol; those of the
+    settings' data table as a training or a study would read them. With a calendar also bars
+    outside its sessions, on its holidays, and missing in its sessions.
     """
     source = find_source(load_settings(config), path, symbols)
     if source.path is None:

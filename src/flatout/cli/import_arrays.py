@@ -85,9 +85,16 @@ def import_arrays_command(
     do not have.
     """
     files = ArrayFiles(
-        prices, tuple(symbols), bar, start, times, tech, tuple(indicators or ()),
-        tech_order.value, volume,
-    )  # fmt: skip
+        prices=prices,
+        symbols=tuple(symbols),
+        bar=bar,
+        start=start,
+        times=times,
+        tech=tech,
+        indicators=tuple(indicators or ()),
+        tech_order=tech_order.value,
+        volume=volume,
+    )
     panel, assumed = read_arrays(files)
     manifest = write_bars(panel, out, assumed)
     extras = list(panel.extras)

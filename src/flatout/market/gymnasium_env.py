@@ -3,7 +3,6 @@
 No market logic stands here: both drive the functions of episode.py.
 """
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -13,29 +12,24 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from flatout.arrays import NumpyArray, last_axis_first, map_leaves, select
-from flatout.bars.calendars import follow_calendar
-from flatout.bars.panel import Panel
-from flatout.bars.read import read_bars
-from flatout.bars.synthetic import RandomWalk
+from flatout.bars.source import Bars, find_source
 from flatout.errors import RulesError
 from flatout.features.recipe import FittedRecipe
 from flatout.market import episode
 from flatout.market.episode import OBSERVATION_LIMIT, Episode, Outcome
 from flatout.market.market import Market, build_market
 from flatout.market.starts import read_starts
-from flatout.settings.loading import load_settings
-from flatout.settings.tables import Settings
+from flatout.settings.loading import GivenSettings, resolve_settings
 
-Bars = Market | Panel | str | Path | None
 ActionSpace = gym.spaces.Box | gym.spaces.MultiDiscrete
 Info = dict[str, Any]  # Gymnasium's own type of infos and options
 
 
 def market_of(
-    bars: Bars, settings: Settings | Path | str | None, fitted: FittedRecipe | None
+    bars: Market | Bars | None, settings: GivenSettings, fitted: FittedRecipe | None
 ) -> Market:
-    """The market of whatever names one: itself, a panel, a path to bars, or nothing for the
-    built-in random walk.
+    """The market of whatever names one: itself, bars as `flatout.train` takes them, or nothing for
+    those of `[data]` in the settings, and without these for the built-in random walk.
     """
     if isinstance(bars, Market):
         if settings is not None or fitted is not None:
@@ -44,16 +38,9 @@ def market_of(
                 "beside it"
             )
         return bars
-    if settings is not None and not isinstance(settings, Settings):
-        settings = load_settings(Path(settings)).settings
-    calendar = settings.data.calendar if settings is not None else None
-    if bars is None:
-        bars = RandomWalk().panel()
-    elif not isinstance(bars, Panel):
-        bars = read_bars(Path(bars), calendar=calendar)
-    elif calendar is not None:
-        bars = follow_calendar(bars, calendar)
-    return build_market(bars, settings, fitted)
+    shown = {"features.indicators": fitted.recipe.indicators} if fitted else None
+    resolved = resolve_settings(settings, shown)
+    return build_market(find_source(resolved, bars).read(), resolved, fitted)
 
 
 def spaces(market: Market) -> tuple[gym.spaces.Box, ActionSpace]:
@@ -102,6 +89,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
     """`num_envs` accounts stepped together; an account that ends restarts within the same step
     (`final_obs` in the info). Each starts at a bar of its own, drawn anew for every episode.
 
+    >>> from flatout.bars.synthetic import RandomWalk
     >>> envs = MarketVectorEnv(RandomWalk(n_bars=300).panel(), num_envs=64)
     >>> observations, infos = envs.reset(seed=0)
     >>> len(observations), envs.step(envs.action_space.sample())[1].shape
@@ -112,9 +100,9 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
 
     def __init__(
         self,
-        bars: Bars = None,
+        bars: Market | Bars | None = None,
         num_envs: int = 1,
-        settings: Settings | Path | str | None = None,
+        settings: GivenSettings = None,
         fitted: FittedRecipe | None = None,
     ) -> None:
         self.market = market_of(bars, settings, fitted)
@@ -202,6 +190,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
 class MarketEnv(gym.Env[NDArray[np.float32], NumpyArray]):
     """One account; `gymnasium.make("flatout/Market-v0", bars="candles.parquet")`.
 
+    >>> from flatout.bars.synthetic import RandomWalk
     >>> env = MarketEnv(RandomWalk(n_bars=300).panel())
     >>> observation, info = env.reset(seed=0)
     >>> observation.shape == env.observation_space.shape
@@ -212,8 +201,8 @@ class MarketEnv(gym.Env[NDArray[np.float32], NumpyArray]):
 
     def __init__(
         self,
-        bars: Bars = None,
-        settings: Settings | Path | str | None = None,
+        bars: Market | Bars | None = None,
+        settings: GivenSettings = None,
         fitted: FittedRecipe | None = None,
         render_mode: str | None = None,
     ) -> None:

@@ -21,6 +21,7 @@ from flatout.market.orders import action_size, order_levels
 from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, RewardWeights, Rules, Segments
 from flatout.market.starts import choose_episode_bars
 from flatout.market.tape import Tape, make_tape
+from flatout.settings.loading import GivenSettings, resolve_settings
 from flatout.settings.tables import (
     CostSettings,
     FeatureSettings,
@@ -76,20 +77,29 @@ class Market:
 
 def build_market(
     panel: Panel,
-    settings: Settings | None = None,
+    settings: GivenSettings = None,
     fitted: FittedRecipe | None = None,
     features: NDArray[np.float32] | None = None,
 ) -> Market:
-    """The market of a panel. Without a fitted recipe one is fitted on all bars given, which must
-    then be training bars. `features` are those that the recipe makes of the panel, where they are
-    known already.
+    """The market of a panel.
+
+    panel     the bars, as `flatout.read_bars` gives them
+    settings  `Settings`, tables, what `load_settings` gives, or a path; by default all defaults
+    fitted    the features' recipe with its scaling; by default the settings' own, fitted on all
+              bars given, which must then be training bars
+    features  what the recipe makes of the panel, where that is known already
 
     >>> from flatout.bars.synthetic import built_in_market
     >>> settings = Settings.model_validate({"market": {"capital": 5000}})
     >>> build_market(built_in_market(n_bars=300), settings).observation_size
     97
     """
-    settings = settings or Settings()
+    if not isinstance(panel, Panel):
+        raise RulesError(
+            f"the bars are of type {type(panel).__name__}: give a Panel, as flatout.read_bars "
+            "makes of a path or a frame"
+        )
+    settings = Settings() if settings is None else resolve_settings(settings).settings
     if fitted is None:
         fitted = fit(recipe_of(settings.features), panel, np.arange(panel.n_bars))
     recipe = fitted.recipe

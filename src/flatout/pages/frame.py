@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from plotly.offline import get_plotlyjs
 
 from flatout.pages.style import SCRIPT, STYLE
-from flatout.pages.values import Html, join, paragraph, say
+from flatout.pages.values import Html, fill_in, join, write_paragraph
 
 __all__ = ["Section", "link_sections", "render_page", "render_section"]
 
@@ -18,7 +18,9 @@ ReportT = TypeVar("ReportT")  # what the sections of a page read
 class Section(NamedTuple, Generic[ReportT]):
     """A part of a page with its heading.
 
-    >>> costs = Section("costs", "Costs", lambda report: paragraph(report.get("costs")), "none")
+    >>> def show(report):
+    ...     return write_paragraph(report.get("costs"))
+    >>> costs = Section("costs", "Costs", show, "none")
     >>> costs.body({"costs": "3 bps"})
     '<p class="">3 bps</p>'
     """
@@ -33,14 +35,16 @@ def render_section(section: Section[ReportT], report: ReportT, empty: str) -> Ht
     """A section with its heading, or with the sentence that says why it is empty, which begins with
     `empty`.
 
-    >>> costs = Section("costs", "Costs", lambda report: paragraph(report.get("costs")), "none")
+    >>> def show(report):
+    ...     return write_paragraph(report.get("costs"))
+    >>> costs = Section("costs", "Costs", show, "none")
     >>> print(render_section(costs, {}, empty="Nothing here"))
     <section id="costs"><h2>Costs</h2>
     <p class="missing">Nothing here: none</p></section>
     """
-    body = section.body(report) or paragraph(f"{empty}: {section.without}", "missing")
+    body = section.body(report) or write_paragraph(f"{empty}: {section.without}", "missing")
     template = '<section id="{anchor}"><h2>{title}</h2>\n{body}</section>'
-    return say(template, anchor=section.anchor, title=section.title, body=body)
+    return fill_in(template, anchor=section.anchor, title=section.title, body=body)
 
 
 def link_sections(sections: Sequence[Section[Any]]) -> Html:
@@ -50,23 +54,23 @@ def link_sections(sections: Sequence[Section[Any]]) -> Html:
     '<nav><a href="#costs">Costs</a> </nav>'
     """
     link = '<a href="#{anchor}">{title}</a> '
-    return say(
+    return fill_in(
         "<nav>{links}</nav>",
-        links=join(say(link, anchor=s.anchor, title=s.title) for s in sections),
+        links=join(fill_in(link, anchor=s.anchor, title=s.title) for s in sections),
     )
 
 
 def render_page(title: str, body: Iterable[Html], more_style: str = "", more_head: str = "") -> str:
     """The whole document; nothing in it is loaded from elsewhere.
 
-    >>> page = render_page("A crawl", [paragraph("3 pages & more")])
+    >>> page = render_page("A crawl", [write_paragraph("3 pages & more")])
     >>> "<title>A crawl</title>" in page, "3 pages &amp; more" in page
     (True, True)
     """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"{more_head}{say('<title>{title}</title>', title=title)}"
+        f"{more_head}{fill_in('<title>{title}</title>', title=title)}"
         f"<style>{STYLE}{more_style}</style></head>\n"
         f"<body><main>\n{join(body, chr(10))}\n"
         "<noscript><p>The charts need JavaScript; the tables do not.</p></noscript></main>\n"

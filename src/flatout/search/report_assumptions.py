@@ -7,14 +7,14 @@ from typing import NamedTuple
 from flatout.pages.values import (
     DASH,
     Html,
-    decimal,
-    facts,
+    fill_in,
     join,
-    pairs,
-    percent,
-    say,
-    table,
-    write,
+    write_decimal,
+    write_facts,
+    write_pairs,
+    write_percent,
+    write_table,
+    write_value,
 )
 from flatout.search.assumption_model import (
     AssumptionFacts,
@@ -73,20 +73,20 @@ def show_assumptions(report: StudyReport) -> Html:
     divided = {key: value for key, value in folds.facts().items() if key != "gaps"}
     limits = {"capital": market.capital, **(market.limits or {})} if found.market else {}
     settings = (
-        pairs("bars", found.bars.facts() if found.bars else {}),
-        pairs("costs", market.costs.facts() if market.costs else {}),
-        pairs("folds", divided),
-        pairs("search", found.search or {}),
-        pairs("limits", limits),
-        pairs("trials", found.trials.facts() if found.trials else {}),
+        write_pairs("bars", found.bars.facts() if found.bars else {}),
+        write_pairs("costs", market.costs.facts() if market.costs else {}),
+        write_pairs("folds", divided),
+        write_pairs("search", found.search or {}),
+        write_pairs("limits", limits),
+        write_pairs("trials", found.trials.facts() if found.trials else {}),
     )
-    notes = join(say("<li>{note}</li>", note=note) for note in found.notes or ())
+    notes = join(fill_in("<li>{note}</li>", note=note) for note in found.notes or ())
     return join(
         [
-            facts(*list_main_assumptions(found)),
-            say("<ul>{notes}</ul>", notes=notes) if notes else notes,
-            say('<div class="settings">{every}</div>', every=join(settings)),
-            say(
+            write_facts(*list_main_assumptions(found)),
+            fill_in("<ul>{notes}</ul>", notes=notes) if notes else notes,
+            fill_in('<div class="settings">{every}</div>', every=join(settings)),
+            fill_in(
                 '<div class="columns">{gaps}{openings}</div>',
                 gaps=show_gaps(folds),
                 openings=show_openings(found.hold_out or HoldOutFacts()),
@@ -100,9 +100,9 @@ def list_main_assumptions(found: AssumptionFacts) -> list[Assumption]:
     """Fills, costs, gaps, trials, hold-out and universe, each with a note."""
     market, folds = found.market or MarketFacts(), found.folds or FoldFacts()
     trials, universe = found.trials or TrialCounts(), found.universe
-    careless = say("{badge} no order can be that fast", badge=show_badge("optimistic", "bad"))
-    action = say("action: {kind}", kind=market.action)
-    dropped = say("{purge} + {embargo}", purge=folds.purge_bars, embargo=folds.embargo_bars)
+    careless = fill_in("{badge} no order can be that fast", badge=show_badge("optimistic", "bad"))
+    action = fill_in("action: {kind}", kind=market.action)
+    dropped = fill_in("{purge} + {embargo}", purge=folds.purge_bars, embargo=folds.embargo_bars)
     hindsight = universe == "hindsight"
     return [
         Assumption(
@@ -135,13 +135,15 @@ def show_costs(costs: CostFacts) -> NotedValue:
         "fee {fee} + half spread {spread}, always adverse; impact {impact} × volatility × "
         "√share of volume on top"
     )
-    note = say(made, fee=decimal(fee, 1), spread=decimal(spread, 1), impact=costs.impact)
-    return NotedValue(decimal(fee + spread, 1, " bps a side"), note)
+    note = fill_in(
+        made, fee=write_decimal(fee, 1), spread=write_decimal(spread, 1), impact=costs.impact
+    )
+    return NotedValue(write_decimal(fee + spread, 1, " bps a side"), note)
 
 
 def show_splits(folds: FoldFacts) -> Html:
     """How history was divided."""
-    return say(
+    return fill_in(
         "purge + embargo; {kind}, {splits} splits, {paths} paths",
         kind=folds.kind,
         splits=folds.splits,
@@ -151,12 +153,12 @@ def show_splits(folds: FoldFacts) -> Html:
 
 def show_trial_counts(trials: TrialCounts) -> Html:
     """What became of the trials, and how many are others'."""
-    others = say(
+    others = fill_in(
         ", {n} of others, which saw {share} of the judged bars",
         n=trials.of_others,
-        share=percent(trials.overlap, 0),
+        share=write_percent(trials.overlap, 0),
     )
-    return say(
+    return fill_in(
         (
             "{n} in this study ({pruned} pruned, {failed} failed){others}; all count like "
             "{effective} independent ones"
@@ -165,40 +167,40 @@ def show_trial_counts(trials: TrialCounts) -> Html:
         n=trials.this_study,
         pruned=trials.pruned,
         failed=trials.failed,
-        effective=decimal(trials.effective, 0),
+        effective=write_decimal(trials.effective, 0),
     )
 
 
 def show_seal(found: HoldOutFacts) -> NotedValue:
     """State of the hold-out, and which bars it holds."""
     first, last = (str(time or DASH)[:10] for time in (found.first, found.last))
-    note = say("{n} bars, {first} to {last}", n=found.bars, first=first, last=last)
+    note = fill_in("{n} bars, {first} to {last}", n=found.bars, first=first, last=last)
     kind = {"sealed": "good", "opened": "warn"}.get(str(found.state), "bad")
     none = Html("no bar was kept apart")
-    worn = say("{note}; {wear}", note=note, wear=found.wear) if found.wear else note
+    worn = fill_in("{note}; {wear}", note=note, wear=found.wear) if found.wear else note
     return NotedValue(show_badge(found.state, kind), worn if found.bars else none)
 
 
 def show_badge(word: object, kind: str) -> Html:
     """A word in a coloured frame."""
-    return say('<span class="badge {kind}">{word}</span>', kind=kind, word=word)
+    return fill_in('<span class="badge {kind}">{word}</span>', kind=kind, word=word)
 
 
 def show_gaps(folds: FoldFacts) -> Html:
     """Which bars each split drops."""
-    lines = join((write(line) for line in folds.gaps or ()), "\n")
+    lines = join((write_value(line) for line in folds.gaps or ()), "\n")
     template = (
         '<div><h3>splits and their gaps</h3><div class="box gaps"><pre>{lines}</pre></div></div>'
     )
-    return say(template, lines=lines) if lines else Html("")
+    return fill_in(template, lines=lines) if lines else Html("")
 
 
 def show_openings(found: HoldOutFacts) -> Html:
     """When the hold-out was opened, and for what."""
     rows = [(opening.time, opening.what) for opening in found.openings or ()]
-    content = table(("time", "what"), rows, words=(0, 1), kind="times")
+    content = write_table(("time", "what"), rows, words=(0, 1), kind="times")
     return (
-        say("<div><h3>the hold-out was opened</h3>{content}</div>", content=content)
+        fill_in("<div><h3>the hold-out was opened</h3>{content}</div>", content=content)
         if content
         else content
     )
@@ -212,15 +214,15 @@ def show_other_studies(found: AssumptionFacts) -> Html:
             str(row.begun or DASH)[:10],
             row.bar,
             row.trials,
-            percent(row.overlap),
+            write_percent(row.overlap),
             "yes" if row.counts else "no",
         )
         for row in found.other_studies or ()
     ]
     headings = ("study", "begun", "bar", "trials", "saw of these bars", "counts")
-    content = table(headings, rows, words=(0, 1, 2, 5), kind="wide")
+    content = write_table(headings, rows, words=(0, 1, 2, 5), kind="wide")
     return (
-        say("<div><h3>other studies on the judged bars</h3>{content}</div>", content=content)
+        fill_in("<div><h3>other studies on the judged bars</h3>{content}</div>", content=content)
         if content
         else content
     )
@@ -228,6 +230,7 @@ def show_other_studies(found: AssumptionFacts) -> Html:
 
 def show_limits(_: StudyReport) -> Html:
     """The section that says what no number on the page can know."""
-    return say(
-        "<ul>{every}</ul>", every=join(say("<li>{text}</li>", text=Html(text)) for text in LIMITS)
+    return fill_in(
+        "<ul>{every}</ul>",
+        every=join(fill_in("<li>{text}</li>", text=Html(text)) for text in LIMITS),
     )

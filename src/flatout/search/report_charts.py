@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from flatout.bars.panel import FloatArray
 from flatout.pages.charts import BAD, LUCK, RULE, WINNER, Chart, style_figure, thin_values
-from flatout.pages.values import array, finite, words_of_key, write
+from flatout.pages.values import take_finite, to_array, words_of_key, write_value
 from flatout.search.report_curves import baseline_colour
 from flatout.search.report_model import (
     AccountFigures,
@@ -109,13 +109,15 @@ def sharpe_rows(report: StudyReport) -> list[SharpeRow]:
     paths = report.winner.paths if report.winner else None
     luck = report.deflated.expected_best if report.deflated else None
     baselines = [
-        SharpeRow(words_of_key(name), finite([skill_of(account)]), baseline_colour(name, position))
+        SharpeRow(
+            words_of_key(name), take_finite([skill_of(account)]), baseline_colour(name, position)
+        )
         for position, (name, account) in enumerate((report.baselines or {}).items())
     ]
     rows = [
-        SharpeRow(PATHS, finite(map(skill_of, paths or ())), WINNER),
+        SharpeRow(PATHS, take_finite(map(skill_of, paths or ())), WINNER),
         *baselines,
-        SharpeRow("best by luck", finite([luck]), BAD),
+        SharpeRow("best by luck", take_finite([luck]), BAD),
     ]
     return [row for row in rows if len(row.values)]
 
@@ -125,7 +127,7 @@ def draw_sharpes(report: StudyReport) -> Chart | None:
     axis.
     """
     rows = sharpe_rows(report)
-    null = finite((report.null and report.null.sharpes) or ())
+    null = take_finite((report.null and report.null.sharpes) or ())
     if not any(row.name == PATHS for row in rows):
         return None
     upper = 0.45 if len(null) else 0.01
@@ -159,7 +161,10 @@ def draw_sharpes(report: StudyReport) -> Chart | None:
 
 def draw_degradation(overfitting: OverfittingFacts) -> Chart | None:
     """Score of the chosen trial where it was chosen, and in the other half."""
-    inside, outside = array(overfitting.in_sample or ()), array(overfitting.out_of_sample or ())
+    inside, outside = (
+        to_array(overfitting.in_sample or ()),
+        to_array(overfitting.out_of_sample or ()),
+    )
     n = min(len(inside), len(outside))
     inside, outside = inside[:n], outside[:n]
     there = np.isfinite(inside) & np.isfinite(outside)
@@ -187,7 +192,7 @@ def draw_degradation(overfitting: OverfittingFacts) -> Chart | None:
 
 def draw_logits(overfitting: OverfittingFacts) -> Chart | None:
     """Where the chosen trials rank among all in the other half; the red part is the PBO."""
-    values = finite(overfitting.logits or ())
+    values = take_finite(overfitting.logits or ())
     if not len(values):
         return None
     edges = spread_edges(values)
@@ -218,7 +223,7 @@ def trial_points(trials: Iterable[TrialRow]) -> dict[str, list[TrialPoint]]:
     stand at the foot.
     """
     every = [(trial.number, trial) for trial in trials if trial.number is not None]
-    values = finite(trial.value for _, trial in every)
+    values = take_finite(trial.value for _, trial in every)
     foot = float(np.min(values)) if len(values) else 0.0
     found: dict[str, list[TrialPoint]] = {kind: [] for kind in MARKS}
     for number, trial in sorted(every, key=lambda pair: pair[0]):
@@ -272,10 +277,10 @@ def draw_finalists(finalists: Iterable[FinalistRow]) -> Chart | None:
     """Values of the seeds of each finalist, with mean and standard deviation."""
     figure, names = go.Figure(), []
     for finalist in finalists:
-        seeds = finite(finalist.seeds or ())
+        seeds = take_finite(finalist.seeds or ())
         if not len(seeds):
             continue
-        names.append(f"trial {write(finalist.trial)}")
+        names.append(f"trial {write_value(finalist.trial)}")
         y = [names[-1]] * len(seeds)
         if finalist.mean is not None:
             line = {"color": LUCK, "width": 2.5}

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from flatout.pages.charts import RULE, WINNER, Chart, style_figure, thin_values
-from flatout.pages.values import array, finite, words_of_key
+from flatout.pages.values import take_finite, to_array, words_of_key
 from flatout.search.report_part import Curve
 
 BASELINES = {
@@ -41,7 +41,7 @@ def draw_curve(
     n = min(len(times), len(equity))
     line = {"color": shade, "width": width}
     # half the page's weight, and finer than a pixel
-    y = array(thin_values(equity[:n])).astype(np.float32)
+    y = to_array(thin_values(equity[:n])).astype(np.float32)
     return go.Scatter(
         x=thin_values(times[:n]), y=y, name=name, mode="lines", line=line, hovertemplate="%{y:.3f}"
     )
@@ -50,7 +50,7 @@ def draw_curve(
 def median_curve(paths: Sequence[Curve]) -> list[float]:
     """The median over paths, bar by bar."""
     n = min(len(path) for path in paths)
-    return list(np.median([array(path[:n]) for path in paths], axis=0))
+    return list(np.median([to_array(path[:n]) for path in paths], axis=0))
 
 
 def choose_log_ticks(low: float, high: float) -> list[float]:
@@ -80,13 +80,13 @@ def draw_equity_curves(
     """A fan of thin lines with their median, against the baselines, on a log axis; None without
     lines.
     """
-    fan = [path for path in paths if len(finite(path))]
+    fan = [path for path in paths if len(take_finite(path))]
     if not times or not fan:
         return None
     figure = go.Figure()
     key = [("line thin", WINNER, names.each), ("line", WINNER, names.median)]
     for position, (name, equity) in enumerate(baselines.items()):
-        if len(finite(equity)):
+        if len(take_finite(equity)):
             shade = baseline_colour(name, position)
             figure.add_trace(draw_curve(times, equity, words_of_key(name), shade, width=1.4))
             key.append(("line", shade, words_of_key(name)))

@@ -9,15 +9,15 @@ from flatout.pages.charts import POINTS, draw_chart
 from flatout.pages.values import (
     Html,
     add_note,
-    decimal,
-    facts,
-    finite,
+    fill_in,
     join,
-    pairs,
-    paragraph,
-    percent,
-    say,
-    table,
+    take_finite,
+    write_decimal,
+    write_facts,
+    write_pairs,
+    write_paragraph,
+    write_percent,
+    write_table,
 )
 from flatout.search import report_charts as charts
 from flatout.search.assumption_model import HoldOutFacts, TrialCounts
@@ -37,7 +37,7 @@ from flatout.search.report_part import ReportPart
 
 def has_numbers(part: ReportPart) -> bool:
     """Whether any figure of a part was computed."""
-    return len(finite(value for _, value in part)) > 0
+    return len(take_finite(value for _, value in part)) > 0
 
 
 def show_winner(report: StudyReport) -> Html:
@@ -67,21 +67,24 @@ def show_winner(report: StudyReport) -> Html:
     rows = [(f"path {k}", *list_figures(path)) for k, path in enumerate(paths, 1)]
     for name, account in (report.baselines or {}).items():
         rows.append((name.replace("_", " "), *list_figures(account)))
-    summary = facts(
-        ("winner", say("trial {n}", n=found.trial), ""),
-        ("Sharpe ratio of the median path", decimal(found.median_sharpe), ""),
+    summary = write_facts(
+        ("winner", fill_in("trial {n}", n=found.trial), ""),
+        ("Sharpe ratio of the median path", write_decimal(found.median_sharpe), ""),
         (
             "of its skill",
-            decimal(found.median_skill),
-            say("beyond its average weights, held; SD over seeds {sd}", sd=decimal(found.seeds_sd)),
+            write_decimal(found.median_skill),
+            fill_in(
+                "beyond its average weights, held; SD over seeds {sd}",
+                sd=write_decimal(found.seeds_sd),
+            ),
         ),
     )
-    return say(
+    return fill_in(
         '{summary}{chart}<div class="columns">{numbers}{parameters}</div>',
         summary=summary,
-        chart=chart or paragraph("not computed: the paths have no equity curves", "missing"),
-        numbers=table(headings, rows, kind="paths"),
-        parameters=pairs("what the winner was trained with", found.params or {}, exact=True),
+        chart=chart or write_paragraph("not computed: the paths have no equity curves", "missing"),
+        numbers=write_table(headings, rows, kind="paths"),
+        parameters=write_pairs("what the winner was trained with", found.params or {}, exact=True),
     )
 
 
@@ -89,7 +92,7 @@ def list_figures(account: AccountFigures) -> tuple[Html, ...]:
     """The figures of a path or a baseline, in the order of the table's columns."""
     ratios = (account.skill_sharpe, account.sharpe)
     shares = (account.total_return, account.annual_return, account.max_drawdown)
-    return (*map(decimal, ratios), *map(percent, shares))
+    return (*map(write_decimal, ratios), *map(write_percent, shares))
 
 
 def show_hold_out(report: StudyReport) -> Html:
@@ -112,8 +115,8 @@ def show_hold_out(report: StudyReport) -> Html:
     assumed = (report.assumptions and report.assumptions.hold_out) or HoldOutFacts()
     if not (chart and assumed.wear):
         return chart
-    words = say("<strong>Not fresh:</strong> {wear}. It is no new evidence.", wear=assumed.wear)
-    return join([paragraph(words), chart])
+    words = fill_in("<strong>Not fresh:</strong> {wear}. It is no new evidence.", wear=assumed.wear)
+    return join([write_paragraph(words), chart])
 
 
 def show_sharpes(report: StudyReport) -> Html:
@@ -133,15 +136,15 @@ def show_sharpes(report: StudyReport) -> Html:
     if not chart:
         return chart
     if found.p_value is None:
-        return join([chart, paragraph("not computed: copies at other times", "missing")])
-    words = say(
+        return join([chart, write_paragraph("not computed: copies at other times", "missing")])
+    words = fill_in(
         "Of {copies} copies of its median path that decide at other times ({turnover} of equity "
         "traded a bar), <strong>{share}</strong> did at least as well, before costs.",
         copies=found.copies or found.traders,
-        turnover=percent(found.turnover, 2),
-        share=percent(found.p_value),
+        turnover=write_percent(found.turnover, 2),
+        share=write_percent(found.p_value),
     )
-    return join([paragraph(words), chart])
+    return join([write_paragraph(words), chart])
 
 
 def show_degradation(report: StudyReport) -> Html:
@@ -153,17 +156,17 @@ def show_degradation(report: StudyReport) -> Html:
         "points below zero, or a line that falls: the better the choice looked, the worse it did.",
     )
     n = len(found.in_sample or ())
-    words = say(
+    words = fill_in(
         "In {loss} of {n} splits the chosen trial lost money in the other half. The "
         "degradation line has a slope of {slope} and explains {r2} of the "
         "variation.{thinned}",
-        loss=percent(found.probability_of_loss, 0),
+        loss=write_percent(found.probability_of_loss, 0),
         n=n,
-        slope=decimal(found.slope),
-        r2=percent(found.r2, 0),
+        slope=write_decimal(found.slope),
+        r2=write_percent(found.r2, 0),
         thinned=f" {POINTS:,} points are drawn." if n > POINTS else "",
     )
-    return join([paragraph(words), chart]) if chart else chart
+    return join([write_paragraph(words), chart]) if chart else chart
 
 
 def show_overfitting(report: StudyReport) -> Html:
@@ -177,14 +180,14 @@ def show_overfitting(report: StudyReport) -> Html:
         ),
         "half of it is red: choosing the best trial is then no better than drawing lots.",
     )
-    words = say(
+    words = fill_in(
         "Probability of backtest overfitting: <strong>{pbo}</strong>. History was cut into "
         "{blocks} blocks, which can be halved in {n} ways.",
-        pbo=percent(found.pbo),
+        pbo=write_percent(found.pbo),
         blocks=found.blocks,
         n=len(found.logits or ()),
     )
-    return join([paragraph(words), chart]) if chart else chart
+    return join([write_paragraph(words), chart]) if chart else chart
 
 
 def show_deflated(report: StudyReport) -> Html:
@@ -192,9 +195,9 @@ def show_deflated(report: StudyReport) -> Html:
     found = report.deflated or DeflatedFacts()
     if found.dsr is None or found.sharpe is None:
         return Html("")
-    sharpe, best = decimal(found.sharpe), decimal(found.expected_best)
-    years, dsr = decimal(found.years, 1), percent(found.dsr)
-    words = say(
+    sharpe, best = write_decimal(found.sharpe), write_decimal(found.expected_best)
+    years, dsr = write_decimal(found.years, 1), write_percent(found.dsr)
+    words = fill_in(
         "{trials} trials were ever run on these bars{others}. Had none of them any skill, the best "
         "would still be expected to show a Sharpe ratio of {best}. The winner shows {sharpe} "
         "over {years} years. The probability that it is better than that luck is "
@@ -207,22 +210,25 @@ def show_deflated(report: StudyReport) -> Html:
         dsr=dsr,
         track=describe_track_length(found),
     )
-    few = say("the same for {n} independent trials", n=decimal(found.effective, 0))
+    few = fill_in("the same for {n} independent trials", n=write_decimal(found.effective, 0))
     rows = (
         ("Sharpe ratio, annual", sharpe),
         ("best that luck is expected to show", best),
-        ("probability that it exceeds zero (PSR)", percent(found.psr)),
+        ("probability that it exceeds zero (PSR)", write_percent(found.psr)),
         ("probability that it exceeds luck's best (DSR), all trials", dsr),
-        (few, percent(found.dsr_effective)),
-        ("the same if luck spread as widely as these trials did", percent(found.dsr_dispersion)),
+        (few, write_percent(found.dsr_effective)),
+        (
+            "the same if luck spread as widely as these trials did",
+            write_percent(found.dsr_dispersion),
+        ),
         ("years of data", years),
         (
             "years that such returns need to be told from zero (MinTRL)",
-            decimal(found.min_track_years, 1),
+            write_decimal(found.min_track_years, 1),
         ),
         (
             "years up to which luck shows this Sharpe ratio (MinBTL)",
-            decimal(found.min_backtest_years, 1),
+            write_decimal(found.min_backtest_years, 1),
         ),
     )
     how = (
@@ -230,7 +236,9 @@ def show_deflated(report: StudyReport) -> Html:
         "attempts without skill."
     )
     bad = "a DSR below 95 %, or fewer years of data than the last two lines ask for."
-    return join([paragraph(words), add_note(table(("", ""), rows, kind="wide"), how, bad)])
+    return join(
+        [write_paragraph(words), add_note(write_table(("", ""), rows, kind="wide"), how, bad)]
+    )
 
 
 def describe_others(report: StudyReport) -> Html:
@@ -238,10 +246,10 @@ def describe_others(report: StudyReport) -> Html:
     counts = (report.assumptions and report.assumptions.trials) or TrialCounts()
     if not counts.of_others:
         return Html("")
-    return say(
+    return fill_in(
         " or on part of them, {n} of them by other studies, which saw {share} of the judged bars",
         n=counts.of_others,
-        share=percent(counts.overlap, 0),
+        share=write_percent(counts.overlap, 0),
     )
 
 
@@ -253,8 +261,8 @@ def describe_track_length(found: DeflatedFacts) -> Html:
     enough = (
         "" if years is None else " It is long enough." if years >= needed else " It is too short."
     )
-    return say(
+    return fill_in(
         "To be told from zero, such a record needs {n} years.{enough}",
-        n=decimal(needed, 1),
+        n=write_decimal(needed, 1),
         enough=enough,
     )

@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flatout.pages.frame import Section, link_sections, render_page, render_section
-from flatout.pages.values import Html, join, paragraph, say, table, tick, words_of_key
+from flatout.pages.values import (
+    Html,
+    fill_in,
+    join,
+    words_of_key,
+    write_paragraph,
+    write_sign,
+    write_table,
+)
 from flatout.runs import write_bytes
 from flatout.search import report_evidence as evidence
 from flatout.search import report_sections as sections
@@ -96,9 +104,13 @@ def write_page(folder: Path, report: StudyReport) -> Path:
 def render_report(report: StudyReport) -> str:
     """The whole page; nothing in it is loaded from elsewhere."""
     study = report.study or "study"
-    made = say("flatout {version} · {time}", version=report.flatout, time=report.created)
+    made = fill_in("flatout {version} · {time}", version=report.flatout, time=report.created)
     body = [
-        say("<header><h1>{study}</h1>{made}</header>", study=study, made=paragraph(made, "quiet")),
+        fill_in(
+            "<header><h1>{study}</h1>{made}</header>",
+            study=study,
+            made=write_paragraph(made, "quiet"),
+        ),
         show_verdict(report.verdict or VerdictFacts()),
         link_sections(SECTIONS),
         *(render_section(section, report, "not computed") for section in SECTIONS),
@@ -115,30 +127,30 @@ def show_verdict(verdict: VerdictFacts) -> Html:
         None: ("NO VERDICT", "none"),
     }[verdict.promotable]
     rows = [
-        (tick(gate.passed), words_of_key(gate.name), gate.wanted, gate.found, gate.sentence)
+        (write_sign(gate.passed), words_of_key(gate.name), gate.wanted, gate.found, gate.sentence)
         for gate in verdict.gates or ()
     ]
-    gates = table(("", "gate", "wanted", "found", ""), rows, words=(0, 1, 4), kind="gates")
-    fixed = say(
+    gates = write_table(("", "gate", "wanted", "found", ""), rows, words=(0, 1, 4), kind="gates")
+    fixed = fill_in(
         "The gates were fixed before the study began: <code>{code}</code>",
         code=verdict.gates_hash,
     )
-    return say(
+    return fill_in(
         '<div class="verdict {kind}"><b>{words}</b>{sentence}{gates}{fixed}</div>',
         kind=kind,
         words=words,
-        sentence=paragraph(verdict.sentence or "not computed: no gate was asked"),
-        gates=gates or paragraph("not computed: there are no gates", "missing"),
-        fixed=paragraph(fixed, "quiet") if verdict.gates_hash else "",
+        sentence=write_paragraph(verdict.sentence or "not computed: no gate was asked"),
+        gates=gates or write_paragraph("not computed: there are no gates", "missing"),
+        fixed=write_paragraph(fixed, "quiet") if verdict.gates_hash else "",
     )
 
 
 def show_files(files: Mapping[str, str | None]) -> Html:
     """Where the numbers are; only plain names of files become links."""
     links = [
-        say('{key}: <a href="{file}">{file}</a>', key=words_of_key(key), file=file)
+        fill_in('{key}: <a href="{file}">{file}</a>', key=words_of_key(key), file=file)
         if file and re.fullmatch(r"\w[\w.-]*", file)
-        else say("{key}: {file}", key=words_of_key(key), file=file)
+        else fill_in("{key}: {file}", key=words_of_key(key), file=file)
         for key, file in files.items()
     ]
-    return say("<footer>{files}</footer>", files=paragraph(join(links, " · "), "quiet"))
+    return fill_in("<footer>{files}</footer>", files=write_paragraph(join(links, " · "), "quiet"))

@@ -9,16 +9,16 @@ from flatout.pages.charts import draw_chart
 from flatout.pages.values import (
     Html,
     add_note,
-    bars,
-    change,
-    decimal,
-    facts,
+    draw_bars,
+    fill_in,
     join,
-    percent,
-    say,
-    table,
-    tick,
     words_of_key,
+    write_change,
+    write_decimal,
+    write_facts,
+    write_percent,
+    write_sign,
+    write_table,
 )
 from flatout.search import report_charts as charts
 from flatout.search.report_evidence import has_numbers
@@ -47,7 +47,9 @@ def show_importance(report: StudyReport) -> Html:
     """Which settings decided the value."""
     ordered = sorted((report.importance or {}).items(), key=lambda item: -(item[1] or 0.0))
     return add_note(
-        bars(("setting", "share"), ((key, share, [percent(share)]) for key, share in ordered)),
+        draw_bars(
+            ("setting", "share"), ((key, share, [write_percent(share)]) for key, share in ordered)
+        ),
         "Share of the variation of trial values that each setting explains.",
         "a penalty or a limit leads: the search then learned to trade less, not to trade well.",
     )
@@ -56,19 +58,29 @@ def show_importance(report: StudyReport) -> Html:
 def show_stress(report: StudyReport) -> Html:
     """The winner with other costs and with delays."""
     dearer = [
-        (say("{n} ×", n=row.factor), row.sharpe, [decimal(row.sharpe), percent(row.total_return)])
+        (
+            fill_in("{n} ×", n=row.factor),
+            row.sharpe,
+            [write_decimal(row.sharpe), write_percent(row.total_return)],
+        )
         for row in report.costs or ()
     ]
     later = [
-        (say("{n}", n=row.bars), row.sharpe, [decimal(row.sharpe), percent(row.total_return)])
+        (
+            fill_in("{n}", n=row.bars),
+            row.sharpe,
+            [write_decimal(row.sharpe), write_percent(row.total_return)],
+        )
         for row in report.delays or ()
     ]
     sides = [
-        bars(("costs", "Sharpe", "return"), dearer),
-        bars(("bars late", "Sharpe", "return"), later),
+        draw_bars(("costs", "Sharpe", "return"), dearer),
+        draw_bars(("bars late", "Sharpe", "return"), later),
     ]
     return add_note(
-        say('<div class="columns">{sides}</div>', sides=join(sides)) if any(sides) else Html(""),
+        fill_in('<div class="columns">{sides}</div>', sides=join(sides))
+        if any(sides)
+        else Html(""),
         "The median path again with other costs, and with orders that come later than they were "
         "decided. Bars are Sharpe ratios.",
         (
@@ -90,12 +102,12 @@ def show_finalists(report: StudyReport) -> Html:
 def show_controls(report: StudyReport) -> Html:
     """What must fail and what must succeed, whatever the market."""
     rows = [
-        (tick(found.passed), words_of_key(name), decimal(found.sharpe), found.sentence)
+        (write_sign(found.passed), words_of_key(name), write_decimal(found.sharpe), found.sentence)
         for name, found in (report.controls or {}).items()
         if found.model_fields_set
     ]
     return add_note(
-        table(("", "control", "Sharpe", ""), rows, words=(0, 1, 3), kind="wide signs"),
+        write_table(("", "control", "Sharpe", ""), rows, words=(0, 1, 3), kind="wide signs"),
         (
             "The same study on bars whose answer is known: noise holds nothing to learn, an oracle "
             "shows the future."
@@ -108,9 +120,9 @@ def show_reward_terms(report: StudyReport) -> Html:
     """What the reward was made of."""
     terms = (report.reward_terms or {}).items()
     return add_note(
-        bars(
+        draw_bars(
             ("term", "mean a bar"),
-            ((words_of_key(key), value, [decimal(value, 4)]) for key, value in terms),
+            ((words_of_key(key), value, [write_decimal(value, 4)]) for key, value in terms),
         ),
         "What each weighted term paid or took per bar, as the learner saw it.",
         "a penalty larger than the return: the policy then learned to avoid it, and little else.",
@@ -120,11 +132,11 @@ def show_reward_terms(report: StudyReport) -> Html:
 def show_trading(report: StudyReport) -> Html:
     """How much was traded and what it cost."""
     found = report.trades or TradeFacts()
-    strip = facts(
+    strip = write_facts(
         ("trades in all test blocks", found.count, ""),
-        ("turnover a bar", percent(found.turnover_per_bar, 2), "of equity"),
-        ("costs a year", percent(found.costs_per_year), "of equity: fees, spread, impact"),
-        ("exposure", percent(found.exposure), "of equity, on average"),
+        ("turnover a bar", write_percent(found.turnover_per_bar, 2), "of equity"),
+        ("costs a year", write_percent(found.costs_per_year), "of equity: fees, spread, impact"),
+        ("exposure", write_percent(found.exposure), "of equity, on average"),
         kind="close",
     )
     return strip if has_numbers(found) else Html("")
@@ -136,17 +148,17 @@ def show_days(report: StudyReport) -> Html:
     rows = [
         (
             day.date,
-            change(day.gain),
-            decimal(day.equity, 4),
-            percent(day.turnover),
-            percent(day.cost, 3),
+            write_change(day.gain),
+            write_decimal(day.equity, 4),
+            write_percent(day.turnover),
+            write_percent(day.cost, 3),
             day.trades,
         )
         for day in reversed(every[-DAYS:])
     ]
     file = (report.files or {}).get("days") or "days.csv"
     return add_note(
-        table(("date", "return", "equity", "turnover", "costs", "trades"), rows, kind="days"),
+        write_table(("date", "return", "equity", "turnover", "costs", "trades"), rows, kind="days"),
         f"The last {len(rows)} of {len(every):,} days, newest first; {file} has all of them.",
         "a few days made the whole result, or trades come where the bars have gaps.",
     )
@@ -156,12 +168,12 @@ def show_throughput(report: StudyReport) -> Html:
     """How much time the study took."""
     found = report.throughput or ThroughputFacts()
     minutes = None if found.seconds is None else found.seconds / 60
-    strip = facts(
-        ("environment steps", decimal(found.steps, 0), ""),
-        ("time", decimal(minutes, 1, " min"), ""),
-        ("steps a second", decimal(found.steps_per_s, 0), "learning included"),
-        ("trials an hour", decimal(found.trials_per_hour, 0), ""),
-        ("lanes at work", percent(found.occupancy, 0), "on average"),
+    strip = write_facts(
+        ("environment steps", write_decimal(found.steps, 0), ""),
+        ("time", write_decimal(minutes, 1, " min"), ""),
+        ("steps a second", write_decimal(found.steps_per_s, 0), "learning included"),
+        ("trials an hour", write_decimal(found.trials_per_hour, 0), ""),
+        ("lanes at work", write_percent(found.occupancy, 0), "on average"),
         kind="close",
     )
     return strip if has_numbers(found) else Html("")

@@ -8,7 +8,7 @@ characters and escaped.
 from pathlib import Path
 
 from flatout.pages.frame import Section, link_sections, render_page, render_section
-from flatout.pages.values import Html, join, look, paragraph, say
+from flatout.pages.values import Html, fill_in, find_value, join, write_paragraph
 from flatout.runs import write_bytes
 from flatout_crawl.runs import report_sections as sections
 from flatout_crawl.runs.report_facts import gather
@@ -58,58 +58,64 @@ def write_report(folder: Path) -> Path:
 
 def headline(report: Report) -> tuple[str, str, str]:
     """The first line: kind, a word or two, and the sentence."""
-    if look(report, "kind") == "evaluation":
-        beats = look(report, "verdict", "beats") is True
+    if find_value(report, "kind") == "evaluation":
+        beats = find_value(report, "verdict", "beats") is True
         words = "BEATS ITS RIVALS" if beats else "DOES NOT BEAT ITS RIVALS"
         return (
             "good" if beats else "bad",
             words,
-            str(look(report, "verdict", "sentence") or "There is no verdict."),
+            str(find_value(report, "verdict", "sentence") or "There is no verdict."),
         )
-    outcome = look(report, "outcome") or {}
-    found, requests = look(outcome, "found"), look(outcome, "requests")
+    outcome = find_value(report, "outcome") or {}
+    found, requests = find_value(outcome, "found"), find_value(outcome, "requests")
     if found is None:
         return (
             "none",
             "NOT ENDED",
             "This crawl has not ended yet: go on with `flatout crawl run --resume`.",
         )
-    if not look(report, "run", "order", "relevance"):
-        pages = look(outcome, "pages") or 0
+    if not find_value(report, "run", "order", "relevance"):
+        pages = find_value(outcome, "pages") or 0
         return (
             "good",
             f"{pages:,} PAGES RECORDED",
-            f"{requests:,} requests; it ended because {look(outcome, 'ended')}.",
+            f"{requests:,} requests; it ended because {find_value(outcome, 'ended')}.",
         )
     words = f"{found:,} TARGET{'S' * (found != 1)} FOUND"
     return (
         "good" if found else "bad",
         words,
-        f"{requests:,} requests; it ended because {look(outcome, 'ended')}.",
+        f"{requests:,} requests; it ended because {find_value(outcome, 'ended')}.",
     )
 
 
 def page(report: Report) -> str:
     """The whole page; nothing in it is loaded from elsewhere."""
     kind, words, sentence = headline(report)
-    evaluated = look(report, "kind") == "evaluation"
+    evaluated = find_value(report, "kind") == "evaluation"
     chosen = EVALUATION_SECTIONS if evaluated else RUN_SECTIONS
     title = (
         "Choosing links"
         if evaluated
-        else str(look(report, "run", "order", "seed_url") or "A crawl")
+        else str(find_value(report, "run", "order", "seed_url") or "A crawl")
     )
     version, started = (
-        look(report, "flatout") or look(report, "run", "flatout"),
-        look(report, "run", "started"),
+        find_value(report, "flatout") or find_value(report, "run", "flatout"),
+        find_value(report, "run", "started"),
     )
-    made = say(
-        "flatout {version} {time}", version=version, time=started or look(report, "created") or ""
+    made = fill_in(
+        "flatout {version} {time}",
+        version=version,
+        time=started or find_value(report, "created") or "",
     )
     box = '<div class="verdict {kind}"><b>{words}</b>{sentence}</div>'
     body = [
-        say(box, kind=kind, words=words, sentence=paragraph(sentence)),
-        say("<header><h1>{title}</h1>{made}</header>", title=title, made=paragraph(made, "quiet")),
+        fill_in(box, kind=kind, words=words, sentence=write_paragraph(sentence)),
+        fill_in(
+            "<header><h1>{title}</h1>{made}</header>",
+            title=title,
+            made=write_paragraph(made, "quiet"),
+        ),
         link_sections(chosen),
         *(render_section(section, report, "not shown") for section in chosen),
         files(report),
@@ -121,6 +127,7 @@ def page(report: Report) -> str:
 def files(report: Report) -> Html:
     """Links to the files that hold the numbers."""
     names = [
-        say(('<a href="{file}">{file}</a>'), file=str(name)) for name in look(report, "files") or ()
+        fill_in(('<a href="{file}">{file}</a>'), file=str(name))
+        for name in find_value(report, "files") or ()
     ]
-    return say("<footer>{files}</footer>", files=paragraph(join(names, " · "), "quiet"))
+    return fill_in("<footer>{files}</footer>", files=write_paragraph(join(names, " · "), "quiet"))

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from flatout.pages.charts import LUCK, WINNER, Chart, style_figure, thin_values
-from flatout.pages.values import array, list_at, mapping, write
+from flatout.pages.values import find_list, find_mapping, to_array, write_value
 
 COLOURS = {
     "best-first": "#c08a28",
@@ -42,7 +42,9 @@ def add_curve(
 ) -> None:
     """Draw a mean over requests with its band."""
     x = thin_values(requests)
-    mean, low, high = (array(thin_values(list_at(curve, part))) for part in ("mean", "low", "high"))
+    mean, low, high = (
+        to_array(thin_values(find_list(curve, part))) for part in ("mean", "low", "high")
+    )
     if len(low) == len(high) == len(x) and (high > low).any():
         edge: dict[str, Any] = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         figure.add_trace(go.Scatter(x=x, y=high, **edge))
@@ -52,7 +54,7 @@ def add_curve(
         go.Scatter(
             x=x,
             y=mean,
-            name=write(name),
+            name=write_value(name),
             mode="lines",
             line={"color": colour, "width": width},
             hovertemplate=form,
@@ -69,8 +71,8 @@ def frame_figure(figure: go.Figure, title: str) -> go.Figure:
 
 def recall(report: Mapping[str, Any]) -> Chart | None:
     """Mean recall of an evaluation's choosers."""
-    curves = mapping(report, "curves")
-    requests, choosers = list_at(curves, "requests"), mapping(curves, "choosers")
+    curves = find_mapping(report, "curves")
+    requests, choosers = find_list(curves, "requests"), find_mapping(curves, "choosers")
     if not requests or "learned" not in choosers:
         return None
     figure, key = go.Figure(), []
@@ -80,7 +82,7 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
             figure,
             name,
             requests=requests,
-            curve=mapping(choosers, name),
+            curve=find_mapping(choosers, name),
             colour=colour,
             form="%{y:.0%}",
         )
@@ -91,16 +93,16 @@ def recall(report: Mapping[str, Any]) -> Chart | None:
 
 def found(report: Mapping[str, Any]) -> Chart | None:
     """Targets found in one crawl, beside baselines where there are some."""
-    curve = list_at(report, "outcome", "curve")
+    curve = find_list(report, "outcome", "curve")
     if not curve:
         return None
     figure, key = go.Figure(), []
-    for name, band in mapping(report, "outcome", "beside").items():
+    for name, band in find_mapping(report, "outcome", "beside").items():
         colour = COLOURS.get(name, OTHER)
         add_curve(
             figure,
             name,
-            requests=range(1, len(list_at(band, "mean")) + 1),
+            requests=range(1, len(find_list(band, "mean")) + 1),
             curve=band,
             colour=colour,
             form="%{y:.1f}",

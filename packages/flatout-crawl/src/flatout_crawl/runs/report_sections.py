@@ -9,20 +9,20 @@ from flatout.pages.charts import draw_chart
 from flatout.pages.values import (
     Html,
     add_note,
-    bars,
-    decimal,
-    facts,
+    draw_bars,
+    fill_in,
+    find_list,
+    find_mapping,
+    find_records,
+    find_value,
     join,
-    list_at,
-    look,
-    mapping,
-    pairs,
-    paragraph,
-    percent,
-    records,
-    say,
-    table,
-    write,
+    write_decimal,
+    write_facts,
+    write_pairs,
+    write_paragraph,
+    write_percent,
+    write_table,
+    write_value,
 )
 from flatout_crawl.net.scope import canonical
 from flatout_crawl.runs import report_charts as charts
@@ -34,16 +34,19 @@ def link(url: object) -> Html:
     """A URL that can be opened, if it is one; it tells the site nothing of where it was found."""
     text = str(url)
     if canonical(text) != text:
-        return write(text)
-    return say('<a href="{url}" rel="noreferrer noopener nofollow">{url}</a>', url=text)
+        return write_value(text)
+    return fill_in('<a href="{url}" rel="noreferrer noopener nofollow">{url}</a>', url=text)
 
 
 def interval(found: object, digits: int = 0) -> Html:
     """A mean with its interval."""
-    low, high = decimal(look(found, "low"), digits), decimal(look(found, "high"), digits)
-    return say(
+    low, high = (
+        write_decimal(find_value(found, "low"), digits),
+        write_decimal(find_value(found, "high"), digits),
+    )
+    return fill_in(
         "{mean} <small>[{low}, {high}]</small>",
-        mean=decimal(look(found, "mean"), digits),
+        mean=write_decimal(find_value(found, "mean"), digits),
         low=low,
         high=high,
     )
@@ -51,7 +54,7 @@ def interval(found: object, digits: int = 0) -> Html:
 
 def found_curve(report: Report) -> Html:
     """Targets against requests."""
-    beside = mapping(report, "outcome", "beside")
+    beside = find_mapping(report, "outcome", "beside")
     chart = add_note(
         draw_chart(charts.found(report), "Targets found against requests"),
         "Each request moves one step to the right; each target found one step up. Shaded: the "
@@ -64,58 +67,70 @@ def found_curve(report: Report) -> Html:
         "No baseline is drawn: on a live site each would cost as many requests again. Record the "
         "site, and `flatout crawl eval --archive` compares them without any."
     )
-    return join([chart, paragraph(without, "quiet")])
+    return join([chart, write_paragraph(without, "quiet")])
 
 
 def targets(report: Report) -> Html:
     """The pages that were found, as a table."""
-    every = records(report, "targets")
+    every = find_records(report, "targets")
     rows = [
         (
-            look(row, "request"),
-            decimal(look(row, "score"), 2),
-            say(
+            find_value(row, "request"),
+            write_decimal(find_value(row, "score"), 2),
+            fill_in(
                 "{title}<br>{url}{path}",
-                title=look(row, "title") or "",
-                url=link(look(row, "url")),
+                title=find_value(row, "title") or "",
+                url=link(find_value(row, "url")),
                 path=way(row),
             ),
         )
         for row in every
     ]
-    more = look(report, "targets_in_all") or 0
+    more = find_value(report, "targets_in_all") or 0
     rest = f"{more - len(every):,} more are in targets.jsonl." if more > len(every) else ""
-    return join([table(("request", "score", "page"), rows, words=(2,)), paragraph(rest, "quiet")])
+    return join(
+        [
+            write_table(("request", "score", "page"), rows, words=(2,)),
+            write_paragraph(rest, "quiet"),
+        ]
+    )
 
 
 def way(row: object) -> Html:
     """The links from the seed page to a target, folded away."""
-    steps = list_at(row, "path")
+    steps = find_list(row, "path")
     if len(steps) < 2:
         return Html("")
-    lines = join(say("<br>{step}", step=str(step)) for step in steps)
+    lines = join(fill_in("<br>{step}", step=str(step)) for step in steps)
     template = (
         "<details><summary><small>{count} from the seed "
         "page</small></summary><small>{lines}</small></details>"
     )
-    return say(template, count=f"{len(steps) - 1} link{'s' * (len(steps) > 2)}", lines=lines)
+    return fill_in(template, count=f"{len(steps) - 1} link{'s' * (len(steps) > 2)}", lines=lines)
 
 
 def failures(report: Report) -> Html:
     """Requests that brought no page."""
-    kinds, late = mapping(report, "outcome", "failures"), look(report, "outcome", "not_searched")
+    kinds, late = (
+        find_mapping(report, "outcome", "failures"),
+        find_value(report, "outcome", "not_searched"),
+    )
     notes = (
         f"In {late:,} pages the search for the pattern took too long; they count as not relevant."
         if late
         else ""
     )
     if not kinds:
-        had = "Every page that was asked for was had." if look(report, "outcome", "pages") else ""
-        return paragraph(f"{had} {notes}".strip())
-    every = bars(
-        ("kind", "links"), [(kind, count, [write(count)]) for kind, count in kinds.items()]
+        had = (
+            "Every page that was asked for was had."
+            if find_value(report, "outcome", "pages")
+            else ""
+        )
+        return write_paragraph(f"{had} {notes}".strip())
+    every = draw_bars(
+        ("kind", "links"), [(kind, count, [write_value(count)]) for kind, count in kinds.items()]
     )
-    return join([every, paragraph(notes)])
+    return join([every, write_paragraph(notes)])
 
 
 def hosts(report: Report) -> Html:
@@ -123,15 +138,15 @@ def hosts(report: Report) -> Html:
     rows = [
         (
             host,
-            look(facts_of_host, "requests"),
-            look(facts_of_host, "robots"),
-            decimal(look(facts_of_host, "shortest_gap"), 2, " s"),
-            decimal(look(facts_of_host, "median_gap"), 2, " s"),
-            decimal(look(facts_of_host, "median_seconds"), 2, " s"),
-            decimal(look(facts_of_host, "megabytes"), 2),
-            mapping(facts_of_host, "ends"),
+            find_value(facts_of_host, "requests"),
+            find_value(facts_of_host, "robots"),
+            write_decimal(find_value(facts_of_host, "shortest_gap"), 2, " s"),
+            write_decimal(find_value(facts_of_host, "median_gap"), 2, " s"),
+            write_decimal(find_value(facts_of_host, "median_seconds"), 2, " s"),
+            write_decimal(find_value(facts_of_host, "megabytes"), 2),
+            find_mapping(facts_of_host, "ends"),
         )
-        for host, facts_of_host in mapping(report, "audit", "hosts").items()
+        for host, facts_of_host in find_mapping(report, "audit", "hosts").items()
     ]
     headings = (
         "host",
@@ -144,25 +159,27 @@ def hosts(report: Report) -> Html:
         "how they ended",
     )
     answers = [
-        say(
+        fill_in(
             "{url}: status {status}, {bytes} bytes",
             url=str(row.get("url")),
             status=row.get("status"),
             bytes=row["bytes"],
         )
-        for row in records(report, "robots")
+        for row in find_records(report, "robots")
     ]
-    about = paragraph(join([Html("robots.txt: "), join(answers, "; ")])) if answers else Html("")
-    return join([table(headings, rows, words=(0, 7)), about]) if rows else Html("")
+    about = (
+        write_paragraph(join([Html("robots.txt: "), join(answers, "; ")])) if answers else Html("")
+    )
+    return join([write_table(headings, rows, words=(0, 7)), about]) if rows else Html("")
 
 
 def show_order(report: Report) -> Html:
     """What the crawl was asked to do, and what its result rests on."""
-    order = mapping(report, "run", "order")
+    order = find_mapping(report, "run", "order")
     if not order:
         return Html("")
     shown = {name: value for name, value in order.items() if value not in ("", None, [], {})}
-    live = look(report, "outcome", "is_live")
+    live = find_value(report, "outcome", "is_live")
     notes = [
         (
             "A page is a target if its relevance reaches the threshold; the rule was written by "
@@ -177,13 +194,15 @@ def show_order(report: Report) -> Html:
         if live
         else "Pages that are not in the recording do not exist in this crawl.",
     ]
-    return join([pairs("the order", shown, exact=True), bullets(notes)])
+    return join([write_pairs("the order", shown, exact=True), bullets(notes)])
 
 
 def bullets(sentences: Sequence[object]) -> Html:
     """Sentences as a bulleted list."""
     return (
-        say("<ul>{items}</ul>", items=join(say("<li>{one}</li>", one=one) for one in sentences))
+        fill_in(
+            "<ul>{items}</ul>", items=join(fill_in("<li>{one}</li>", one=one) for one in sentences)
+        )
         if sentences
         else Html("")
     )
@@ -191,20 +210,26 @@ def bullets(sentences: Sequence[object]) -> Html:
 
 def summary(report: Report) -> Html:
     """A run in numbers, for the head of the page."""
-    outcome = mapping(report, "outcome")
+    outcome = find_mapping(report, "outcome")
     if not outcome:
         return Html("")
-    return facts(
-        ("targets", look(outcome, "found"), "different pages"),
-        ("requests", look(outcome, "requests"), say("of {total}", total=look(outcome, "total"))),
-        ("sent", look(outcome, "sent"), "robots.txt and lost ones included"),
+    return write_facts(
+        ("targets", find_value(outcome, "found"), "different pages"),
+        (
+            "requests",
+            find_value(outcome, "requests"),
+            fill_in("of {total}", total=find_value(outcome, "total")),
+        ),
+        ("sent", find_value(outcome, "sent"), "robots.txt and lost ones included"),
         (
             "pages read",
-            look(outcome, "pages"),
-            say("{mb} MB brought nothing", mb=decimal(look(outcome, "wasted_mb"), 1)),
+            find_value(outcome, "pages"),
+            fill_in(
+                "{mb} MB brought nothing", mb=write_decimal(find_value(outcome, "wasted_mb"), 1)
+            ),
         ),
-        ("links left", look(outcome, "open_links"), "known and not followed"),
-        ("seconds", decimal(look(outcome, "seconds"), 1), "of the last start"),
+        ("links left", find_value(outcome, "open_links"), "known and not followed"),
+        ("seconds", write_decimal(find_value(outcome, "seconds"), 1), "of the last start"),
         kind="close",
     )
 
@@ -223,15 +248,15 @@ def choosers(report: Report) -> Html:
     """All choosers in numbers, the best first."""
     rows = [
         (
-            look(row, "chooser"),
-            interval(look(row, "metrics", "requests_to_90")),
-            percent(look(row, "reached_90"), 0),
-            interval(look(row, "metrics", "requests_to_50")),
-            interval(look(row, "metrics", "auc"), 3),
-            interval(look(row, "metrics", "recall"), 2),
-            interval(look(row, "metrics", "wasted_mb"), 1),
+            find_value(row, "chooser"),
+            interval(find_value(row, "metrics", "requests_to_90")),
+            write_percent(find_value(row, "reached_90"), 0),
+            interval(find_value(row, "metrics", "requests_to_50")),
+            interval(find_value(row, "metrics", "auc"), 3),
+            interval(find_value(row, "metrics", "recall"), 2),
+            interval(find_value(row, "metrics", "wasted_mb"), 1),
         )
-        for row in records(report, "choosers")
+        for row in find_records(report, "choosers")
     ]
     headings = (
         "",
@@ -243,7 +268,7 @@ def choosers(report: Report) -> Html:
         "wasted MB",
     )
     return add_note(
-        table(headings, rows),
+        write_table(headings, rows),
         "Means with 95 % intervals over sites and seeds. A crawl that never reached 90 % counts "
         "with its whole budget, which flatters it.",
         "a chooser is first only because it seldom reached 90 %.",
@@ -254,15 +279,15 @@ def duels(report: Report) -> Html:
     """The learned policy beside those it must beat."""
     rows = [
         (
-            look(row, "against"),
-            decimal(look(row, "own"), 0),
-            decimal(look(row, "other"), 0),
-            interval(look(row, "difference")),
-            percent(look(row, "own_reached"), 0),
-            percent(look(row, "other_reached"), 0),
-            look(row, "won"),
+            find_value(row, "against"),
+            write_decimal(find_value(row, "own"), 0),
+            write_decimal(find_value(row, "other"), 0),
+            interval(find_value(row, "difference")),
+            write_percent(find_value(row, "own_reached"), 0),
+            write_percent(find_value(row, "other_reached"), 0),
+            find_value(row, "won"),
         )
-        for row in records(report, "verdict", "duels")
+        for row in find_records(report, "verdict", "duels")
     ]
     headings = (
         "against",
@@ -273,19 +298,19 @@ def duels(report: Report) -> Html:
         "other reached",
         "beaten",
     )
-    return table(headings, rows)
+    return write_table(headings, rows)
 
 
 def sites(report: Report) -> Html:
     """The sites on which the policy was tried."""
     rows = [
-        (look(row, "name"), look(row, "pages"), look(row, "targets"))
-        for row in records(report, "sites")
+        (find_value(row, "name"), find_value(row, "pages"), find_value(row, "targets"))
+        for row in find_records(report, "sites")
     ]
-    return table(("site", "pages", "targets"), rows)
+    return write_table(("site", "pages", "targets"), rows)
 
 
 def grounds(report: Report) -> Html:
     """What an evaluation rests on."""
-    notes = bullets([str(one) for one in list_at(report, "assumptions")])
-    return join([notes, pairs("settings", mapping(report, "settings"), exact=True)])
+    notes = bullets([str(one) for one in find_list(report, "assumptions")])
+    return join([notes, write_pairs("settings", find_mapping(report, "settings"), exact=True)])
