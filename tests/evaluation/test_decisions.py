@@ -87,6 +87,21 @@ def test_what_was_asked_for_is_found_again(market: Market) -> None:
     assert measure_activity(found).p_value < 1e-3
 
 
+@pytest.mark.parametrize("period", [400, 200, 40])
+def test_few_changes_of_mind_show_no_activity(market: Market, period: int) -> None:
+    """One change in the middle leaves both halves as far from the average: without scatter, a test
+    of batches alone would be sure.
+    """
+
+    def policy(moment: Moment) -> NDArray[np.float64]:
+        side = moment.age // (period // 2) % 2
+        return np.array([[0.4 * side, 0.4 * (1 - side)]]) - moment.weights
+
+    found = decisions_of(market, policy)
+    assert 0 < count_decisions(found) < 24
+    assert measure_activity(found).p_value == 1.0
+
+
 def test_nothing_is_asked_for_before_the_first_decision(market: Market) -> None:
     def late(moment: Moment) -> NDArray[np.float64]:
         return np.array([[0.4, 0.0]]) - moment.weights if moment.age == 50 else np.zeros((1, 2))

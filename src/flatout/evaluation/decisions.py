@@ -68,11 +68,16 @@ class Activity(NamedTuple):
 
 
 def measure_activity(decisions: Decisions) -> Activity:
-    """The active share of a path's targets, tested by the means of consecutive batches of bars."""
+    """The active share of a path's targets, tested by the means of consecutive batches of bars. A
+    path with fewer decisions than batches says too little: one change of mind in all of history
+    would make the batches alike.
+    """
     targets = decisions.targets
     active = np.abs(targets - targets.mean(axis=0)).sum(axis=1) / 2
     batches = np.array([part.mean() for part in np.array_split(active, min(BATCHES, len(active)))])
     share = float(active.mean())
+    if count_decisions(decisions) < BATCHES:
+        return Activity(share, 1.0)
     error = float(np.std(batches)) / math.sqrt(max(len(batches) - 1, 1))
     if error == 0:
         return Activity(share, 1.0 if share <= LEAST_ACTIVE else 0.0)

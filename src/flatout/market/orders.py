@@ -16,7 +16,8 @@ direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3
 discrete          one choice per asset, a whole number from 0: sell, hold or buy. With one size 0
                   sells that share of the equity (times `trade_size`), 1 holds, 2 buys; with more,
                   the largest sale comes first and the largest purchase last. Holding is an answer
-                  of its own: nothing is traded, so it costs nothing. No gradient goes through it
+                  of its own: nothing is traded, so it costs nothing. Gymnasium's environments
+                  refuse numbers that are no choice; elsewhere they hold. No gradient goes through
 """
 
 from collections.abc import Sequence

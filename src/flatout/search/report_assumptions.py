@@ -33,7 +33,7 @@ FILLS = {
 }
 LIMITS = (
     "<b>Bars, not ticks.</b> Within a bar only open, high, low, close and volume are known. "
-    "Where the order of events matters (stops), the worst case is assumed.",
+    "Where the order of events within a bar matters (stops), the adverse extreme comes first.",
     "<b>No queue.</b> A limit order's place in the order book is not modelled. The share of "
     "maker fills is an assumption, and who is filled as maker is often filled because the price "
     "is about to turn against him.",

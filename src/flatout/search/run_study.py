@@ -159,7 +159,14 @@ def prepare_studies(
         given_name = IN_MEMORY if source is not study.source else source.given_name
         request = StudyRequest(study.name, given_name, source.symbols, source.bar, source.calendar)
         prepared.append(
-            prepare(request, study.resolved, source.read(), len(chosen.slots), out, chosen)
+            prepare(
+                request,
+                study.resolved,
+                source.read(),
+                workers=len(chosen.slots),
+                out=out,
+                chosen=chosen,
+            )
         )
     return prepared, chosen
 

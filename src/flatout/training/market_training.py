@@ -90,7 +90,12 @@ def make_training(
     )
     data_bytes = sum(array.nbytes for array in tape)
     program = choose_program(
-        program, settings.train.n_envs, len(agents) * len(seeds), workers, data_bytes, free
+        program,
+        settings.train.n_envs,
+        lanes=len(agents) * len(seeds),
+        workers=workers,
+        data_bytes=data_bytes,
+        free=free,
     )
     if index_only is not None:
         program = program._replace(index_only=index_only)
@@ -101,17 +106,31 @@ def make_training(
         teach = bounded_rules(
             rules,
             offset,
-            warm,
-            agent.cut,
-            choose_episode_bars(settings.market.episode_bars, agent.cut - warm),
-            len(tape.features),
+            first=warm,
+            stop=agent.cut,
+            length=choose_episode_bars(settings.market.episode_bars, agent.cut - warm),
+            n_bars=len(tape.features),
         )
-        judge = bounded_rules(rules, offset, max(agent.cut, warm), stop, None, len(tape.features))
+        judge = bounded_rules(
+            rules,
+            offset,
+            first=max(agent.cut, warm),
+            stop=stop,
+            length=None,
+            n_bars=len(tape.features),
+        )
         for seed in seeds:
             name = f"{agent.name}-seed{seed}"
             rates = rates_of(settings.train, updates, teach)
             lanes.append(
-                Lane(name, seed, rates, judge, settings.train.hidden, settings.train.log_std)
+                Lane(
+                    name,
+                    seed,
+                    rates=rates,
+                    judged=judge,
+                    hidden=settings.train.hidden,
+                    log_std=settings.train.log_std,
+                )
             )
             agent_of[name] = agent
     longest = max(agent.market.panel.n_bars - agent.cut for agent in agents)

@@ -115,4 +115,6 @@ def source_of_run(request: TrainRequest, run: Path, settings: Settings) -> BarsS
     bars = str(run / KEPT_BARS) if request.bars == KEPT_BARS else request.bars
     symbols = tuple(request.symbols) if request.symbols else None
     extras = wanted_extras(settings)
-    return BarsSource(bars, symbols, request.bar, request.seed, extras, request.calendar)
+    return BarsSource(
+        bars, symbols, request.bar, seed=request.seed, extras=extras, calendar=request.calendar
+    )

@@ -175,11 +175,14 @@ def finished_lanes(training: Training, folder: Path, workers: int) -> list[Train
         for n, lane in enumerate(share):
             results.append(
                 TrainedLane(
-                    training.lanes[lane], take_lane(last, n), take_lane(best, n),
-                    float(arrays["best/score"][n]),
-                    int(arrays["best/updates"][n]), int(arrays["lanes/updates"][n]),
+                    lane=training.lanes[lane],
+                    last=take_lane(last, n),
+                    best=take_lane(best, n),
+                    best_score=float(arrays["best/score"][n]),
+                    best_updates=int(arrays["best/updates"][n]),
+                    updates=int(arrays["lanes/updates"][n]),
                 )
-            )  # fmt: skip
+            )
     return results
 
 
