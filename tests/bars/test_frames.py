@@ -85,7 +85,7 @@ def bars_from(symbol: str, start: int) -> pl.DataFrame:
         (pd.DataFrame({("a", "b"): [1.0]}), "its columns have 2 levels"),
         (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "two of its columns have one name"),
     ],
-    ids=["empty", "columns", "list", "levels", "twice"],
+    ids=["empty", "columns", "list", "panel", "levels", "twice"],
 )
 def test_what_is_no_frame_of_bars_is_refused(given: Any, said: str) -> None:
     with pytest.raises(BarsError) as error:
