@@ -46,8 +46,6 @@ def read_frame(frame: Frame) -> Table:
         found = frame
     elif is_pandas(frame):
         found = from_pandas(frame)
-    elif type(frame).__name__ == "Panel":
-        raise BarsError("these bars are a Panel already: use it as it is")
     else:
         raise BarsError(
             f"bars are of type {type(frame).__name__}: give a path, a Panel, or a frame of Polars "

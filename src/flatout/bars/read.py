@@ -61,6 +61,8 @@ def read_bars(
     >>> read_bars(pl.DataFrame({"date": hours, **prices, "volume": 1.0}), symbols=["BTC"]).n_bars
     3
     """
+    if isinstance(path, Panel):
+        raise BarsError("these bars are a Panel already: use it as it is")
     symbols = name_symbols(symbols)
     rows, files = read_rows(path, symbols, extras, columns)
     return make_panel(
