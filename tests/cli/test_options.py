@@ -59,3 +59,17 @@ def test_symbols_are_shown_as_they_are(
     assert result.exit_code == 0
     assert "[red]x" in result.output
     assert "[/]" in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["train g.toml", "train -c g.toml", "train --portfolio g.toml", "train --symbols A B g.toml",
+     "train --out h.toml g.toml", "audit g.toml", "backtest --json g.toml", "search g.toml",
+     "search -c g.toml", "search --symbols A B -c g.toml", "search --symbols A g.toml"],
+)  # fmt: skip
+def test_settings_files_are_given_with_and_without_their_option(words: str, tmp_path: Path) -> None:
+    path = tmp_path / "g.toml"
+    path.write_text("[train]\nn_env = 3\n")
+    result = CliRunner().invoke(main, words.replace("g.toml", str(path)).split())
+    assert str(path) in str(result.exception)
+    assert "train.n_envs" in str(result.exception)

@@ -101,9 +101,22 @@ class SpaceSeparated(TyperCommand):
 
 
 class BarsCommand(SpaceSeparated):
-    """A command that takes `--symbols BTC ETH`."""
+    """A command that takes `--symbols BTC ETH`, and its settings file with `--config` or without:
+    `flatout train flatout.toml` is `flatout train --config flatout.toml`.
+    """
 
     lists = (SYMBOLS,)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write `--config` before a settings file that is no option's value."""
+        known = {word for one in self.params for word in one.opts}
+        flags = {word for one in self.params if getattr(one, "is_flag", False) for word in one.opts}
+        named: list[str] = []
+        for before, arg in pairwise(["", *args]):
+            free = not before.startswith("-") or before in flags
+            settings = free and arg.endswith(".toml") and "--config" in known
+            named += ["--config", arg] if settings else [arg]
+        return super().parse_args(ctx, named)
 
 
 def split_equals(arg: str) -> list[str]:

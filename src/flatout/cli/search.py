@@ -10,14 +10,15 @@ from rich.console import Console
 
 from flatout.bars.source import find_source
 from flatout.cli.options import (
+    SYMBOLS,
     Bars,
-    BarsCommand,
     BarSize,
     Device,
     Engine,
     Json,
     Out,
     Set,
+    SpaceSeparated,
     Symbols,
     print_json,
 )
@@ -35,9 +36,10 @@ if TYPE_CHECKING:  # loads Optuna, which takes a second
 NOT_PROMOTABLE = 3  # exit code with --gate
 
 
-class SearchCommand(BarsCommand):
+class SearchCommand(SpaceSeparated):
     """A command that takes `--symbols BTC ETH` before or after its settings files."""
 
+    lists = (SYMBOLS,)
     never_listed = (".toml",)
 
 
@@ -45,6 +47,10 @@ def search_command(
     configs: Annotated[
         list[Path] | None,
         typer.Argument(help="Settings files, one study each; they share the machine fairly."),
+    ] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option("--config", "-c", help="The same as a settings file without -c."),
     ] = None,
     bars: Bars = None,
     symbols: Symbols = None,
@@ -111,7 +117,7 @@ def search_command(
     from flatout.search.progress import StudyProgress
     from flatout.search.run_study import AskedStudy, prepare_studies, run_prepared
 
-    files: list[Path | None] = [*configs] if configs else [None]
+    files: list[Path | None] = [*(configs or ()), *(config or ())] or [None]
     if name and len(files) > 1:
         raise SettingsError(
             f"--name names one study, but {len(files)} settings files are given: leave it out"

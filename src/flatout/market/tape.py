@@ -53,19 +53,17 @@ def make_tape(panel: Panel, features: NDArray[np.float32], capital: float) -> Ta
         )
     volume = np.where(panel.tradable, panel.volume, 0.0) / capital
     volatility = trailing_volatility(panel.close)
-    prices = [
+    opens, highs, lows, closes = (
         np.where(np.isfinite(p), p, 1.0) for p in (panel.open, panel.high, panel.low, panel.close)
-    ]
-    following = [shift_back(column) for column in (*prices, volume)]
+    )
+    later_volume = shift_back(volume)
+    later = [*(shift_back(prices) for prices in (opens, highs, lows, closes)), later_volume]
     # The impact of bar t + 1 is priced with the volatility known at the close of t.
-    later_volume = following[-1]
     impact = np.where(
         later_volume > 0, volatility / np.sqrt(np.where(later_volume > 0, later_volume, 1.0)), 0.0
     )
     benchmark = shift_back(equal_weight_log_return(panel))[:, None]
-    columns = np.ascontiguousarray(
-        np.concatenate([prices[3], *following, impact, benchmark], axis=1).T
-    )
+    columns = np.ascontiguousarray(np.concatenate([closes, *later, impact, benchmark], axis=1).T)
     return Tape(columns, features.reshape(panel.n_bars, -1))
 
 
