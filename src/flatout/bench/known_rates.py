@@ -135,7 +135,8 @@ def interval(passed: Iterator[bool]) -> tuple[float, float]:
     rows = list(passed)
     n, p = max(len(rows), 1), share(rows)
     centre, spread = p + Z**2 / (2 * n), Z * math.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-    return ((centre - spread) / (1 + Z**2 / n), (centre + spread) / (1 + Z**2 / n))
+    low, high = centre - spread, centre + spread  # off by a rounding at a share of 0 or 1
+    return max(low, 0.0) / (1 + Z**2 / n), min(high / (1 + Z**2 / n), 1.0)
 
 
 def count_only_gates(rows: Sequence[StudyOutcome]) -> dict[str, float]:
