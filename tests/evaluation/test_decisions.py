@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from flatout.bars.synthetic import RandomWalk
@@ -12,6 +14,7 @@ from flatout.evaluation.decisions import (
     count_decisions,
     find_decisions,
     measure_activity,
+    measure_change,
 )
 from flatout.evaluation.skill import make_timeline
 from flatout.folds.blocks import Block
@@ -110,3 +113,30 @@ def test_nothing_is_asked_for_before_the_first_decision(market: Market) -> None:
     assert (found.targets[:50] == 0).all()
     np.testing.assert_allclose(found.targets[50:, 0], 0.4, atol=1e-3)
     assert found.traded.sum() == 1
+
+
+def test_small_changes_of_many_assets_are_decisions() -> None:
+    """Half a per cent of the equity is no less for being spread over 250 assets."""
+    rng, assets = np.random.default_rng(0), 250
+    weights = rng.uniform(0.0, 0.004, (60, assets))
+    returns = np.zeros((60, assets))
+    found = find_decisions(weights, np.zeros(60), returns, np.arange(60) == 0)
+    assert found.traded.mean() > 0.99
+    assert count_decisions(found) == 60
+    assert measure_activity(found).p_value < 0.01
+
+
+def test_rounding_is_no_decision() -> None:
+    """Of 32-bit weights of any size."""
+    held = np.tile([0.5, 0.004, 1e-5], (60, 1))
+    shaken = held * (1 + 2e-6 * np.random.default_rng(0).normal(size=held.shape))
+    found = find_decisions(shaken, np.zeros(60), np.zeros(held.shape), np.arange(60) == 0)
+    assert not found.traded[1:].any()
+    assert count_decisions(found) == 1
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=6))
+def test_a_change_is_what_changes_hands_with_cash_among_it(weights: list[float]) -> None:
+    change = np.array(weights)
+    bought, sold = change[change > 0].sum(), -change[change < 0].sum()
+    assert measure_change(change) == pytest.approx(max(bought, sold))

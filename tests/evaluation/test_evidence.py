@@ -92,6 +92,16 @@ def test_reports_show_what_the_evidence_was_made_of() -> None:
     assert found.activity == measure_activity(winner().decisions)
 
 
+def test_what_hardly_departs_from_its_average_is_not_enlarged() -> None:
+    """Equal weights with a large Sharpe ratio of next to nothing do not lead."""
+    path, sure = NOISE[:, 0] + 2e-3, 1e-6 + 1e-7 * NOISE[:, 1]
+    assert bar_sharpe(sure) > bar_sharpe(path)
+    assert weigh_lead(path, sure) < 1e-3
+    assert weigh_lead(path, 1000 * sure) > weigh_lead(path, sure)
+    assert weigh_lead(path, path) == 1.0
+    assert weigh_lead(np.zeros(640), np.zeros(640)) == 1.0
+
+
 def test_what_does_not_exist_is_no_evidence() -> None:
     found = weigh_winner(winner(columns=NOISE[:, :1], hold_out_sharpe=None))
     assert found.overfitting is None

@@ -15,7 +15,7 @@ from flatout.evaluation.paths import (
     path_sums,
     path_values,
 )
-from flatout.evaluation.skill import PARTS, make_timeline
+from flatout.evaluation.skill import PARTS, find_judged, make_timeline
 from flatout.folds.splits import Folds
 from flatout.folds.stitch import judged_bars
 from folds.fold_cases import plain_folds
@@ -111,9 +111,9 @@ def test_skill_of_paths_that_hold_nothing_is_what_they_earn() -> None:
     timeline = make_timeline(closes, [folds.groups[group] for group in folds.judged])
     blocks = max(len(split.test) for split in folds.splits)
     nothing = np.zeros((len(folds.splits), SEEDS, blocks, PARTS, 2))
-    judged, earned = timeline.part > 0, path_returns(folds, log_return)
+    judged, earned = find_judged(timeline), path_returns(folds, log_return)
     found = path_skill(folds, log_return, nothing, timeline)
-    np.testing.assert_array_equal(found, np.where(judged, earned, 0.0))  # nothing is before part 0
+    np.testing.assert_array_equal(found, np.where(judged, earned, 0.0))
     held = path_skill(folds, log_return, nothing + 1.0, timeline)
     assert (held != earned)[..., judged].any()
 

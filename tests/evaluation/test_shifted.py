@@ -12,7 +12,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.synthetic import RandomWalk
 from flatout.evaluation.baselines import Moment, Policy
 from flatout.evaluation.comparison import compare
-from flatout.evaluation.shifted import LEFT_OUT, draw_moves
+from flatout.evaluation.shifted import LEFT_OUT, draw_moves, t_value
 from flatout.market.market import Market, build_market
 from flatout.settings.tables import Settings
 
@@ -68,6 +68,28 @@ def wander(seed: int) -> Policy:
     return policy
 
 
+def raise_stakes(seed: int, growth: float) -> Policy:
+    """Bets at random beside equal weights, larger while it is behind, and none once its own t value
+    is 1.7.
+    """
+    rng, half = np.random.default_rng(seed), 0.5 / len(SYMBOLS)
+    bet, size, total, squares, done = np.zeros(2), half if growth == 1 else 0.01, 0.0, 0.0, False
+
+    def policy(moment: Moment) -> NDArray[np.float64]:
+        nonlocal bet, size, total, squares, done
+        if moment.age and not done:
+            won = float(bet @ (moment.closes[-1] / moment.closes[-2] - 1))
+            total, squares = total + won, squares + won * won
+            done = moment.age >= 24 and total >= 1.7 * np.sqrt(squares)
+            size = min(half, size * growth) if moment.age % 12 == 0 else size
+        if moment.age % 3 == 0:
+            bet = size * rng.choice([-1.0, 1.0], len(SYMBOLS))
+        bet = bet * (not done)
+        return (half + bet)[None] - moment.weights
+
+    return policy
+
+
 FOREVER = 10**6  # bars: since the first one
 TRADERS: dict[str, Callable[[int], Policy]] = {
     "trend": lambda seed: follow(1, 8),
@@ -77,6 +99,8 @@ TRADERS: dict[str, Callable[[int], Policy]] = {
 SLOW: dict[str, Callable[[int], Policy]] = {
     "slow contrarian": lambda seed: follow(-1, 40),
     "grid": lambda seed: follow(-1, FOREVER),
+    "stops when ahead": lambda seed: raise_stakes(seed, 1.0),
+    "raises its stakes": lambda seed: raise_stakes(seed, 1.25),
 }
 
 
@@ -112,15 +136,16 @@ def test_p_values_of_traders_without_skill_are_uniform(kind: str, trader: str) -
 @pytest.mark.parametrize("trader", SLOW)
 @pytest.mark.parametrize("kind", ["flat", "rising", "falling", "fat-tailed"])
 def test_p_values_of_long_memories_are_not_small(kind: str, trader: str) -> None:
-    """Copies of what remembers long know the bars that they meet: a third of them would pass at
-    5 % by their rank alone. Larger than uniform they may be.
+    """Copies of what remembers long know the bars that they meet, and those of what looks at its
+    own results do not stop with it: a third of them would pass at 5 % by their rank alone. Larger
+    than uniform they may be.
     """
     found = p_values(kind, trader, MARKETS, bars=400, copies=99)
-    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 0.01 / 8
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 0.01 / 16
     assert np.mean(found <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / MARKETS)
 
 
-@pytest.mark.parametrize("trader", TRADERS)
+@pytest.mark.parametrize("trader", TRADERS | SLOW)
 def test_p_values_are_not_small_in_a_rising_market(trader: str) -> None:
     found = p_values("rising", trader, 16, bars=180, copies=19)
     assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
@@ -137,6 +162,37 @@ def test_foresight_is_found() -> None:
 
     result = compare(market, policy, {}, lucky=39)
     assert result.p_value() == 1 / 40
+
+
+WALKS, BARS, BLOCKS = 600, 1440, 4
+
+
+def stake_returns(growth: float, seed: int) -> NDArray[np.float64]:
+    """(walk, bar) of bets without an edge that stop for good at a t value of 1.7, their stakes
+    growing until then.
+    """
+    rng, won = np.random.default_rng(seed), np.zeros((WALKS, BARS))
+    total, squares, done = np.zeros(WALKS), np.zeros(WALKS), np.zeros(WALKS, bool)
+    stake = 1.0 if growth == 1 else 0.05
+    for bar in range(BARS):
+        if bar % 12 == 0:
+            stake = min(1.0, stake * growth)
+        won[:, bar] = stake * rng.normal(0, SIGMA, WALKS) * ~done
+        total, squares = total + won[:, bar], squares + won[:, bar] ** 2
+        done |= (bar >= 24) & (total >= 1.7 * np.sqrt(squares))
+    return won
+
+
+@pytest.mark.parametrize("growth", [1.0, 1.25])
+def test_who_stops_when_ahead_has_a_small_t_value(growth: float) -> None:
+    won = stake_returns(growth, seed=2)
+    common = won.sum(axis=1) / np.sqrt(np.sum(won * won, axis=1))
+    assert np.mean(common > 1.645) > 0.3  # where 5 % are asked for
+    found = t_value(won, [BARS // BLOCKS] * BLOCKS)
+    assert np.mean(found > 1.645) < 0.05 + 5 * np.sqrt(0.05 * 0.95 / WALKS)
+    steady = np.random.default_rng(3).normal(0.05 * SIGMA, SIGMA, (WALKS, BARS))
+    weaker = t_value(steady, [BARS // BLOCKS] * BLOCKS).mean() / (0.05 * np.sqrt(BARS))
+    assert 0.8 < weaker < 1.0  # what the caution costs whoever is steady
 
 
 def test_moves_differ_and_leave_out_the_next_sixth() -> None:

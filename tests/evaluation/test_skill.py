@@ -35,23 +35,30 @@ def skill_of(weights: Floats, closes: Floats, blocks: tuple[Block, ...] = BLOCKS
     return skill_returns(earned, np.concatenate(parts), timeline)
 
 
-def naive_benchmark(weights: Floats, parts: list[int]) -> Floats:
-    """The definition in words, part by part: the mean of the weights before, and what went beyond
-    it in each part, spread evenly over the bars after that part. NaN in the first part.
+def naive_skill(
+    weights: Floats, returns: Floats, earned: Floats, place: NDArray[np.int64]
+) -> Floats:
+    """The definition in words, for one block whose bars lie in these parts. The benchmark of a part
+    is the mean of the weights before it, and what went beyond that in each part, spread evenly over
+    the bars after that part. Nothing is judged in the first part, and in the last one only the
+    repayment is.
     """
-    place = np.array(parts)
-    found = np.full_like(weights, np.nan)
-    for part in sorted(set(parts))[1:]:
-        found[place == part] = weights[place < part].mean(axis=0)
-    average = found.copy()
-    for part in sorted(set(parts))[1:-1]:
+    parts = sorted(set(place.tolist()))
+    average, repaid = np.zeros_like(weights), np.zeros_like(weights)
+    for part in parts[1:]:
+        average[place == part] = weights[place < part].mean(axis=0)
+    for part in parts[1:-1]:
         beyond = (weights - average)[place == part].sum(axis=0)
-        found[place > part] += beyond / np.sum(place > part)
-    return found
+        repaid[place > part] += beyond / np.sum(place > part)
+    skill = earned - np.sum((average + repaid) * returns, axis=1)
+    skill[place == parts[0]] = 0.0
+    last = place == parts[-1]
+    skill[last] = -np.sum(repaid * returns, axis=1)[last]
+    return skill
 
 
 @given(st.integers(0, 1000))
-def test_the_benchmark_is_the_average_of_before_and_the_repayment(seed: int) -> None:
+def test_skill_is_beyond_the_average_of_before_and_the_repayment(seed: int) -> None:
     blocks = (Block(3, 63), Block(63, 130), Block(140, 200))
     rng = np.random.default_rng(seed)
     closes, weights = walk(seed, bars=200), rng.normal(size=(60 + 67 + 60, 3))
@@ -59,14 +66,15 @@ def test_the_benchmark_is_the_average_of_before_and_the_repayment(seed: int) -> 
     rows = np.concatenate([np.arange(*block) for block in blocks])
     returns = closes[rows] / closes[rows - 1] - 1
     np.testing.assert_allclose(timeline.asset_returns, returns, rtol=1e-12)
-    earned, parts = rng.normal(size=187), []
-    for k, block in enumerate(blocks):
-        parts += [k * PARTS + j * PARTS // block.length for j in range(block.length)]
-    expected = np.sum(naive_benchmark(weights, parts) * returns, axis=1)
-    expected = np.where(np.isnan(expected), earned, expected)  # not judged
+    earned, expected, first = rng.normal(size=187), [], 0
+    for block in blocks:
+        here = slice(first, first + block.length)
+        parts = np.arange(block.length) * PARTS // block.length
+        expected.append(naive_skill(weights[here], returns[here], earned[here], parts))
+        first += block.length
     sums = [sum_by_part(w.T, len(w)) for w in np.split(weights, [60, 127])]
-    found = held_returns(earned, np.concatenate(sums), timeline)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    found = skill_returns(earned, np.concatenate(sums), timeline)
+    np.testing.assert_allclose(found, np.concatenate(expected), rtol=0, atol=1e-12)
 
 
 @given(st.integers(0, 1000), st.integers(0, 719))
@@ -91,16 +99,44 @@ def test_weights_that_never_change_have_no_skill_whatever_the_market_does(drift:
     np.testing.assert_allclose(skill_of(weights, walk(0, drift)), 0.0, atol=1e-15)
 
 
-def test_a_constant_drift_cancels_but_for_the_last_part() -> None:
+@pytest.mark.parametrize("blocks", [(Block(1, 721),), BLOCKS])
+def test_a_constant_drift_cancels(blocks: tuple[Block, ...]) -> None:
     """Weights that rise with time earn more of a drift than their average did before; what they
-    hold beyond it is paid back, as far as there are bars left.
+    hold beyond it is paid back.
     """
     growing = np.exp(0.001 * np.arange(721))[:, None] * np.ones(3)
     ramp = np.linspace(0, 1, 720)[:, None] * np.ones(3) / 3
-    found, last = skill_of(ramp, growing), slice(700, 720)
+    found = skill_of(ramp, growing, blocks)
     assert np.ptp(found) > 1e-4
-    average = ramp[:700, 0].mean()
-    assert found.sum() == pytest.approx(0.001 * 3 * np.sum(ramp[last, 0] - average), rel=1e-3)
+    assert found.sum() == pytest.approx(0.0, abs=1e-12)
+
+
+def lessons_of(returns: Floats, sign: int, seed: int) -> Floats:
+    """(bar, asset) weights of the agents of a path: in each of four blocks what rose (or fell) in
+    two others, and a little noise.
+    """
+    rng, quarters = np.random.default_rng(seed), np.split(returns, 4)
+    weights = []
+    for k in range(4):
+        taught = [quarters[j] for j in range(4) if j not in (k, 0 if k else 1)]
+        gain = np.mean(np.concatenate(taught), axis=0) / 0.01 * np.sqrt(BARS // 2)
+        weights.append(np.clip(0.25 * (1 + sign * gain / 2), 0, 0.5))
+    held = np.repeat(weights, BARS // 4, axis=0)
+    return np.clip(held + rng.normal(0, 0.03, held.shape), 0, 0.6)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_agents_taught_on_the_bars_of_other_blocks_have_no_skill(sign: int) -> None:
+    """A benchmark of the blocks before would know, by the agents of those, what comes."""
+    blocks = [Block(1 + n * BARS // 4, 1 + (n + 1) * BARS // 4) for n in range(4)]
+    found = []
+    for k in range(WALKS):
+        returns = np.random.default_rng([5, k]).normal(0, 0.01, (BARS, 2))
+        closes = np.vstack([np.ones(2), np.cumprod(1 + returns, axis=0)])
+        found.append(skill_of(lessons_of(returns, sign, k), closes, tuple(blocks)))
+    t = np.mean(found, axis=1) / np.std(found, axis=1) * np.sqrt(BARS)
+    assert abs(t.mean()) < 5 / np.sqrt(WALKS)
+    assert passes(np.array(found)) < 0.05 + 5 * np.sqrt(0.05 * 0.95 / WALKS)
 
 
 def test_foresight_is_skill_in_rising_and_falling_markets() -> None:

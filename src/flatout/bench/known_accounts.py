@@ -9,7 +9,7 @@ import numpy as np
 
 from flatout.bars.panel import FloatArray, Panel
 from flatout.bench.known_paths import AccountPlan, Paths, run_plan
-from flatout.bench.known_rules import LONGEST, KnownRule
+from flatout.bench.known_rules import GROUP_BARS, GROUPS, LONGEST, KnownRule
 from flatout.evaluation.decisions import Decisions
 from flatout.evaluation.skill import (
     Timeline,
@@ -22,7 +22,7 @@ from flatout.folds.blocks import Block
 from flatout.market.rules import Rules
 from flatout.market.tape import Tape
 
-GROUPS, GROUP_BARS, HOLD_OUT_BARS = 4, 360, 260
+HOLD_OUT_BARS = 260
 JUDGED_BARS = GROUPS * GROUP_BARS
 BARS = LONGEST + 1 + JUDGED_BARS + HOLD_OUT_BARS
 

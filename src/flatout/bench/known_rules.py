@@ -11,10 +11,15 @@ from flatout.bars.panel import FloatArray, Panel
 from flatout.bench.known_truths import SIGMA, follow_average
 from flatout.evaluation.decisions import Decisions
 
-RuleKind = Literal["momentum", "reversion", "grid", "random", "mix", "signal"]
-WITHOUT_SKILL: tuple[RuleKind, ...] = ("momentum", "reversion", "grid", "random", "mix")
+RuleKind = Literal["momentum", "reversion", "grid", "random", "mix", "stakes", "taught", "signal"]
+WITHOUT_SKILL: tuple[RuleKind, ...] = (
+    "momentum", "reversion", "grid", "random", "mix", "stakes", "taught",
+)  # fmt: skip
 PERIODS = (4, 8, 12, 24)  # bars between two decisions
 LONGEST = 96  # bars that a rule looks back
+GROUPS, GROUP_BARS = 4, 360  # that judge, from bar LONGEST + 1 on
+AHEAD = 1.7  # t value at which a rule that looks at its own results has had enough
+LEAST_STAKE, GROWTH = 0.1, 1.25
 
 
 class KnownRule(NamedTuple):
@@ -63,10 +68,47 @@ def form_opinion(rule: KnownRule, panel: Panel) -> FloatArray:
         blur = follow_average(rng.normal(size=shape), 0.9)
         return np.sqrt(1 - rule.noise**2) * panel.extras["signal"] + rule.noise * blur
     past = np.log(panel.close)
+    if rule.kind == "stakes":
+        return raise_stakes(rng, np.diff(past, axis=0, prepend=past[:1]), rule.period)
+    if rule.kind == "taught":
+        return hold_lessons(rng, past)
     if rule.kind == "grid":  # it remembers all of history
         return -(past - past[0]) / (SIGMA * np.sqrt(4 * rule.past))
     gain = past - np.vstack([np.repeat(past[:1], rule.past, axis=0), past[: -rule.past]])
     return (1 if rule.kind == "momentum" else -1) * gain / (SIGMA * np.sqrt(rule.past))
+
+
+def raise_stakes(rng: np.random.Generator, gains: FloatArray, period: int) -> FloatArray:
+    """(bar, asset): bets at random on either side, larger while the rule is behind, and none once
+    it is ahead; `gains` are the (bar, asset) log returns.
+    """
+    found = np.zeros_like(gains)
+    stake, total, squares, bet = LEAST_STAKE, 0.0, 0.0, np.zeros(gains.shape[1])
+    for bar in range(0, len(gains), period):
+        won = float(np.sum(bet * gains[max(bar - period + 1, 0) : bar + 1].sum(axis=0)))
+        total, squares = total + won, squares + won * won
+        if bar >= LONGEST and total >= AHEAD * np.sqrt(squares) > 0:
+            break
+        stake = min(stake * GROWTH, 1.0) if bar >= LONGEST else LEAST_STAKE
+        bet = stake * rng.choice([-1.0, 1.0], gains.shape[1])
+        found[bar : bar + period] = bet
+    return found
+
+
+def hold_lessons(rng: np.random.Generator, past: FloatArray) -> FloatArray:
+    """(bar, asset): in each judged group what rose (or fell) in groups that teach where this one
+    and another one judge, as agents of combinatorial splits may learn it; a little noise makes it
+    decide.
+    """
+    first, sign = LONGEST + 1, rng.choice([-1.0, 1.0])
+    edges = first + GROUP_BARS * np.arange(GROUPS + 1)
+    gains = (past[edges[1:] - 1] - past[edges[:-1] - 1]) / (SIGMA * np.sqrt(GROUP_BARS))
+    found = follow_average(rng.normal(size=past.shape), 0.9) / 2
+    for group in range(GROUPS):
+        beside = 0 if group else 1
+        teach = [k for k in range(GROUPS) if k not in (group, beside)]
+        found[edges[group] - 1 : edges[group + 1]] += sign * gains[teach].mean(axis=0)
+    return found
 
 
 def hold_equally(panel: Panel, period: int | None) -> Decisions:

@@ -10,6 +10,7 @@ winner has one path, one of several that would be alike. Its copies are 99, for 
 real study are 199.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -19,8 +20,6 @@ import numpy as np
 from flatout.bars.panel import FloatArray
 from flatout.bench.known_accounts import (
     BARS,
-    GROUP_BARS,
-    GROUPS,
     JUDGED_BARS,
     KnownStudy,
     Skills,
@@ -31,6 +30,8 @@ from flatout.bench.known_accounts import (
 )
 from flatout.bench.known_paths import AccountPlan, Paths, lay_tapes, run_plan
 from flatout.bench.known_rules import (
+    GROUP_BARS,
+    GROUPS,
     WITHOUT_SKILL,
     KnownRule,
     RuleKind,
@@ -44,7 +45,7 @@ from flatout.evaluation.decisions import Decisions, find_decisions
 from flatout.evaluation.deflation import NORMAL
 from flatout.evaluation.evidence import Harder, Winner, weigh_winner
 from flatout.evaluation.paths import path_figures
-from flatout.evaluation.shifted import changes_weights, draw_moves, rank_path, t_value
+from flatout.evaluation.shifted import changes_weights, draw_moves, rank_path
 from flatout.evaluation.skill import make_timeline
 from flatout.evaluation.verdict import Evidence, Verdict, give_verdict
 from flatout.folds.splits import Split
@@ -200,7 +201,11 @@ def run_copies(
     for study, skill, winner, one, decisions in zip(
         studies, skills, winners, earned, decided, strict=True
     ):
-        ranked = rank_path(one - skill.held[winner], changes_weights(decisions, study.groups))
+        ranked = rank_path(
+            one - skill.held[winner],
+            changes_weights(decisions, study.groups),
+            [GROUP_BARS] * GROUPS,
+        )
         found.append(Null(ranked.p_value, decisions))
     return found
 
@@ -245,7 +250,7 @@ def judge_one(
             hold_out_sharpe=float(metrics.sharpe(skill.sealed[winner], per_year)),
         )
     )
-    single = 1 - NORMAL.cdf(float(t_value(track)))
+    single = 1 - NORMAL.cdf(float(np.mean(track) / np.std(track)) * math.sqrt(len(track)))
     return KnownVerdict(
         verdict=give_verdict(GateSettings(), weighed.evidence),
         evidence=weighed.evidence,

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import FloatArray
 
-TRADED = 1e-4  # of the equity: 32-bit weights cannot tell smaller trades from rounding
+# of the position before and after together: 32-bit weights cannot tell smaller trades from
+# rounding; where both are tiny, of the equity
+TRADED, DUST = 1e-4, 1e-6
 CHANGED = 0.005  # of the equity, between two decisions: half a per cent is no new opinion
 LEAST_ACTIVE = 0.01  # share of the equity that a path which decides something moves about
 BATCHES = 24
@@ -37,7 +39,7 @@ def find_decisions(
     before = np.vstack([np.zeros((1, weights.shape[1])), weights[:-1]]) * ~starts[:, None]
     # the same units at the prices, and in shares of the equity, from before the bar
     asked = weights * (1 + returns)[:, None] / (1 + asset_returns)
-    traded = np.abs(asked - before) > TRADED
+    traded = np.abs(asked - before) > TRADED * (np.abs(asked) + np.abs(before)) + DUST
     targets = np.where(traded, asked, np.nan)
     return Decisions(fill_forward(targets), traded)
 
@@ -55,9 +57,20 @@ def count_decisions(decisions: Decisions) -> int:
     count, last = 0, np.zeros(decisions.targets.shape[1])
     moved = decisions.traded.any(axis=1)
     for target in decisions.targets[moved]:
-        if np.max(np.abs(target - last)) > CHANGED:
+        if measure_change(target - last) > CHANGED:
             count, last = count + 1, target
     return count
+
+
+def measure_change(weights: FloatArray) -> FloatArray:
+    """(...) how much of the equity changes hands with these (..., asset) differences of weights,
+    cash among them: half a per cent of one asset bought is half a per cent, and so is a thousandth
+    of each of ten sold for another ten.
+
+    >>> float(measure_change(np.array([0.25, 0.0]))), float(measure_change(np.array([0.25, -0.25])))
+    (0.25, 0.25)
+    """
+    return (np.abs(weights).sum(axis=-1) + np.abs(weights.sum(axis=-1))) / 2
 
 
 class Activity(NamedTuple):

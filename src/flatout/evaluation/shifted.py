@@ -10,7 +10,13 @@ prices know the past, and a copy moved a little would hold its weights in the ve
 were made from. That would call every contrarian skilled, and no trend follower. A path whose rule
 remembers more than a sixth of history knows the bars of its copies all the same. Therefore the p
 value is never smaller than that of the path's t statistic itself, which is sound whatever a rule
-remembers: the benchmark of `skill` knows only what came before.
+remembers of prices: the benchmark of `skill` knows only what came before.
+
+A rule may also look at its own results: stop when it is ahead, or raise its stakes while it is
+behind. On flat walks of 1,440 bars such rules reach p <= 0.05 by a common t value in 14 and 24 % of
+the cases, and no copy stops with them. So the deviation in the t value is not that of all bars, but
+that of the wildest third of each block: who has stopped, or has begun small, is measured by what
+was at stake where it was most. They then reach it in 4 and 2 %.
 
 The statistic is a t value, not a sum: a path that holds less in wild times, moved, holds more in
 them, and its sums would spread wider than the path's own. Costs are left out on both sides: the
@@ -30,12 +36,14 @@ from flatout.bars.panel import FloatArray
 from flatout.evaluation.accounts import Floats
 from flatout.evaluation.backtest import History, Progress, backtest
 from flatout.evaluation.baselines import Moment
-from flatout.evaluation.decisions import CHANGED, Decisions
+from flatout.evaluation.decisions import CHANGED, Decisions, measure_change
 from flatout.folds.blocks import Block
 from flatout.market.market import Market
 
 COPIES = 199
 LEFT_OUT = 1 / 6  # of history, from the bar itself on
+THIRDS = 3  # of a block, the wildest of which says what was at stake
+ROUNDING = 1e-24  # square of a return that is none
 
 
 class MovedDecisions(NamedTuple):
@@ -75,13 +83,13 @@ class Ranked(NamedTuple):
     copies: FloatArray
 
 
-def rank_path(skill: FloatArray, changes: bool) -> Ranked:
-    """The path in the first row of (account, bar) skill returns before costs among its copies in
-    the others: the share of copies whose t value is at least its own (add-one), or the probability
-    of such a t value by luck, whichever is larger. One that never changes its weights is no better
-    than any.
+def rank_path(skill: FloatArray, changes: bool, lengths: Sequence[int]) -> Ranked:
+    """The path in the first row of (account, bar) skill returns before costs, in blocks of these
+    lengths, among its copies in the others: the share of copies whose t value is at least its own
+    (add-one), or the probability of such a t value by luck, whichever is larger. One that never
+    changes its weights is no better than any.
     """
-    statistic, *copies = t_value(skill).tolist()
+    statistic, *copies = t_value(skill, lengths).tolist()
     as_good = sum(copy >= statistic for copy in copies) if changes else len(copies)
     rank, luck = (1 + as_good) / (1 + len(copies)), 1 - NormalDist().cdf(statistic)
     return Ranked(max(rank, luck), statistic, np.array(copies))
@@ -95,14 +103,23 @@ def draw_moves(bars: int, copies: int, seed: int) -> NDArray[np.int64]:
     return rng.choice(possible, copies, replace=len(possible) < copies)
 
 
-def t_value(returns: FloatArray) -> FloatArray:
-    """Of the mean of (..., bar) returns; 0 where they never vary."""
-    deviation = np.std(returns, axis=-1)
-    risky = deviation > 1e-12
-    mean = np.mean(returns, axis=-1)
-    return np.where(risky, mean / np.where(risky, deviation, 1.0), 0.0) * math.sqrt(
-        returns.shape[-1]
+def t_value(returns: FloatArray, lengths: Sequence[int]) -> FloatArray:
+    """Of the sum of (..., bar) returns, in blocks of these lengths one after another, by the
+    deviation of the wildest third of each block; 0 where they never vary.
+    """
+    blocks = np.split(returns, np.cumsum(lengths)[:-1], axis=-1)
+    variance = sum((block.shape[-1] * find_wildest(block) for block in blocks), start=np.zeros(1))
+    risky = variance > ROUNDING * returns.shape[-1]
+    found: FloatArray = np.where(
+        risky, np.sum(returns, axis=-1) / np.sqrt(np.where(risky, variance, 1.0)), 0.0
     )
+    return found
+
+
+def find_wildest(block: FloatArray) -> FloatArray:
+    """(...) the largest mean square of the thirds of a block of (..., bar) returns."""
+    thirds = [third for third in np.array_split(block, THIRDS, axis=-1) if third.shape[-1]]
+    return np.max([np.mean(third * third, axis=-1) for third in thirds], axis=0)
 
 
 def compare_with_moves(
@@ -135,7 +152,9 @@ def compare_with_moves(
         histories.append(history)
         first += block.length
     gross = np.concatenate([history.returns + history.cost for history in histories])
-    ranked = rank_path((gross - held[:, None]).T, bool(moves.any()))
+    ranked = rank_path(
+        (gross - held[:, None]).T, bool(moves.any()), [block.length for block in blocks]
+    )
     return ShiftedNull(*ranked, tuple(histories))
 
 
@@ -143,7 +162,7 @@ def changes_weights(decisions: Decisions, blocks: Sequence[Block]) -> bool:
     """Whether a path ever asks for weights other than those with which it began a block."""
     ends = np.cumsum([block.length for block in blocks])
     return any(
-        np.any(np.abs(targets - targets[0])[traded] > CHANGED)
+        np.any(measure_change(targets - targets[0])[traded.any(axis=1)] > CHANGED)
         for targets, traded in zip(
             np.split(decisions.targets, ends[:-1]),
             np.split(decisions.traded, ends[:-1]),

@@ -19,8 +19,8 @@ from flatout.settings.tables import Settings
 
 ABOUT, SETTINGS = "about.json", "settings.json"
 NO_WEIGHTS = (
-    "an earlier version of flatout began this study and kept no weights, without which skill "
-    "cannot be told from direction; start it under another name (`flatout report` shows what it "
+    "an earlier version of flatout began this study and did not keep the weights by which this one "
+    "tells skill from direction; start it under another name (`flatout report` shows what it "
     "came to, if it came to an end)"
 )
 CURE = "restore it from a copy, or start the study under another name"
@@ -50,7 +50,8 @@ class AboutStudy(TypedDict):
     id: NotRequired[StudyId]  # in the registry of trials
     # how an earlier version, which gave no ids, called the study there
     counted_as: NotRequired[str | None]
-    weights: NotRequired[bool]  # whether trials keep what tells skill from direction
+    # in how many parts of a block trials keep the weights that tell skill from direction
+    weights: NotRequired[int]
 
 
 class AboutRun(TypedDict):

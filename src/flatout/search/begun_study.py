@@ -12,6 +12,7 @@ from typing import Any
 from flatout.bars.panel import Panel
 from flatout.bars.source import BUILT_IN, IN_MEMORY, BarsSource, source_of_request
 from flatout.errors import BarsError, RunError
+from flatout.evaluation.skill import PARTS
 from flatout.file_names import file_name
 from flatout.foreign import JsonTable, shorten_repr
 from flatout.search.about_study import NO_WEIGHTS, is_begun, read_run
@@ -54,8 +55,10 @@ def describe_names(value: str | tuple[str, ...]) -> str:
 
 
 def check_weights(folder: Path, about: JsonTable) -> None:
-    """Refuse a study whose trials kept no weights: its winner could not be judged."""
-    if not about.get("weights"):
+    """Refuse a study whose trials kept no weights, or other sums of them: its winner could not be
+    judged.
+    """
+    if about.get("weights") != PARTS:
         raise RunError(f"{folder}: {NO_WEIGHTS}")
 
 

@@ -17,6 +17,7 @@ import polars as pl
 from flatout.bars.panel import Panel
 from flatout.bars.source import BUILT_IN
 from flatout.errors import RunError, SettingsError
+from flatout.evaluation.skill import PARTS
 from flatout.foreign import shorten_repr
 from flatout.learners.engines import engine_of
 from flatout.runs import LOCK, hold_folder, runs_folder, sweep, versions, write_bytes, write_json
@@ -229,7 +230,7 @@ def write_request(folder: Path, prepared: PreparedStudy, url: str | None) -> Non
             "fingerprint": prepared.panel.fingerprint,
             "n_envs": program.n_envs, "index_only": program.index_only,
             "engine": engine_of(program.environment),
-            "storage": storage_mark(url), "weights": True, "versions": versions(),
+            "storage": storage_mark(url), "weights": PARTS, "versions": versions(),
             "id": make_id(),
         }  # fmt: skip
         write_json(folder / ABOUT, about)
