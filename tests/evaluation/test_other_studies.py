@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_records import BARS, enter, record
 
+from flatout.bars.synthetic import RandomWalk
+from flatout.evaluation.daily_moves import list_daily_moves
 from flatout.evaluation.other_studies import TOUCH, find_other_studies, weigh_overlaps
 
 HOUR = 1 / 24
@@ -29,6 +31,34 @@ def test_500_trials_count_in_full(tmp_path: Path, what: str, changes: dict) -> N
     found = find_other_studies(enter(tmp_path, what, 20, **changes))
     assert (found.trials_ever, found.trials_of_others, found.own) == (520, 500, 20)
     assert 0 < found.judged_share <= 1
+
+
+def test_renamed_symbols_count_and_mark_the_hold_out(tmp_path: Path) -> None:
+    """A copy of a file under another name is the same market; one that merely has as many days is
+    not.
+    """
+    walk = RandomWalk(n_bars=24 * 60, seed=1, symbols=("BTC", "ETH")).panel()
+    moves = list_daily_moves(walk, walk.n_bars)
+    renamed = {"BTC_CLEAN": moves["BTC"], "ETHUSDT.P": moves["ETH"]}
+    copy = enter(tmp_path, "copy", 500, symbols=tuple(renamed), daily_moves=renamed)
+    copy.note_opening("somebody")
+    found = find_other_studies(enter(tmp_path, "mine", 20, daily_moves=moves))
+    assert (found.trials_ever, found.judged_share) == (520, 1.0)
+    assert found.sealed is not None and found.sealed.opened == 1.0
+    other = {"BTC_CLEAN": moves["ETH"]}
+    enter(tmp_path, "half", 100, symbols=tuple(other), daily_moves=other)
+    halved = {
+        Path(one.record.folder).name: one.share
+        for one in find_other_studies(enter(tmp_path, "mine", 20, daily_moves=moves)).overlapping
+    }
+    assert halved["half"] == 0.5
+    stranger = {
+        "DOGE": list_daily_moves(
+            RandomWalk(n_bars=24 * 60, seed=2, symbols=("X",)).panel(), 24 * 60
+        )["X"]
+    }
+    enter(tmp_path, "stranger", 100, symbols=tuple(stranger), daily_moves=stranger)
+    assert find_other_studies(enter(tmp_path, "mine", 20, daily_moves=moves)).trials_ever == 620
 
 
 def test_the_share_that_others_saw_is_told(tmp_path: Path) -> None:

@@ -61,6 +61,15 @@ def rename(panel: Panel, *symbols: str) -> Panel:
     return replace(panel, symbols=symbols)
 
 
+def take_second_from(panel: Panel, seed: int) -> Panel:
+    """The panel, but with another market in the place of its second symbol."""
+    other, parts = small_panel(seed=seed), {}
+    for name in ("open", "high", "low", "close", "volume"):
+        mine, others = getattr(panel, name), getattr(other, name)
+        parts[name] = np.column_stack([mine[:, 0], others[:, 1]])
+    return replace(panel, symbols=("ONE", "THREE"), **parts)
+
+
 def round_volume(panel: Panel) -> Panel:
     return replace(panel, volume=panel.volume * (1 + 1e-15))
 
@@ -75,7 +84,8 @@ OTHER_BARS: dict[str, Callable[[Panel], Panel]] = {
         panel, extras={**panel.extras, "more": np.zeros(panel.close.shape)}
     ),
     "another spelling": lambda panel: rename(panel, "one", "BINANCE:TWO"),
-    "half of the symbols": lambda panel: rename(panel, "ONE", "THREE"),
+    "other names": lambda panel: rename(panel, "ONE_CLEAN", "TWO.P"),
+    "half of the symbols": lambda panel: take_second_from(panel, seed=5),
 }
 
 
@@ -89,7 +99,10 @@ def test_other_symbols_and_other_times_are_other_evidence(tmp_path: Path) -> Non
     panel = small_panel()
     run(tmp_path / "first")
     later = replace(panel, time=panel.time + np.timedelta64(5000, "h"))
-    for name, other in (("symbols", rename(panel, "THREE", "FOUR")), ("later", later)):
+    for name, other in (
+        ("symbols", rename(small_panel(seed=5), "THREE", "FOUR")),
+        ("later", later),
+    ):
         assert run(tmp_path / name, other).trials_ever == TRIALS
 
 
@@ -198,7 +211,7 @@ def test_a_hold_out_that_was_opened_before_is_marked(tmp_path: Path) -> None:
     third = open_sealed(tmp_path / "third", resample(panel, "2h"), "winner, trial 1")
     assert third.opened == pytest.approx(1.0, abs=0.05)
     assert third.openers == 2
-    half = open_sealed(tmp_path / "half", rename(panel, "ONE", "THREE"), "winner, trial 1")
+    half = open_sealed(tmp_path / "half", take_second_from(panel, seed=5), "winner, trial 1")
     assert half.opened == pytest.approx(0.5)
 
 

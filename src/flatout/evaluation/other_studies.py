@@ -9,12 +9,13 @@ count.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from flatout.evaluation.daily_moves import move_alike
 from flatout.evaluation.fingerprint_counts import count_noted_before
-from flatout.evaluation.seen_bars import SeenBars, share_seen
+from flatout.evaluation.seen_bars import SeenBars, normalise_symbol, share_seen
 from flatout.evaluation.trial_registry import HoldOutLook, StudyEntry, StudyRecord, read_records
 
 TOUCH = 0.01  # share of the judged bars that may be seen without counting
@@ -68,7 +69,9 @@ def find_other_studies(entry: StudyEntry) -> OtherStudies:
     """Look for a study's bars in the records of all others of its registry."""
     records = read_records(entry.registry)
     own = next((record for record in records if record.id == entry.record.id), entry.record)
-    strangers = [record for record in records if record.id != own.id and record.trials]
+    strangers = [
+        rename_alike(record, own) for record in records if record.id != own.id and record.trials
+    ]
     overlapping = weigh_overlaps(own.judged_bars, strangers)
     known = {record.counted_as for record in records if record.fingerprint == own.fingerprint}
     noted_before = count_noted_before(
@@ -82,6 +85,22 @@ def find_other_studies(entry: StudyEntry) -> OtherStudies:
         noted_before=noted_before,
         sealed=look_at_hold_out(own, strangers),
     )
+
+
+def rename_alike(record: StudyRecord, own: StudyRecord) -> StudyRecord:
+    """A study's record with our names for the symbols that it has under others: whatever moved
+    alike day by day is one market.
+    """
+    known = own.judged_bars.names
+    others = set(own.daily_moves) - set(record.symbols)
+
+    def name(symbol: str) -> str:
+        moves = record.daily_moves.get(symbol)
+        if moves is None or normalise_symbol(symbol) in known:
+            return symbol
+        return next((our for our in others if move_alike(moves, own.daily_moves[our])), symbol)
+
+    return replace(record, symbols=tuple(name(symbol) for symbol in record.symbols))
 
 
 def weigh_overlaps(

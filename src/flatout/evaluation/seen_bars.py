@@ -2,7 +2,7 @@
 
 Neither prices nor bar sizes are compared: bars that were resampled, rounded, cut or read from
 another file are still the same stretch of the same market. Two symbols that move alike are two
-symbols here.
+symbols here; `daily_moves` tells them.
 """
 
 import unicodedata

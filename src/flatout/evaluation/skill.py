@@ -115,11 +115,17 @@ def held_returns(returns: FloatArray, sums: FloatArray, timeline: Timeline) -> F
     """(..., bar): what the benchmark of a path with these (..., bar) simple returns earned; the
     path's own returns, and repayments, where it is not judged.
     """
-    held = average_weights(sums, timeline)[..., timeline.part, :]
-    earned = np.einsum("...ba,ba->...b", held, timeline.asset_returns)
+    earned = earn_average(sums, timeline)
     return np.where(find_judged(timeline), earned, returns + earned)
 
 
 def skill_returns(returns: FloatArray, sums: FloatArray, timeline: Timeline) -> FloatArray:
     """(..., bar): simple returns in excess of the benchmark's."""
-    return returns - held_returns(returns, sums, timeline)
+    return np.where(find_judged(timeline), returns, 0.0) - earn_average(sums, timeline)
+
+
+def earn_average(sums: FloatArray, timeline: Timeline) -> FloatArray:
+    """(..., bar): what a path's average weights, and its repayments, earned."""
+    held = average_weights(sums, timeline)[..., timeline.part, :]
+    earned: FloatArray = np.einsum("...ba,ba->...b", held, timeline.asset_returns)
+    return earned

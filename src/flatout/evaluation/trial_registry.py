@@ -13,7 +13,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field, TypeAdapter
 
 from flatout.errors import RunError
+from flatout.evaluation.daily_moves import DailyMoves
 from flatout.evaluation.fingerprint_counts import DAMAGED
 from flatout.evaluation.seen_bars import SeenBars, TimeSpan
 from flatout.foreign import read_json_if_there
@@ -56,6 +57,8 @@ class StudyRecord:
     counted_as: str | None = None
     trials: Count = 0  # started so far
     openings: tuple[HoldOutLook, ...] = ()
+    # of each symbol, before the hold-out: other names do not make it another market
+    daily_moves: dict[str, DailyMoves] = field(default_factory=dict)
 
     @property
     def judged_bars(self) -> SeenBars:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flatout.bars.panel import Panel
 from flatout.errors import RunError
+from flatout.evaluation.daily_moves import list_daily_moves
 from flatout.evaluation.seen_bars import span_of
 from flatout.evaluation.trial_registry import (
     HoldOutLook,
@@ -52,6 +53,7 @@ def make_entry(folder: Path, market: MarketStudy, panel: Panel) -> StudyEntry:
         begun=datetime.now(UTC),
         counted_as=about.get("counted_as"),
         openings=tuple(HoldOutLook(read_time(folder, o.time), o.what) for o in openings(folder)),
+        daily_moves=list_daily_moves(panel, stop=folds.cut),
     )
     return StudyEntry(registry_folder(market.settings.search.registry), record)
 
