@@ -35,7 +35,7 @@ def join_bars(panel: Panel, bucket: IntArray, target: int) -> Panel:
     """One bar of `target` seconds for each bucket, whatever part of it the panel's bars fill;
     `bucket` holds their ascending bucket numbers, counted from 1970. No calendar is kept.
     """
-    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+    starts = bucket_starts(bucket)
     ends = np.append(starts[1:], len(bucket))[: len(starts)] - 1
     traded = panel.tradable
     any_traded = np.logical_or.reduceat(traded, starts)
@@ -57,6 +57,11 @@ def join_bars(panel: Panel, bucket: IntArray, target: int) -> Panel:
         extras={name: last_in(x, ~np.isnan(x), starts) for name, x in panel.extras.items()},
         present=np.logical_or.reduceat(panel.exists, starts),
     )
+
+
+def bucket_starts(bucket: IntArray) -> IntArray:
+    """Where each bucket begins among its bars; bars before 1970 have negative numbers."""
+    return np.flatnonzero(np.diff(bucket, prepend=bucket[:1] - 1))
 
 
 def check_target(panel: Panel, target: int) -> None:

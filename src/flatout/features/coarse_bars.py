@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import PRICES, FloatArray, Panel
-from flatout.bars.resample import check_target, join_bars, seconds_of
+from flatout.bars.resample import bucket_starts, check_target, join_bars, seconds_of
 from flatout.bars.session_times import load_session_times
 from flatout.errors import BarsError, RecipeError
 
@@ -64,7 +64,7 @@ class CoarseBars:
         if not warm.size:
             per_bar = self.seconds // self.fine.bar_seconds
             return max((warmup + 2) * per_bar, self.fine.n_bars)
-        first = self.rows[np.flatnonzero(np.diff(self.bucket, prepend=-1))]
+        first = self.rows[bucket_starts(self.bucket)]
         looked_back = warm - first[self.known[warm] - warmup]
         return int(max(warm[0], looked_back.max()))
 
@@ -85,7 +85,7 @@ def find_coarse_bars(panel: Panel, seconds: int) -> CoarseBars:
         usable = sessions.are_open(opens, closes)
         start, stop = sessions.narrow(start, stop)
     rows = np.flatnonzero(usable & (start >= opens[:1]))
-    over = stop[rows][np.diff(bucket[rows], prepend=-1) > 0]
+    over = stop[rows[bucket_starts(bucket[rows])]]
     known = np.searchsorted(over, closes, side="right") - 1
     return CoarseBars(panel, seconds, rows=rows, bucket=bucket[rows], known=known)
 
