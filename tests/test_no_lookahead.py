@@ -24,7 +24,9 @@ from flatout.market.market import build_market
 from flatout.settings.tables import Settings
 from rounding import assert_close
 
-NAMES = (*(indicator.name for indicator in INDICATORS), "extra:funding")
+PLAIN = (*(indicator.name for indicator in INDICATORS), "extra:funding")
+COARSE = ("15m:roc", "30m:return_1", "1h:return_1", "10m:obv", "30m:extra:funding")
+NAMES = (*PLAIN, *COARSE)
 BARS = 400
 COLUMNS = (*PRICES, "volume")
 
@@ -130,7 +132,7 @@ def test_rows_between_training_rows_do_not_teach_the_scaler(scaler):
     funding = panel.extras["funding"].copy()
     funding[250:300] = 1e9
     spoilt = replace(panel, extras={"funding": funding})
-    clean, dirty = (fit(Recipe(NAMES, scaler=scaler), bars, train) for bars in (panel, spoilt))
+    clean, dirty = (fit(Recipe(PLAIN, scaler=scaler), bars, train) for bars in (panel, spoilt))
     assert same_bits(clean.scaler.statistics, dirty.scaler.statistics)
 
 
@@ -160,7 +162,7 @@ RULES = {
 def life(panel: Panel, fill: str, until: int) -> dict[int, list[np.ndarray]]:
     """What four accounts that trade at random see, earn and own at every bar up to `until`."""
     fitted = fit(
-        Recipe(("return_1", "volatility", "extra:funding"), lookback=2),
+        Recipe(("return_1", "volatility", "extra:funding", "15m:return_1"), lookback=2),
         panel,
         np.arange(100, FIRST_DECISION),
     )

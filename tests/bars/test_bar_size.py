@@ -2,7 +2,7 @@
 
 import pytest
 
-from flatout.bars.bar_size import bar_name, parse_bar
+from flatout.bars.bar_size import bar_name, parse_bar, split_bar
 from flatout.errors import BarsError
 
 
@@ -46,3 +46,20 @@ def test_a_bar_size_of_thousands_of_digits_is_refused_in_a_short_sentence() -> N
     with pytest.raises(BarsError, match="is not a bar size") as refused:
         parse_bar("9" * 100_000 + "d")
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("rsi", ("", "rsi")),
+        ("1h:rsi", ("1h", "rsi")),
+        ("1d:extra:funding", ("1d", "extra:funding")),
+        ("extra:1h:rsi", ("", "extra:1h:rsi")),
+        ("1w:rsi", ("", "1w:rsi")),
+        ("1h", ("", "1h")),
+        ("1h:", ("", "1h:")),
+        (" 1h:rsi", ("", " 1h:rsi")),
+    ],
+)
+def test_a_name_may_begin_with_a_size(name: str, parts: tuple[str, str]) -> None:
+    assert split_bar(name) == parts

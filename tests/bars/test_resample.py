@@ -154,3 +154,12 @@ def test_refusals() -> None:
         match=r"The bar of 1h at 2024-01-01T03:30.* is not over when its 4h bucket ends \(6 such",
     ):
         resample(half_past, "4h")
+
+
+def test_bars_before_1970_are_joined_like_others() -> None:
+    for start in ("1969-12-31T23:00", "1955-03-01"):
+        result = resample(random_panel(36, 0, start, traded=1.0), "1h")
+        hours = np.datetime64(start, "us") + np.arange(3) * np.timedelta64(1, "h")
+        assert result.time.tolist() == hours.tolist()
+        later = resample(random_panel(36, 0, traded=1.0), "1h")
+        np.testing.assert_array_equal(result.volume, later.volume)

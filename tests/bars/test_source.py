@@ -15,6 +15,7 @@ from flatout.bars.source import (
     find_source,
     select_symbols,
     source_of_request,
+    wanted_extras,
 )
 from flatout.bars.synthetic import RandomWalk, built_in_market
 from flatout.bars.write import write_bars
@@ -121,6 +122,12 @@ def test_a_panel_is_the_same_when_it_is_read_back(tmp_path: Path) -> None:
         path = tmp_path / f"{len(settings)}.parquet"
         assert source.keep(path).read().fingerprint == source.read().fingerprint
     assert source.read().fingerprint == panel.fingerprint
+
+
+def test_a_column_is_wanted_once_whatever_the_bars_it_is_asked_of() -> None:
+    names = ["rsi", "4h:extra:mood", "4h:rsi", "extra:mood", "extra:other"]
+    settings = Settings.model_validate({"features": {"indicators": names}})
+    assert wanted_extras(settings) == ("mood", "other")
 
 
 def test_bars_of_a_study_in_memory_are_those_it_kept(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def crosses(
         ],
         ["folds.kind=anchored", "market.limits.max_short_weight=0.5", "market.limits.lot_step=0.5"],
         ["market.costs.maker_share=0.5", "market.limits.participation=0.001", "market.capital=1e6"],
+        ["features.indicators=['1d:return_1', '4h:roc', '1d:extra:funding']"],
     ],
     ids=" ".join,
 )
@@ -143,6 +144,17 @@ def one_normalised_feature(patch: pytest.MonkeyPatch) -> None:
         return values
 
     patch.setattr(indicators, "compute_indicators", compute)
+
+
+def unfinished_bars(patch: pytest.MonkeyPatch) -> None:
+    """Larger bars are known when they begin."""
+    real = indicators.find_coarse_bars
+
+    def find(panel: Panel, seconds: int) -> Any:
+        coarse = real(panel, seconds)
+        return replace(coarse, known=np.minimum(coarse.known + 1, coarse.panel.n_bars - 1))
+
+    patch.setattr(indicators, "find_coarse_bars", find)
 
 
 def dead_features(patch: pytest.MonkeyPatch) -> None:
@@ -241,6 +253,7 @@ def endless_volume(patch: pytest.MonkeyPatch) -> None:
     [
         (shifted_features, {FEATURES}),
         (one_normalised_feature, {FEATURES}),
+        (unfinished_bars, {FEATURES}),
         (dead_features, {FEATURES}),
         (volatility_of_tomorrow, {FEATURES}),
         (bar_after_next, {FEATURES, ACCOUNTS, FILLS}),
@@ -259,11 +272,11 @@ def test_a_planted_fault_is_found(
     plant: Patch, found: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    settings = (
-        settings_with("market.limits.participation=0.0001")
-        if plant is endless_volume
-        else settings_with()
-    )
+    changes = {
+        endless_volume: ["market.limits.participation=0.0001"],
+        unfinished_bars: ["features.indicators=['return_1', '1d:return_1']"],
+    }
+    settings = settings_with(*changes.get(plant, []))
     assert found <= set(crosses(settings, until=max(found, key=CHECKS.index)))
 
 

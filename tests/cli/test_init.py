@@ -12,6 +12,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from flatout.bars.resample import resample
+from flatout.bars.synthetic import built_in_market
 from flatout.cli.config import flatten
 from flatout.cli.init import EXAMPLES, WIDTH, settings_text
 from flatout.cli.main import main
@@ -84,10 +86,8 @@ def test_all_examples_work_together(written: Path) -> None:
     settings = load(written)
     assert settings.data.symbols == ("BTCUSDT", "ETHUSDT")
     assert recipe_of(settings.features).indicators == tuple(EXAMPLES["features.indicators"])
-    assert (
-        make_folds(settings.folds, 5000, 200, 1, 1, recipe_of(Settings().features).warmup).embargo
-        == 240
-    )
+    warmup = recipe_of(settings.features).count_warmup(resample(built_in_market(), "4h"))
+    assert make_folds(settings.folds, 5000, 200, 1, 1, warmup).embargo == 240
 
 
 def test_examples_belong_to_settings_that_are_not_set() -> None:

@@ -216,7 +216,10 @@ def test_more_than_everything_cannot_be_lost() -> None:
 def test_the_default_run_starts_when_features_are_warm_and_ends_with_the_panel() -> None:
     market = build_market(RandomWalk(n_bars=200).panel())
     history = backtest(market, Cash())
-    assert (history.bars[0], history.bars[-1]) == (market.fitted.recipe.warmup + 1, 199)
+    assert (history.bars[0], history.bars[-1]) == (
+        market.fitted.recipe.count_warmup(market.panel) + 1,
+        199,
+    )
     assert history.equity.shape == (len(history.bars) + 1, 1)
 
 

@@ -102,6 +102,21 @@ def test_the_same_holds_for_every_fill(fill: str) -> None:
     assert_close(backtest(market, policy).equity[: len(equity), 0], equity, **CHAIN)
 
 
+def test_the_same_holds_for_features_of_larger_bars(tmp_path: Path) -> None:
+    """Of a policy that was saved and loaded, on hours of which it reads days."""
+    panel = panel_of(1, 900)
+    recipe = fit(Recipe(("return_1", "1d:volatility"), 2, "zscore"), panel, np.arange(700))
+    bundle_of(panel, action="trade", limits=SMALL, recipe=recipe).save(tmp_path)
+    policy = load_policy(tmp_path)
+    market = policy.bundle.market(panel)
+    history = backtest(market, policy)
+    equity, _ = stepped(policy.bundle, market)
+    assert_close(history.equity[: len(equity), 0], equity, **CHAIN)
+    assert np.std(equity) > 1e-3
+    result = policy.backtest(panel, progress=False)
+    assert (result.first, result.stop) == (22 * 24 - 2 + 1, 900)
+
+
 def test_what_it_does_depends_on_all_that_it_sees_of_itself() -> None:
     """Cooldowns and holding times are met, so the equality above is not one of zeros."""
     policy, market = learned("weights", "all", 1)

@@ -22,15 +22,18 @@ from policies_to_export import (
     random_observations,
 )
 
-from flatout.export.onnx_model import account_names, model_of, onnx_of
+from flatout.export.onnx_model import account_names, model_of, onnx_of, properties
+from flatout.features.recipe import Recipe, fit
 from flatout.features.scalers import SCALERS
 from flatout.policies.bundle import Bundle
 
+LARGER = Recipe(("return_1", "4h:return_5", "obv", "1d:willr", "4h:volume"), LOOKBACK)
 POLICIES = {name: policy_of(name) for name in SCALERS} | {
     "squashed": policy_of(distribution="squashed_gaussian", action="trade"),
     "relu": policy_of("robust", activation="relu", action="direction_amount"),
     "choices": policy_of("robust", action="discrete", order_sizes=[0.1, 0.4]),
     "silu": policy_of("zscore", activation="silu", distribution="squashed_gaussian"),
+    "larger bars": policy_of(recipe=fit(LARGER, PANEL, np.arange(500))),
     "gates": gated((1, 0, 1)),
     "gates that mix": gated((1, 0.25, 0.6), activation="silu"),
 }
@@ -93,6 +96,15 @@ def test_symbols_without_a_past_are_zero() -> None:
     )
     assert_same_view(observation, seen.observation)
     assert_same_actions(action, seen.action)
+
+
+def test_the_model_says_by_which_calendar_larger_bars_are_over() -> None:
+    bundle = POLICIES["larger bars"]
+    recipes = [replace(bundle.recipe, calendar=name) for name in ("XNYS", None)]
+    facts = [properties(replace(bundle, recipe=recipe)) for recipe in recipes]
+    assert facts[0]["calendar"] == "XNYS"
+    assert "calendar" not in facts[1]
+    assert facts[0]["schema_hash"] != facts[1]["schema_hash"]
 
 
 def test_the_model_says_what_its_numbers_mean() -> None:

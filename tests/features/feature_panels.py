@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from flatout.bars.panel import PRICES, Panel
+from session_panels import Times
 
 
 def random_panel(seed: int, bars: int = 400, assets: int = 2, volatility: float = 0.01) -> Panel:
@@ -43,6 +44,17 @@ def listed_late(panel: Panel, asset: int, start: int) -> Panel:
     values["volume"][:start, asset] = 0
     values["tradable"][:start, asset] = False
     return replace(panel, **values)
+
+
+def at_times(panel: Panel, times: Times, bar: int) -> Panel:
+    """The same bars, as many as there are times, of another size and at other times."""
+    cut = panel.rows(0, len(times))
+    return replace(cut, time=times.astype("datetime64[us]"), bar_seconds=bar, year=None)
+
+
+def every(bar: int, bars: int, start: str = "2021-03-01") -> Times:
+    """Opening times around the clock."""
+    return np.datetime64(start, "us") + np.arange(bars) * np.timedelta64(bar, "s")
 
 
 def _panel(open_, high, low, close, volume) -> Panel:

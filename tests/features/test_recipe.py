@@ -32,16 +32,16 @@ def test_defaults():
     recipe = Recipe()
     assert recipe.indicators == DEFAULT_INDICATORS
     assert (recipe.lookback, recipe.scaler) == (1, "quantile")
-    assert recipe.warmup == max(warmup(name) for name in DEFAULT_INDICATORS)
+    assert recipe.count_warmup(PANEL) == max(warmup(name) for name in DEFAULT_INDICATORS)
 
 
 def test_warmup_counts_the_lookback():
     recipe = Recipe(("return_5", "return_1", "extra:funding"), lookback=4)
-    assert recipe.warmup == 5 + 3
+    assert recipe.count_warmup(PANEL) == 5 + 3
     values = compute_indicators(PANEL, ("return_5", "return_1"))[:, 0]
     window = np.isfinite(values).all(axis=1)
     complete = [window[max(t - 3, 0) : t + 1].sum() == 4 for t in range(20)]
-    assert complete.index(True) == recipe.warmup
+    assert complete.index(True) == recipe.count_warmup(PANEL)
 
 
 def test_lists_become_tuples_and_recipes_compare():

@@ -276,6 +276,27 @@ def test_bars_that_lack_a_column_are_refused_by_name() -> None:
         bundle.market(PANEL)
 
 
+def test_a_policy_that_reads_larger_bars_comes_back_and_acts_the_same_live(tmp_path: Path) -> None:
+    """On hours it reads days; whoever trades keeps as many hours as the features look back."""
+    panel = panel_of(3, 900)
+    recipe = fit(Recipe(("return_1", "1d:volatility"), 2, "zscore"), panel, np.arange(700))
+    bundle = bundle_of(panel, recipe=recipe)
+    bundle.save(tmp_path)
+    loaded = Bundle.load(tmp_path)
+    assert content(loaded) == content(bundle)
+    reach = loaded.recipe.recipe.count_warmup(panel)
+    assert reach == 22 * 24 - 2 + 1
+    seen = bundle.market(panel)
+    for now in (800, 811, 823, 899):
+        kept = loaded.market(panel.rows(now - reach - 1, now + 1))
+        features = seen.tape.features[now - 1 : now + 1]
+        assert_close(kept.tape.features[-2:], features, roundings=1024, size=1.0)
+        assert np.ptp(features)
+    with pytest.raises(BundleError, match=r"features.indicators is \('return_1', '4h:volatility'"):
+        own = {"indicators": ["return_1", "4h:volatility"], "lookback": 2, "scaler": "zscore"}
+        loaded.check(panel, None, FeatureSettings.model_validate(own))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -75,6 +75,19 @@ def test_a_policy_predicts_and_backtests(trained: Any) -> None:
         trained.load_policy("CCC")
 
 
+def test_agents_that_read_larger_bars_learn_and_backtest(tmp_path: Path) -> None:
+    settings = TINY | {"features": {"indicators": ["1d:volatility", "return_1", "4h:rsi"]}}
+    panel = RandomWalk(n_bars=1200, seed=2, symbols=("AAA", "BBB")).panel()
+    given = {"settings": settings, "evaluations": 1, "workers": 1, "progress": False}
+    result = flatout.train(panel, out=tmp_path, **given)
+    [(name, _)] = result.agents.items()
+    policy = result.load_policy(f"{name}-seed0", "last")
+    assert policy.bundle.recipe.names == ("1d:volatility", "return_1", "4h:rsi")
+    backtested = policy.backtest(panel, progress=False)
+    assert backtested.first == (150 + 2) * 4 - 2
+    assert np.isfinite(backtested.metrics["last"]["total_return"])
+
+
 def test_a_run_on_bars_in_memory_goes_on_without_them(trained: Any) -> None:
     again = flatout.train(resume=trained.folder, progress=False)
     assert again.agents == trained.agents

@@ -35,3 +35,13 @@ def bar_name(seconds: int) -> str:
     """
     unit = next(unit for unit, size in UNITS.items() if seconds % size == 0)
     return f"{seconds // UNITS[unit]}{unit}"
+
+
+def split_bar(name: str) -> tuple[str, str]:
+    """The bar size that a name begins with, and what follows its colon; "" if it begins with none.
+
+    >>> split_bar("1h:rsi"), split_bar("rsi"), split_bar("extra:funding")
+    (('1h', 'rsi'), ('', 'rsi'), ('', 'extra:funding'))
+    """
+    size, _, rest = name.partition(":")
+    return (size, rest) if rest and WRITTEN.fullmatch(size) else ("", name)

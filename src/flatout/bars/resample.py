@@ -26,8 +26,17 @@ def resample(panel: Panel, bar: str) -> Panel:
         return panel
     check_target(panel, target)
     panel, bucket = complete_buckets(panel, target, bar)
-    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-    ends = np.append(starts[1:], len(bucket)) - 1
+    joined = join_bars(panel, bucket, target)
+    calendar = panel.year and panel.year.calendar
+    return follow_calendar(joined, calendar) if calendar else joined
+
+
+def join_bars(panel: Panel, bucket: IntArray, target: int) -> Panel:
+    """One bar of `target` seconds for each bucket, whatever part of it the panel's bars fill;
+    `bucket` holds their ascending bucket numbers, counted from 1970. No calendar is kept.
+    """
+    starts = bucket_starts(bucket)
+    ends = np.append(starts[1:], len(bucket))[: len(starts)] - 1
     traded = panel.tradable
     any_traded = np.logical_or.reduceat(traded, starts)
     marked = panel.close[ends]
@@ -35,7 +44,7 @@ def resample(panel: Panel, bar: str) -> Panel:
     def take(values: FloatArray) -> FloatArray:
         return np.where(any_traded, values, marked)
 
-    joined = Panel(
+    return Panel(
         symbols=panel.symbols,
         time=(bucket[starts] * target * 1_000_000).astype("datetime64[us]"),
         bar_seconds=target,
@@ -48,8 +57,11 @@ def resample(panel: Panel, bar: str) -> Panel:
         extras={name: last_in(x, ~np.isnan(x), starts) for name, x in panel.extras.items()},
         present=np.logical_or.reduceat(panel.exists, starts),
     )
-    calendar = panel.year and panel.year.calendar
-    return follow_calendar(joined, calendar) if calendar else joined
+
+
+def bucket_starts(bucket: IntArray) -> IntArray:
+    """Where each bucket begins among its bars; bars before 1970 have negative numbers."""
+    return np.flatnonzero(np.diff(bucket, prepend=bucket[:1] - 1))
 
 
 def check_target(panel: Panel, target: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flatout.bars.bar_size import parse_bar
+from flatout.bars.bar_size import parse_bar, split_bar
 from flatout.bars.calendars import find_kind, follow_calendar
 from flatout.bars.frames import Frame
 from flatout.bars.panel import EXTRA, PRICES, Panel
@@ -208,9 +208,12 @@ def leave_out_extras(panel: Panel, wanted: Sequence[str]) -> Panel:
 
 
 def wanted_extras(settings: Settings) -> tuple[str, ...]:
-    """The further columns that the settings' indicators name, as in "extra:funding"."""
-    named = settings.features.indicators or ()
-    return tuple(name.removeprefix(EXTRA) for name in named if name.startswith(EXTRA))
+    """The further columns that the settings' indicators name, as in "extra:funding", each once: a
+    column may be asked of several bar sizes, as in "4h:extra:funding".
+    """
+    named = [split_bar(name)[1] for name in settings.features.indicators or ()]
+    wanted = [name.removeprefix(EXTRA) for name in named if name.startswith(EXTRA)]
+    return tuple(dict.fromkeys(wanted))
 
 
 def folder_of(resolved: Resolved) -> Path:

@@ -40,7 +40,7 @@ EXAMPLES: dict[str, object] = {
     "market.episode_bars": 512,
     "market.limits.trailing_stop": 0.1,
     "market.limits.max_held_bars": 48,
-    "features.indicators": ["rsi", "macd", "return_1", "volatility"],
+    "features.indicators": ["rsi", "macd", "return_1", "1d:volatility"],
     "train.timesteps": 200_000,
     "train.n_envs": 64,
     "train.value_clip": 0.2,

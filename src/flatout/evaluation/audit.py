@@ -39,7 +39,7 @@ def audit(panel: Panel, settings: Settings, seed: int = 0) -> Iterator[Finding]:
     yield check_accounts_see_no_future(market, settings, seed)
     yield check_fill(settings)
     yield check_scalers(known, settings, folds, seed)
-    yield check_folds(folds, settings)
+    yield check_folds(panel, folds, settings)
     yield from check_ledger(market, settings, seed)
     yield check_quality(panel)
 

@@ -24,7 +24,8 @@ ROUNDING = 1e-12  # of the capital, too: what sums of a few figures lose
 
 def traded_window(market: Market) -> tuple[int, int]:
     """The last bars that an account is tried out on."""
-    warm, n_bars = market.fitted.recipe.warmup, market.panel.n_bars
+    warm = market.fitted.recipe.count_warmup(market.panel)
+    n_bars = market.panel.n_bars
     return max(warm, n_bars - TRADED_BARS), n_bars
 
 

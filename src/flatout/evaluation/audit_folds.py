@@ -4,6 +4,7 @@ import importlib.util
 
 import numpy as np
 
+from flatout.bars.panel import Panel
 from flatout.evaluation.finding import Finding
 from flatout.evaluation.study_folds import FILL_DELAY, REWARD_HORIZON
 from flatout.folds.blocks import list_rows
@@ -16,12 +17,12 @@ from flatout.settings.tables import Settings
 MOST_COMPARED = 100  # splits that are drawn a second time
 
 
-def check_folds(folds: Folds, settings: Settings) -> Finding:
+def check_folds(panel: Panel, folds: Folds, settings: Settings) -> Finding:
     """Whether training stays away from what judges, bar by bar, and whether others draw the same
     splits.
     """
     name, lines = "folds keep their distance", tuple(gap_lines(folds))
-    lookback = max(recipe_of(settings.features).warmup, VOLATILITY_BARS)
+    lookback = max(recipe_of(settings.features).count_warmup(panel), VOLATILITY_BARS)
     if folds.purge < FILL_DELAY + REWARD_HORIZON or folds.embargo < lookback:
         sentence = (
             f"purge {folds.purge} and embargo {folds.embargo} are shorter than what "

@@ -124,7 +124,7 @@ def backtest_policy(
     """Run a policy through the bars of a market, with the baselines and copies of it
     that decide at other times beside it.
     """
-    first, stop = find_rows(market.panel, period, market.fitted.recipe.warmup)
+    first, stop = find_rows(market.panel, period, market.fitted.recipe.count_warmup(market.panel))
     others = {key: value for key, value in BASELINES.items() if key not in (name, "random")}
     with progress_bar(quiet) as bar:
         task = bar.add_task("backtest", total=2 * max(stop - first - 1, 0))

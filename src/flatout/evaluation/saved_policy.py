@@ -116,7 +116,9 @@ class SavedPolicy:
                 "no bars are given (`bars`, or data.bars in the settings), and the built-in "
                 f"market is none that this policy can trade: {error}"
             ) from None
-        first, stop = find_rows(market.panel, period, market.fitted.recipe.warmup)
+        first, stop = find_rows(
+            market.panel, period, market.fitted.recipe.count_warmup(market.panel)
+        )
         return backtest_policy(
             self,
             self.name,

@@ -16,14 +16,13 @@ REWARD_HORIZON = 1  # bars that one reward looks at
 
 def make_study_folds(panel: Panel, settings: Settings) -> Folds:
     """The folds that a study on these bars uses."""
-    recipe = recipe_of(settings.features)
-    lookback = max(recipe.warmup, VOLATILITY_BARS)
+    warmup = recipe_of(settings.features).count_warmup(panel)
     # The first test block is decided one bar earlier, on features that are warm.
     return make_folds(
         settings.folds,
         panel.n_bars,
-        warm=recipe.warmup + 1,
+        warm=warmup + 1,
         fill_delay=FILL_DELAY,
         reward_horizon=REWARD_HORIZON,
-        lookback=lookback,
+        lookback=max(warmup, VOLATILITY_BARS),
     )

@@ -82,6 +82,8 @@ def properties(bundle: Bundle) -> dict[str, str]:
         "account": json.dumps(account_names(bundle)),
         "lookback": str(bundle.recipe.recipe.lookback),
         "bar": bar_name(bundle.recipe.bar_seconds),
+        # by which larger bars are over
+        **({"calendar": bundle.recipe.calendar} if bundle.recipe.calendar else {}),
         "scaler": bundle.recipe.recipe.scaler,
         "action": bundle.settings.action,
         "fill": bundle.settings.fill,

@@ -3,8 +3,11 @@
 Every indicator is causal (row t uses bars up to t), relative to price or volume (multiplying all
 prices of an asset by a constant changes nothing) and finite on flat prices. It is computed for one
 asset at a time, from that asset's first bar on; missing bars enter as the panel carries them: last
-close, no volume. Rows before an indicator has forgotten where the data began are NaN. This file
-knows nothing about scaling, training rows or observations.
+close, no volume. Rows before an indicator has forgotten where the data began are NaN.
+
+A name may begin with the size of larger bars, as in "1h:rsi" on bars of 5m: the indicator is
+computed on bars of that size, and each bar has the value of the last of them that was over at its
+close (`coarse_bars.py`). This file knows nothing about scaling, training rows or observations.
 """
 
 import difflib
@@ -17,6 +20,9 @@ import talib
 
 from flatout.bars.panel import EXTRA, FloatArray, Panel
 from flatout.errors import RecipeError
+from flatout.features.coarse_bars import find_coarse_bars
+from flatout.features.names import AskedIndicator, group_by_bar, parse_indicator
+from flatout.features.windows import lag, ratio, trailing_mean, trailing_std, trailing_sum
 from flatout.foreign import shorten_repr
 
 PERIOD = 14  # RSI, CCI, DX, ADX, ATR, Williams %R
@@ -47,48 +53,6 @@ class Indicator(NamedTuple):
     compute: Callable[[AssetBars], FloatArray]
     warmup: int
     meaning: str
-
-
-# --- arithmetic ---------------------------------------------------------------------------------
-
-
-def ratio(top: FloatArray, bottom: FloatArray, neutral: float = 0.0) -> FloatArray:
-    """top / bottom, and `neutral` where the bottom is zero: nothing moved, so nothing is known."""
-    return np.divide(top, bottom, out=np.full_like(top, neutral), where=bottom != 0)
-
-
-def lag(values: FloatArray, bars: int) -> FloatArray:
-    """The value `bars` rows earlier; NaN where there is none."""
-    out = np.full_like(values, np.nan)
-    out[bars:] = values[: max(len(values) - bars, 0)]
-    return out
-
-
-def trailing_sum(values: FloatArray, bars: int) -> FloatArray:
-    """Sum of the last `bars` values, added afresh for each row.
-
-    A running sum would be cheaper, but the rounding error that one large value leaves in it would
-    stay.
-    """
-    total = values.copy()
-    for k in range(1, bars):
-        total += lag(values, k)
-    return total
-
-
-def trailing_mean(values: FloatArray, bars: int) -> FloatArray:
-    return trailing_sum(values, bars) / bars
-
-
-def trailing_std(values: FloatArray, bars: int) -> FloatArray:
-    """Population standard deviation of the last `bars` values, from deviations rather than from
-    squares.
-    """
-    mean = trailing_mean(values, bars)
-    squares = np.zeros_like(values)
-    for k in range(bars):
-        squares += (lag(values, k) - mean) ** 2
-    return np.sqrt(squares / bars)
 
 
 # --- indicators ---------------------------------------------------------------------------------
@@ -236,25 +200,47 @@ DEFAULT_INDICATORS = (
 )  # fmt: skip
 
 
-# --- panels -------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------
 
 
 def find_indicator(name: str) -> Indicator:
-    """The indicator of that name; an unknown name is refused with the nearest known one."""
+    """The indicator of that name, whatever the size of its bars; an unknown name is refused with
+    the nearest known one.
+    """
+    own = parse_indicator(name).own
     for indicator in INDICATORS:
-        if indicator.name == name:
+        if indicator.name == own:
             return indicator
     known = [indicator.name for indicator in INDICATORS]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    near = difflib.get_close_matches(own, known, n=1)
+    hint = f"; did you mean {name.removesuffix(own) + near[0]!r}?" if near else "."
     raise RecipeError(
-        f"unknown indicator {shorten_repr(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME"
+        f"unknown indicator {shorten_repr(name)}{hint} Known: {', '.join(known)} and {EXTRA}NAME, "
+        "and each of larger bars, as in 1h:rsi"
     )
 
 
 def warmup(name: str) -> int:
-    """Leading bars for which the indicator has no value; none for a further column of the panel."""
-    return 0 if name.startswith(EXTRA) else find_indicator(name).warmup
+    """Leading bars, of the size that it is computed on, for which the indicator has no value; none
+    for a further column of the panel.
+    """
+    return 0 if parse_indicator(name).column else find_indicator(name).warmup
+
+
+# --- panels -------------------------------------------------------------------------------------
+
+
+def count_warmup(panel: Panel, indicators: Sequence[str]) -> int:
+    """How many of the panel's bars pass until all indicators have values, and how far any of them
+    looks back: whichever is more.
+    """
+    counts = []
+    for seconds, group in group_by_bar(indicators).items():
+        longest = max(warmup(asked.name) for asked in group.values())
+        counts.append(
+            find_coarse_bars(panel, seconds).count_warmup(longest) if seconds else longest
+        )
+    return max(counts)
 
 
 def compute_indicators(panel: Panel, indicators: Sequence[str]) -> FloatArray:
@@ -262,14 +248,25 @@ def compute_indicators(panel: Panel, indicators: Sequence[str]) -> FloatArray:
     over.
     """
     out = np.full((panel.n_bars, panel.n_assets, len(indicators)), np.nan)
-    for feature, name in enumerate(indicators):
-        if name.startswith(EXTRA):
-            out[:, :, feature] = _extra(panel, name.removeprefix(EXTRA))
-    own = [
-        (feature, find_indicator(name))
-        for feature, name in enumerate(indicators)
-        if not name.startswith(EXTRA)
-    ]
+    for seconds, group in group_by_bar(indicators).items():
+        if seconds:
+            coarse = find_coarse_bars(panel, seconds)
+            values = coarse.spread(_compute_own(coarse.panel, [*group.values()]))
+        else:
+            values = _compute_own(panel, [*group.values()])
+        out[:, :, [*group]] = values
+    return out
+
+
+def _compute_own(panel: Panel, indicators: Sequence[AskedIndicator]) -> FloatArray:
+    """Indicators of a panel's own bars, whatever size the names ask for."""
+    out = np.full((panel.n_bars, panel.n_assets, len(indicators)), np.nan)
+    own: list[tuple[int, Indicator]] = []
+    for feature, asked in enumerate(indicators):
+        if asked.column:
+            out[:, :, feature] = _extra(panel, asked.column)
+        else:
+            own.append((feature, find_indicator(asked.name)))
     for asset in range(panel.n_assets):
         start = _first_bar(panel, asset)
         if start == panel.n_bars:

@@ -26,6 +26,8 @@ from flatout.bars.bar_size import bar_name
 from flatout.bars.panel import EXTRA, FloatArray, Panel
 from flatout.errors import RecipeError
 from flatout.features import indicators as known
+from flatout.features.coarse_bars import check_coarse_size, name_of_calendar
+from flatout.features.names import group_by_bar
 from flatout.features.scalers import (
     MOST_STATISTICS,
     Rows,
@@ -55,7 +57,9 @@ CURE = "get an undamaged copy, use the flatout that saved it, or fit it anew"
 class Recipe:
     """What the agent may know of each asset at bar t.
 
-    >>> Recipe(indicators=("return_1", "rsi"), lookback=2).warmup
+    >>> from flatout.bars.synthetic import built_in_market
+    >>> panel = built_in_market(n_bars=300)
+    >>> Recipe(indicators=("return_1", "rsi"), lookback=2).count_warmup(panel)
     151
     """
 
@@ -78,12 +82,19 @@ class Recipe:
             )
         find_method(self.scaler)
 
-    @property
-    def warmup(self) -> int:
-        """Leading bars without a full observation: the longest indicator's, and the lookback behind
-        it.
+    def count_warmup(self, panel: Panel) -> int:
+        """Leading bars of a panel without a full observation, and how many bars an observation
+        looks back: the longest indicator's, and the lookback behind it.
+
+        An indicator of larger bars looks back as many of the panel's as those took, so the panel
+        must be known.
         """
-        return max(known.warmup(name) for name in self.indicators) + self.lookback - 1
+        return known.count_warmup(panel, self.indicators) + self.lookback - 1
+
+    @property
+    def coarse_sizes(self) -> tuple[int, ...]:
+        """The sizes of larger bars that its indicators ask for, in seconds."""
+        return tuple(sorted(set(group_by_bar(self.indicators)) - {0}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +114,8 @@ class FittedRecipe:
     bar_seconds: int
     scaler: Scaler
     training: TrainingRows
+    # the exchange calendar by which larger bars are over, if indicators ask for such
+    calendar: str | None = None
 
     def __post_init__(self) -> None:
         if not self.symbols or not all(self.symbols) or len(set(self.symbols)) < len(self.symbols):
@@ -110,6 +123,8 @@ class FittedRecipe:
                 f"symbols must be names, each of them once, got {shorten_repr(self.symbols)}"
             )
         check_statistics(self.scaler, (len(self.symbols), len(self.recipe.indicators)))
+        for seconds in self.recipe.coarse_sizes:
+            check_coarse_size(self.bar_seconds, seconds)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,23 +136,37 @@ class FittedRecipe:
         """sha256 of what the features mean and in which order they come; two fits of one recipe
         share it.
         """
-        meaning = {
+        meaning: dict[str, object] = {
             "symbols": self.symbols,
             "bar_seconds": self.bar_seconds,
             "indicators": self.recipe.indicators,
             "lookback": self.recipe.lookback,
             "scaler": self.recipe.scaler,
         }
+        if self.calendar:
+            meaning["calendar"] = self.calendar
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
     def check(self, panel: Panel) -> None:
-        """Refuse bars of other symbols, in another order or of another size."""
+        """Refuse bars of other symbols, in another order or of another size, and of another
+        calendar if that decides what larger bars are.
+        """
         _check_symbols(self.symbols, panel.symbols)
         if panel.bar_seconds != self.bar_seconds:
             raise RecipeError(
                 f"fitted on bars of {bar_name(self.bar_seconds)}, given bars of "
                 f"{bar_name(panel.bar_seconds)}; give `bar` as {bar_name(self.bar_seconds)}, to "
                 "which shorter bars are resampled, or fit a recipe on the new size"
+            )
+        if self.recipe.coarse_sizes and name_of_calendar(panel) != self.calendar:
+            names = [
+                name and shorten_repr(name) for name in (self.calendar, name_of_calendar(panel))
+            ]
+            own, given = (name or "no exchange calendar" for name in names)
+            raise RecipeError(
+                f"fitted on bars with {own}, given bars with {given}: its indicators of larger "
+                f"bars would mean something else; give bars with {own} (`calendar`, or "
+                "data.calendar in the settings), or fit a recipe anew"
             )
 
     def transform(self, panel: Panel) -> NDArray[np.float32]:
@@ -154,7 +183,7 @@ class FittedRecipe:
         tensors = pack_arrays({"statistics": self.scaler.statistics})
         facts = _description(self, tensors)
         write_bytes(_tensor_path(folder, facts), tensors)
-        write_json(folder / JSON_FILE, facts.model_dump(mode="json"))
+        write_json(folder / JSON_FILE, facts.model_dump(mode="json", exclude_none=True))
         for old in find_written_files(folder) - {folder / JSON_FILE, _tensor_path(folder, facts)}:
             old.unlink()
 
@@ -173,6 +202,7 @@ class FittedRecipe:
                 bar_seconds=facts.bar_seconds,
                 scaler=scaler,
                 training=facts.training,
+                calendar=facts.calendar,
             )
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}; {CURE}") from None
@@ -192,6 +222,7 @@ class RecipeFacts(Model):
     symbols: tuple[str, ...]
     bar_seconds: AtLeastOne
     training: TrainingRows
+    calendar: str | None = None
     schema_hash: Sha256
     tensors_sha256: Sha256
 
@@ -221,7 +252,7 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
         names = ", ".join(np.array(recipe.indicators)[empty])
         raise RecipeError(
             f"no value of {names} in the {len(rows)} training rows {rows[0]} to {rows[-1]}; the "
-            f"warm-up takes {recipe.warmup} bars: give rows after it, or more bars"
+            f"warm-up takes {recipe.count_warmup(panel)} bars: give rows after it, or more bars"
         )
     times = np.datetime_as_string(panel.time[rows[[0, -1]]], unit="s")
     training = TrainingRows(
@@ -239,6 +270,7 @@ def _fit(recipe: Recipe, panel: Panel, train_rows: Rows, values: FloatArray) -> 
         bar_seconds=panel.bar_seconds,
         scaler=scaler,
         training=training,
+        calendar=name_of_calendar(panel) if recipe.coarse_sizes else None,
     )
 
 
@@ -249,7 +281,7 @@ def _check_indicators(names: tuple[str, ...]) -> None:
     if not 1 <= len(names) <= MOST_INDICATORS:
         raise RecipeError(f"a recipe has 1 to {MOST_INDICATORS:,} indicators, got {len(names):,}")
     for name in names:
-        if not isinstance(name, str) or name == EXTRA:
+        if not isinstance(name, str):
             raise RecipeError(
                 f"an indicator is a name, or {EXTRA}NAME for a further column; got {name!r}"
             )
@@ -298,6 +330,7 @@ def _description(fitted: FittedRecipe, tensors: bytes) -> RecipeFacts:
         symbols=fitted.symbols,
         bar_seconds=fitted.bar_seconds,
         training=fitted.training,
+        calendar=fitted.calendar,
         schema_hash=fitted.schema_hash,
         tensors_sha256=hashlib.sha256(tensors).hexdigest(),
     )

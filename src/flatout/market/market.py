@@ -103,7 +103,7 @@ def build_market(
     if fitted is None:
         fitted = fit(recipe_of(settings.features), panel, np.arange(panel.n_bars))
     recipe = fitted.recipe
-    first = recipe.warmup
+    first = recipe.count_warmup(panel)
     if panel.n_bars < first + 2:
         raise RulesError(
             f"{panel.n_bars} bars are too few: the features need {first} bars to warm up and an "

@@ -36,7 +36,7 @@ def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, C
     judged = min(
         max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3
     )
-    first, cut = recipe.warmup + 1, panel.n_bars - judged
+    first, cut = recipe.count_warmup(panel) + 1, panel.n_bars - judged
     train, test = (Block(first, cut - folds.purge),), (Block(cut, panel.n_bars),)
     found = {}
     for name, bars in (
@@ -65,7 +65,10 @@ def make_bars_without_edge(panel: Panel, seed: int) -> Panel:
     ).panel()
     order = np.random.default_rng(seed).permutation(panel.n_bars)
     return replace(
-        walk, time=panel.time, extras={name: column[order] for name, column in panel.extras.items()}
+        walk,
+        time=panel.time,
+        extras={name: column[order] for name, column in panel.extras.items()},
+        year=panel.year,
     )
 
 

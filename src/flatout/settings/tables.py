@@ -161,7 +161,9 @@ class FeatureSettings(Model):
     """What the agent sees of the market."""
 
     indicators: tuple[str, ...] | None = Field(
-        None, description="names, in order; not given = the default fourteen"
+        None,
+        description='names, in order; "1d:volatility" = of larger bars, as known when they are '
+        "over; not given = the default fourteen",
     )
     lookback: AtLeastOne = Field(1, description="bars in the observation")
     scaler: ScalerName = "quantile"

@@ -53,9 +53,10 @@ def make_agent(name: str, panel: Panel, settings: Settings, held_out: float) -> 
     """The market of some bars, of which the last share is held out."""
     cut = panel.n_bars - round(held_out * panel.n_bars)
     recipe = recipe_of(settings.features)
-    if cut < recipe.warmup + 2 or panel.n_bars - cut < LEAST_BARS_HELD_OUT:
+    warmup = recipe.count_warmup(panel)
+    if cut < warmup + 2 or panel.n_bars - cut < LEAST_BARS_HELD_OUT:
         raise RulesError(
-            f"{name}: {panel.n_bars} bars are too few: the features need {recipe.warmup} to warm "
+            f"{name}: {panel.n_bars} bars are too few: the features need {warmup} to warm "
             f"up, and the last {held_out:.0%} ({panel.n_bars - cut}) are held out; give more "
             "bars, another `hold_out` or shorter indicators"
         )
