@@ -23,7 +23,7 @@ def run(library: str, function: Any, *trees: Any) -> Any:
     """
     xp = LIBRARIES[library]
     with jax.enable_x64(True):
-        given = jax.tree.map(lambda x: xp.asarray(np.asarray(x)), trees)
+        given = jax.tree.map(lambda x: xp.asarray(np.array(x)), trees)
         return jax.tree.map(
             to_numpy, compiled(function)(*given) if library == "jax" else function(*given, xp)
         )
@@ -35,7 +35,7 @@ def gradient(library: str, function: Any, *trees: Any) -> Any:
     """
     xp = LIBRARIES[library]
     with jax.enable_x64(True):
-        first, *others = jax.tree.map(lambda x: xp.asarray(np.asarray(x)), trees)
+        first, *others = jax.tree.map(lambda x: xp.asarray(np.array(x)), trees)
         if library == "jax":
             return jax.tree.map(to_numpy, jax.grad(lambda x: function(x, *others, xp))(first))
         leaves, structure = jax.tree.flatten(

@@ -4,6 +4,7 @@ The kernel is written against the standard and takes its namespace as `xp`; this
 one that asks which library the arrays belong to. It knows nothing about markets.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -58,6 +59,38 @@ def contiguous(array: Array) -> Array:
         return np.ascontiguousarray(array)
     # PyTorch has it, JAX does not
     return array.contiguous() if hasattr(array, "contiguous") else array
+
+
+def freeze(array: Array) -> Array:
+    """The same values as constants: no gradient goes through."""
+    if isinstance(array, np.ndarray | np.generic):
+        return array
+    if array_api_compat.is_torch_array(array):
+        return array.detach()
+    return sys.modules["jax"].lax.stop_gradient(array)  # loaded by whoever made the array
+
+
+def freeze_where(mask: Array, values: Array, xp: Namespace) -> Array:
+    """The same values, constants where the mask holds."""
+    return values if isinstance(values, np.ndarray) else xp.where(mask, freeze(values), values)
+
+
+def straight_through(values: Array, like: Array) -> Array:
+    """The values, to the bit, with the gradient of others: as if nothing stood between the two."""
+    if isinstance(values, np.ndarray | np.generic):
+        return values
+    return freeze(values) + (like - freeze(like))
+
+
+def square_root(values: Array, xp: Namespace) -> Array:
+    """Square roots, 0 of what is negative. The gradient at 0 is 0: there it has none, and infinity
+    times the zero that a root of 0 is often multiplied by would be NaN.
+    """
+    if isinstance(values, np.ndarray | np.generic):
+        return np.sqrt(np.maximum(values, 0.0))
+    positive = values > 0
+    roots = xp.sqrt(xp.where(positive, values, xp.ones_like(values)))
+    return xp.where(positive, roots, xp.zeros_like(values))
 
 
 def map_leaves(function: Callable[..., Array], tree: T) -> T:

@@ -250,7 +250,9 @@ def judge_one(
             hold_out_sharpe=float(metrics.sharpe(skill.sealed[winner], per_year)),
         )
     )
-    single = 1 - NORMAL.cdf(float(np.mean(track) / np.std(track)) * math.sqrt(len(track)))
+    deviation = float(np.std(track))
+    t = float(np.mean(track)) / deviation * math.sqrt(len(track)) if deviation else 0.0
+    single = 1 - NORMAL.cdf(t)
     return KnownVerdict(
         verdict=give_verdict(GateSettings(), weighed.evidence),
         evidence=weighed.evidence,

@@ -8,7 +8,7 @@ Drivers decide when to restart; none of them holds market logic.
 
 from typing import NamedTuple
 
-from flatout.arrays import Array, Namespace, first_axis_last, take_rows
+from flatout.arrays import Array, Namespace, first_axis_last, square_root, take_rows
 from flatout.market.account import Account, equity, open_account
 from flatout.market.execute import Executed, execute, fee_rate, gate
 from flatout.market.orders import order_from
@@ -258,7 +258,7 @@ def private_features(state: Episode, rules: Rules, xp: Namespace) -> Array:
         rules.limits.ruin / worth,
         marks.equity / marks.peak - 1,
         100 * marks.mean,
-        100 * xp.sqrt(xp.clip(marks.mean_square, 0.0, None)),
+        100 * square_root(marks.mean_square, xp),
         100 * fee_rate(account, rules.costs, xp),
         account.volume / (1 + account.volume),
     ]

@@ -16,7 +16,7 @@ negative.
 
 from typing import NamedTuple
 
-from flatout.arrays import Array, Namespace
+from flatout.arrays import Array, Namespace, square_root, straight_through
 from flatout.market.account import Account
 from flatout.market.rules import Costs, Limits
 from flatout.settings.tables import Fill
@@ -24,6 +24,7 @@ from flatout.settings.tables import Fill
 # lots that may be missing: a tenth of ten lots is one lot, although floats may say 0.99999
 LOT_SLACK = 1e-3
 DUST = 1e-6  # of the capital: what rounding leaves of an exhausted budget is no order
+LEAST_AVAILABLE = 1e-18  # of the capital; buys nothing: 1e-12 of the smallest order
 MOST_SLIPPAGE = 0.5  # keeps prices positive whatever the impact coefficient
 
 
@@ -105,19 +106,18 @@ def cost_rate(size: Array, rates: TradingRates, xp: Namespace) -> Array:
     """Fee, half spread and impact for an order of this size (units), as a fraction of its
     notional.
     """
-    return (
-        xp.clip(rates.half_spread + rates.impact * xp.sqrt(size), None, MOST_SLIPPAGE) + rates.fee
-    )
+    impact = rates.impact * square_root(size, xp)
+    return xp.clip(rates.half_spread + impact, None, MOST_SLIPPAGE) + rates.fee
 
 
 def whole_lots(size: Array, limits: Limits, xp: Namespace) -> Array:
     """Sizes (units, not negative) rounded toward zero to whole lots; any size where there are no
-    lots.
+    lots. The gradient goes straight through, as if there were none: that of a staircase is 0.
     """
     stepped = limits.lot_step > 0
     step = limits.lot_step + xp.astype(~stepped, size.dtype)
     lots = xp.floor(size / step + LOT_SLACK)
-    return xp.where(stepped, xp.minimum(lots * step, size), size)
+    return straight_through(xp.where(stepped, xp.minimum(lots * step, size), size), size)
 
 
 def least_notional(limits: Limits, xp: Namespace) -> Array:
@@ -127,7 +127,7 @@ def least_notional(limits: Limits, xp: Namespace) -> Array:
 
 def feasible(size: Array, price: Array, limits: Limits, xp: Namespace) -> Array:
     """Sizes (units, not negative) rounded toward zero to whole lots, and dropped below the minimum
-    notional.
+    notional, where the gradient is 0.
     """
     rounded = whole_lots(size, limits, xp)
     return gate(rounded, rounded * price >= least_notional(limits, xp), xp)
@@ -141,7 +141,7 @@ def forced_reduction(size: Array, price: Array, limits: Limits, xp: Namespace) -
     notional (or if there is less than one lot). So each forced reduction sells something that can
     be sold, and ten whole shares at 5 % lose one share each time. A share of 0 sells nothing.
 
-    The gradient in the size is that of the branch taken: the share, 0 where lots round, or 1.
+    The gradient in the size is that of the branch taken: the share, 0 where it is one lot, or 1.
     """
     part = xp.maximum(whole_lots(limits.forced_share * size, limits, xp), limits.lot_step)
     small = xp.minimum(part, size - part) * price < least_notional(limits, xp)
@@ -204,12 +204,15 @@ def affordable(
 
 
 def share_of(available: Array, needed: Array, xp: Namespace) -> Array:
-    """Which share of `needed` is `available`, between 0 and 1, a few roundings on the safe side."""
-    number = xp.finfo(needed.dtype)
-    available = xp.clip(
-        available * (1 - 4 * float(number.eps)), float(number.smallest_normal), None
-    )
-    return available / xp.maximum(available, needed)
+    """Which share of `needed` is `available`, between 0 and 1, a few roundings on the safe side.
+
+    The gradient is 0 where there is enough. The square of `needed`, by which gradients divide, must
+    not vanish: hence the least that is available.
+    """
+    safe = 1 - 4 * float(xp.finfo(needed.dtype).eps)
+    available = xp.clip(available * safe, LEAST_AVAILABLE, None)
+    enough, one = needed <= available, xp.ones_like(needed)
+    return xp.where(enough, one, available / xp.where(enough, one, needed))
 
 
 def grow(

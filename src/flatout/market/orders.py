@@ -12,7 +12,8 @@ weights           one number per asset, then one for cash: target weights. An as
                   reached: then an action without cash asks for the whole gross limit
 direction_amount  two numbers per asset: direction (buy from 0.3, sell from -0.3, else hold) and
                   amount, (a + 1) / 2
-                  of the cash or of the position (with shorts, of position plus largest short)
+                  of the cash or of the position (with shorts, of position plus largest short).
+                  The direction has no gradient, the amount has one where something is asked for
 discrete          one choice per asset, a whole number from 0: sell, hold or buy. With one size 0
                   sells that share of the equity (times `trade_size`), 1 holds, 2 buys; with more,
                   the largest sale comes first and the largest purchase last. Holding is an answer
@@ -22,12 +23,13 @@ discrete          one choice per asset, a whole number from 0: sell, hold or buy
 
 from collections.abc import Sequence
 
-from flatout.arrays import Array, Namespace
+from flatout.arrays import Array, Namespace, freeze_where
 from flatout.market.account import Account
 from flatout.market.rules import Limits
 from flatout.settings.tables import ActionKind
 
 DIRECTION_THRESHOLD = 0.3
+LEAST_ASKED = 1e-6  # sum of the shares of a `weights` action from which on it has a gradient
 
 
 def action_size(kind: ActionKind, n_assets: int) -> int:
@@ -90,12 +92,16 @@ def chosen_levels(action: Array, levels: tuple[float, ...], like: Array, xp: Nam
 def target_weights(action: Array, limits: Limits, xp: Namespace) -> Array:
     """Target weights of the assets: (asset, ...), their absolute values at most `largest_gross`
     together; what is missing to a sum of 1 is cash.
+
+    An action that asks for next to nothing, cash included, has no gradient: it would be as large as
+    the action is small.
     """
     asset, cash = action[:-1, ...], (action[-1, ...] + 1) / 2
     share = xp.where(limits.max_short_weight > 0, asset, (asset + 1) / 2)
     total = xp.sum(xp.abs(share), axis=0) + cash
-    nothing = total <= 0
-    weights = share / (total + xp.astype(nothing, total.dtype))[None]
+    total = total + xp.astype(total <= 0, total.dtype)
+    little = total < LEAST_ASKED
+    weights = freeze_where(little[None], share, xp) / freeze_where(little, total, xp)[None]
     return weights * largest_gross(xp.zeros_like(share) + limits.max_short_weight, limits, xp)[None]
 
 
