@@ -17,6 +17,7 @@ from market.small_markets import COSTS, INDICATORS, LIMITS, REWARD
 from scenarios import random_panel
 
 HIDDEN = (16, 8)
+LONG_ONLY = {**LIMITS, "max_short_weight": 0.0}
 
 
 def market_settings(**changes: Any) -> MarketSettings:
@@ -69,6 +70,8 @@ def bundle_of(panel: Panel | None = None, seed: int = 0, **changes: Any) -> Bund
     fields = {
         name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__
     }
+    if fields.get("distribution") == "softmax":
+        changes = {"limits": LONG_ONLY, **changes}
     settings = fields.pop("settings", None) or market_settings(**changes)
     recipe = fields.pop("recipe", None) or fit(
         Recipe(INDICATORS, 2, "zscore"), panel, np.arange(panel.n_bars // 2)

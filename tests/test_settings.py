@@ -269,6 +269,21 @@ def test_fee_tiers_start_at_zero_and_ascend(volumes: tuple[float, ...]) -> None:
     assert str(list(volumes)) in message
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"market": {"action": "trade"}},
+        {"market": {"limits": {"max_short_weight": 0.5}}},
+        {"search": {"space": {"market.limits.max_short_weight": {"low": 0.0, "high": 1.0}}}},
+    ],
+)
+def test_shares_are_refused_where_they_are_no_weights(tables: dict[str, Any]) -> None:
+    train = {"train": {"distribution": "softmax"}}
+    assert Settings.model_validate(train).train.distribution == "softmax"
+    with pytest.raises(ValueError, match=r'"softmax" (is for market.action "weights"|allows)'):
+        Settings.model_validate(train | tables)
+
+
 def test_ascending_tiers_are_taken() -> None:
     tiers = "market.costs.tiers=[{volume = 0}, {volume = 10, taker_bps = 5}]"
     given = load_settings(None, [tiers], {}).settings.market.costs.tiers

@@ -12,7 +12,7 @@ from flatout.market import episode
 from flatout.market.orders import action_size
 from flatout.policies.bundle import Bundle
 from rounding import assert_close
-from small_bundles import choices_of, market_settings, network_of
+from small_bundles import LONG_ONLY, choices_of, market_settings, network_of
 
 SYMBOLS = ("AAA", "BBB", "CCC")
 FEATURES = ("return_1", "rsi", "obv", "volume", "willr")  # obv and willr have ties
@@ -28,6 +28,8 @@ def policy_of(scaler: str = "quantile", panel: Panel = PANEL, **changes: Any) ->
     fields = {
         name: changes.pop(name) for name in tuple(changes) if name in Bundle.__dataclass_fields__
     }
+    if fields.get("distribution") == "softmax":
+        changes = {"limits": LONG_ONLY, **changes}
     settings = market_settings(**changes)
     values = {
         "network": network_of(

@@ -30,6 +30,7 @@ from flatout.policies.bundle import Bundle
 LARGER = Recipe(("return_1", "4h:return_5", "obv", "1d:willr", "4h:volume"), LOOKBACK)
 POLICIES = {name: policy_of(name) for name in SCALERS} | {
     "squashed": policy_of(distribution="squashed_gaussian", action="trade"),
+    "shares": policy_of("zscore", distribution="softmax"),
     "relu": policy_of("robust", activation="relu", action="direction_amount"),
     "choices": policy_of("robust", action="discrete", order_sizes=[0.1, 0.4]),
     "silu": policy_of("zscore", activation="silu", distribution="squashed_gaussian"),
@@ -64,7 +65,7 @@ def test_one_row_is_a_batch_too() -> None:
     assert_same_actions(action, seen.action[:1])
 
 
-@pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian"])
+@pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian", "softmax"])
 def test_actions_stay_within_their_bounds(distribution: str) -> None:
     bundle = policy_of("zscore", distribution=distribution)
     head = bundle.network.actor.head

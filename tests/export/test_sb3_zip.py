@@ -133,11 +133,12 @@ def test_padded_units_stay_zero_when_training_goes_on() -> None:
     assert not first[6:].any()
 
 
-def test_a_squashed_policy_is_refused_by_name() -> None:
+@pytest.mark.parametrize("name", ["squashed_gaussian", "softmax"])
+def test_other_distributions_are_refused_by_name(name: str) -> None:
     with pytest.raises(
-        BundleError, match=r"'squashed_gaussian' has no equal .* train\.distribution = \"gaussian\""
+        BundleError, match=rf"'{name}' has no equal .* train\.distribution = \"gaussian\""
     ) as e:
-        zip_of(policy_of(distribution="squashed_gaussian"))
+        zip_of(policy_of(distribution=name))
     assert "or export to onnx" in str(e.value)
 
 

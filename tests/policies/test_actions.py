@@ -19,6 +19,7 @@ from flatout.policies.actions import (
     Distribution,
     Gaussian,
     MultiCategorical,
+    SoftmaxGaussian,
     SquashedGaussian,
     mask_choices,
 )
@@ -390,6 +391,23 @@ def test_squashed_actions_fill_the_bounds_and_zero_is_their_middle(library: str)
         dtype=np.float32,
     )
     assert_close(found[2] + found[4], LOW + HIGH, roundings=32, size=HIGH - LOW)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_shares_are_those_of_a_softmax_and_fill_the_bounds(library: str) -> None:
+    raw = np.random.default_rng(0).normal(0, 5, (50, 4)).astype(np.float32)
+    raw[:4] = [[0, 0, 0, 0], [500, 0, 0, 0], [-500, -500, -500, 0], [90, 90, -90, -90]]
+    low, high = -np.ones(4, np.float32), np.ones(4, np.float32)
+    found = run(library, SoftmaxGaussian.bounded, raw, low, high)
+    expected = torch.softmax(torch.tensor(raw, dtype=torch.float64), -1).numpy()
+    assert_close(found, 2 * expected - 1, roundings=64, size=1.0, dtype=np.float32)
+    assert found.min() == -1 and found.max() == 1
+    gained = gradient(library, total_share, raw, low, high) if library != "numpy" else raw
+    assert np.isfinite(gained).all()
+
+
+def total_share(raw: Any, low: Any, high: Any, xp: Any) -> Any:
+    return xp.sum(SoftmaxGaussian.bounded(raw, low, high, xp)[..., 0])
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

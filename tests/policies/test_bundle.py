@@ -47,13 +47,17 @@ def sequential(bundle: Bundle) -> nn.Sequential:
     return nn.Sequential(*parts[:-1])
 
 
-@pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian"])
+@pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian", "softmax"])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "silu"])
 def test_it_acts_like_pytorch(activation: str, distribution: str) -> None:
     bundle = bundle_of(PANEL, activation=activation, distribution=distribution)
     seen = observations(bundle, 500)
     raw = sequential(bundle)(torch.tensor(seen)).detach().numpy()
-    expected = np.clip(raw, -1, 1) if distribution == "gaussian" else np.tanh(raw)
+    expected = {
+        "gaussian": np.clip(raw, -1, 1),
+        "squashed_gaussian": np.tanh(raw),
+        "softmax": 2 * torch.softmax(torch.tensor(raw), -1).numpy() - 1,
+    }[distribution]
     acted = bundle.act(seen)
     assert acted.dtype == np.float32
     assert_close(acted, expected, roundings=SUMS, size=np.abs(raw).max())

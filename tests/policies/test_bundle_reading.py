@@ -109,7 +109,7 @@ def test_files_of_another_policy_are_refused(tmp_path: Path) -> None:
         ),
         (
             {"distribution": "beta"},
-            "distribution: Input should be 'gaussian' or 'squashed_gaussian'",
+            "distribution: Input should be 'gaussian', 'squashed_gaussian' or 'softmax'",
         ),
         ({"activation": "REMOVED"}, "activation is missing"),
         ({"notes": "REMOVED"}, "notes is missing"),

@@ -21,7 +21,7 @@ from flatout.policies.network import Perceptron
 from flatout.runs import installed_version
 
 OPSET, IR_VERSION = 18, 9  # of 2022 and 2023: runtimes that are years old read them
-HALF, ONE = np.float32(0.5), np.float32(1)
+HALF, ONE, TWO = np.float32(0.5), np.float32(1), np.float32(2)
 
 
 def onnx_of(bundle: Bundle) -> bytes:
@@ -135,7 +135,10 @@ def add_choices(draft: Draft, head: str, choices: int) -> None:
 
 
 def add_action(draft: Draft, mean: str, distribution: str) -> str:
-    """The mode within [-1, 1]: clipped, or through tanh."""
+    """The mode within [-1, 1]: clipped, through tanh, or as shares."""
     if distribution == "squashed_gaussian":
         mean = draft.op("Tanh", mean)
+    elif distribution == "softmax":
+        shares = draft.op("Softmax", mean, axis=1)
+        mean = draft.op("Sub", draft.op("Mul", shares, TWO), ONE)
     return draft.op("Clip", mean, -ONE, ONE, name="action")

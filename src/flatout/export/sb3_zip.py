@@ -68,9 +68,8 @@ def check_expressible(bundle: Bundle) -> None:
     if bundle.distribution != "gaussian" and not bundle.choices:
         raise BundleError(
             f"the distribution {bundle.distribution!r} has no equal in Stable-Baselines3: its PPO "
-            f"squashes actions "
-            "with state-dependent exploration only, whose noise is another one; "
-            'train with train.distribution = "gaussian", or export to onnx'
+            "has no shares, and squashes actions with state-dependent exploration only, whose "
+            'noise is another one; train with train.distribution = "gaussian", or export to onnx'
         )
     mixed = [
         f"{share:g}" for _, share in shares_of(bundle.network.actor, bundle.gates) if share != 1

@@ -8,13 +8,7 @@ from flatout.learners.environment import Actions, Box, MultiDiscrete
 from flatout.learners.metrics import LossMetrics
 from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Batch
-from flatout.policies.actions import (
-    Categorical,
-    Distribution,
-    Gaussian,
-    MultiCategorical,
-    SquashedGaussian,
-)
+from flatout.policies.actions import CONTINUOUS, Categorical, Distribution, MultiCategorical
 from flatout.policies.network import Network, actor, critic
 
 
@@ -23,8 +17,7 @@ def distribution_of(program: Program, network: Network, head: Array) -> Distribu
     actions = program.environment.actions
     if not isinstance(actions, Box):
         return choices_of(actions, head)
-    kind = Gaussian if program.distribution == "gaussian" else SquashedGaussian
-    return kind(head, network.log_std)
+    return CONTINUOUS[program.distribution](head, network.log_std)
 
 
 def choices_of(actions: Actions, head: Array) -> Categorical | MultiCategorical:

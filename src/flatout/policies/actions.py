@@ -9,11 +9,13 @@ import math
 from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
+from flatout.settings.tables import DistributionName
 
 __all__ = [
     "Categorical",
     "Gaussian",
     "MultiCategorical",
+    "SoftmaxGaussian",
     "SquashedGaussian",
     "mask_choices",
 ]
@@ -100,6 +102,40 @@ class SquashedGaussian(NamedTuple):
     def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
         stretched = low + (high - low) * (0.5 * xp.tanh(raw) + 0.5)
         return Gaussian.bounded(stretched, low, high, xp)  # rounding may pass the bounds
+
+
+class SoftmaxGaussian(NamedTuple):
+    """Normal variables as scores, whose softmax is stretched over the bounds: shares that sum to 1.
+
+    What adds the same number to all scores changes nothing, yet counts in the probability of what
+    was drawn: that is the scores'.
+
+    >>> import numpy as np
+    >>> raw = SoftmaxGaussian(mean=np.array([[0.0, 0.0]]), log_std=np.zeros(2)).mode(np)
+    >>> SoftmaxGaussian.bounded(raw, low=0.0, high=1.0, xp=np)
+    array([[0.5, 0.5]])
+    """
+
+    mean: Array
+    log_std: Array
+
+    def sample(self, noise: Array, xp: Namespace) -> Array:
+        return Gaussian(*self).sample(noise, xp)
+
+    def log_prob(self, raw: Array, xp: Namespace) -> Array:
+        return Gaussian(*self).log_prob(raw, xp)
+
+    def entropy(self, raw: Array, xp: Namespace) -> Array:
+        return Gaussian(*self).entropy(raw, xp)
+
+    def mode(self, xp: Namespace) -> Array:
+        return self.mean
+
+    @staticmethod
+    def bounded(raw: Array, low: Array, high: Array, xp: Namespace) -> Array:
+        shares = xp.exp(raw - xp.max(raw, axis=-1, keepdims=True))
+        shares = shares / xp.sum(shares, axis=-1, keepdims=True)
+        return Gaussian.bounded(low + (high - low) * shares, low, high, xp)  # rounding, too
 
 
 class Categorical(NamedTuple):
@@ -193,4 +229,11 @@ def mask_choices(logits: Array, allowed: Array, xp: Namespace) -> Categorical:
     return Categorical(xp.where(allowed, logits, xp.full_like(logits, MASKED)))
 
 
-Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical
+Distribution = Gaussian | SquashedGaussian | SoftmaxGaussian | Categorical | MultiCategorical
+# of continuous actions, by the names that settings have for them
+Continuous = type[Gaussian] | type[SquashedGaussian] | type[SoftmaxGaussian]
+CONTINUOUS: dict[DistributionName, Continuous] = {
+    "gaussian": Gaussian,
+    "squashed_gaussian": SquashedGaussian,
+    "softmax": SoftmaxGaussian,
+}

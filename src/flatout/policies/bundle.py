@@ -26,7 +26,7 @@ from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
 from flatout.market.market import Market, build_market, make_shape, recipe_of
 from flatout.market.orders import action_size
 from flatout.policies import bundle_files
-from flatout.policies.actions import Gaussian, MultiCategorical, SquashedGaussian
+from flatout.policies.actions import CONTINUOUS, MultiCategorical
 from flatout.policies.network import Network, Perceptron, Sizes, actor
 from flatout.settings.tables import (
     Activation,
@@ -34,15 +34,12 @@ from flatout.settings.tables import (
     FeatureSettings,
     MarketSettings,
     Settings,
+    check_shares,
 )
 
 Floats = NDArray[np.float32]
 Actions = NDArray[np.float32 | np.int64]
 MOST_NOTES = 1 << 20
-DISTRIBUTIONS: dict[str, type[Gaussian] | type[SquashedGaussian]] = {
-    "gaussian": Gaussian,
-    "squashed_gaussian": SquashedGaussian,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +58,12 @@ class Bundle:
 
     def __post_init__(self) -> None:
         _check_name("activation", self.activation, get_args(Activation))
-        _check_name("distribution", self.distribution, tuple(DISTRIBUTIONS))
+        _check_name("distribution", self.distribution, tuple(CONTINUOUS))
+        if self.distribution == "softmax":
+            try:
+                check_shares(self.settings)
+            except ValueError as error:
+                raise BundleError(str(error)) from None
         tensors = {
             name: own_copy(array) for name, array in bundle_files.flatten(self.network).items()
         }
@@ -144,7 +146,7 @@ class Bundle:
             if self.choices:
                 action = MultiCategorical(head, self.choices).mode(np)
             else:
-                kind = DISTRIBUTIONS[self.distribution]
+                kind = CONTINUOUS[self.distribution]
                 policy = kind(head, self.network.log_std)
                 action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
         if not (finite(head) and finite(action)):

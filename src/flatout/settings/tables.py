@@ -33,11 +33,12 @@ ActionKind = Literal["trade", "weights", "direction_amount", "discrete"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Activation = Literal["tanh", "relu", "silu"]
-DistributionName = Literal["gaussian", "squashed_gaussian"]
+DistributionName = Literal["gaussian", "squashed_gaussian", "softmax"]
 EngineName = Literal["auto", "jax", "torch"]
 MOST_SIZES = 10  # choices grow with them, and with choices what must be explored
 OrderSize = Annotated[Number, Field(gt=0, le=1)]
 TRAINING_TIMESTEPS, TRAINING_HOLD_OUT = 500_000, 0.2
+SHORTS = "market.limits.max_short_weight"
 OLD_SEARCH = ("timesteps", "seeds")  # once in [search], now in [train]
 
 
@@ -197,7 +198,10 @@ class TrainSettings(Model):
         (64, 64), description="widths of the hidden layers of actor and critic [shape]"
     )
     activation: Activation = Field("tanh", description="[shape]")
-    distribution: DistributionName = Field("gaussian", description="of actions [shape]")
+    distribution: DistributionName = Field(
+        "gaussian",
+        description="of actions [shape]; softmax = shares that sum to 1, for long-only `weights`",
+    )
     learning_rate: Positive = 3e-4
     final_rate_share: Share = Field(
         1.0,
@@ -227,6 +231,17 @@ class TrainSettings(Model):
     )
 
 
+def check_shares(market: MarketSettings) -> None:
+    """Refuse a market in which shares that sum to 1 would not be target weights."""
+    if market.action != "weights" or market.limits.max_short_weight > 0:
+        short = market.limits.max_short_weight
+        raise ValueError(
+            'train.distribution "softmax" is for market.action "weights" without shorts; given '
+            f"{market.action!r} and market.limits.max_short_weight {short:g}: change these, or "
+            'choose "gaussian"'
+        )
+
+
 class Settings(Model):
     """Everything in flatout.toml.
 
@@ -241,6 +256,18 @@ class Settings(Model):
     folds: FoldSettings = FoldSettings()
     search: SearchSettings = SearchSettings()
     gates: GateSettings = GateSettings()
+
+    @model_validator(mode="after")
+    def shares_are_weights(self) -> "Settings":
+        """Shares that sum to 1 are target weights, and cannot be short."""
+        if self.train.distribution == "softmax":
+            check_shares(self.market)
+            if SHORTS in self.search.space:
+                raise ValueError(
+                    'train.distribution "softmax" allows no shorts: '
+                    f"take {SHORTS} out of search.space"
+                )
+        return self
 
     @model_validator(mode="after")
     def take_old_names(self) -> "Settings":

@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {  # the first two are one program in JAX
         "max_grad_norm": 0.3,
     },
     "squashed": {"distribution": "squashed_gaussian", "activation": "silu"},
+    "shares": {"distribution": "softmax"},
     "index only": {"index_only": True},
 }  # fmt: skip
 
@@ -175,6 +176,7 @@ def test_the_same_rollout_in_single_precision(case: str) -> None:
     [
         "plain",
         "everything",
+        "shares",
         *(pytest.param(x, marks=pytest.mark.slow) for x in ("squashed", "index only")),
     ],
 )
