@@ -41,6 +41,7 @@ def read_bars(
     """Read bars from a CSV, Parquet or Feather file, from a folder of them, or from a Polars or
     pandas frame.
 
+    path      the file, the folder or the frame
     symbols   which ones, in this order (by default all, sorted); names a single file or frame
               without a symbol column
     bar       the size of the bars that come out, as in "4h": finer bars are joined, as `train` does
@@ -57,6 +58,7 @@ def read_bars(
     BTC_USDT-1h.parquet is BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
 
     >>> import polars as pl
+    >>> from flatout import read_bars
     >>> from datetime import datetime, timedelta
     >>> hours = [datetime(2024, 1, 1) + timedelta(hours=k) for k in range(3)]
     >>> prices = {name: [100.0, 101.0, 102.0] for name in ("open", "high", "low", "close")}
@@ -65,15 +67,17 @@ def read_bars(
     """
     if isinstance(path, Panel):
         raise BarsError("these bars are a Panel already: use it as it is")
-    check_read(calendar, columns)
+    check_read(bar, calendar, columns)
     panel = read_own_size(
         path, symbols=symbols, bar=bar, calendar=calendar, extras=extras, columns=columns
     )
     return panel if bar is None else resample(panel, bar)
 
 
-def check_read(calendar: object, columns: object) -> None:
-    """Refuse what names no calendar and no columns, before anything is read."""
+def check_read(bar: object, calendar: object, columns: object) -> None:
+    """Refuse what names no bar size, no calendar and no columns, before anything is read."""
+    if bar is not None:
+        parse_bar(bar)
     if calendar is not None and not isinstance(calendar, str):
         raise BarsError(
             f"calendar is {shorten_repr(calendar)}: give a text, as in 'XNYS' or 'always_open'"

@@ -80,6 +80,7 @@ def set_arguments(model: LearningModel, given: Arguments) -> None:
     counters to their start; what flatout does not offer is refused.
     """
     arguments.check_unsupported(given)
+    arguments.check_kinds(given)
     arguments.check_numbers(given)
     model.policy_kwargs = dict(given["policy_kwargs"] or {})
     model.architecture = arguments.read_policy_kwargs(model.policy_kwargs)
