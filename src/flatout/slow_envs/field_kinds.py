@@ -12,8 +12,6 @@ from flatout.foreign import shorten_repr
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["check_kinds"]
-
 
 def check_kinds(settings: "DataclassInstance") -> None:
     """Refuse values that are of another kind than the defaults of their fields: text for a number,
