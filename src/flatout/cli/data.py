@@ -96,9 +96,8 @@ def convert_command(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="[PATH] OUT",
-            help="A CSV, Parquet or Feather file, or a folder of one file per symbol, else "
-            "data.bars; then the .parquet file to write, beside which its manifest goes.",
+            help="A CSV, Parquet or Feather file, or a folder of one file per symbol (else "
+            "data.bars), then OUT: the .parquet file to write; its manifest goes beside it.",
         ),
     ],
     bar: BarSize = None,
