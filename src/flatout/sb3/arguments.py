@@ -17,7 +17,6 @@ from flatout.learners.hyperparameters import Hyperparameters
 from flatout.learners.rates import Rates, make_rates
 from flatout.settings.fields import to_whole
 from flatout.settings.tables import Activation
-from flatout.slow_envs.overlap import Overlap
 
 Arguments = Mapping[str, Any]  # by Stable-Baselines3's names; each is checked for what it must be
 Schedule = Callable[[float], float]  # of the progress that remains, from 1 to 0
@@ -155,21 +154,6 @@ def check_numbers(given: Arguments) -> None:
         raise SettingsError(
             "batch_size is 1; advantages are normalised over a minibatch: give 2 or more"
         )
-
-
-def check_kinds(given: Arguments) -> None:
-    """Refuse arguments that are not even of the kind they should be."""
-    check_seed(given["seed"])
-    kwargs, overlap = given["policy_kwargs"], given["overlap"]
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise SettingsError(
-            f"policy_kwargs is {shorten_repr(kwargs)}; it must be a dict, such as "
-            "dict(net_arch=[64, 64])"
-        )
-    if overlap is not None and not isinstance(overlap, Overlap):
-        raise SettingsError(f"overlap is {shorten_repr(overlap)}; it must be a flatout.Overlap")
-    if not isinstance(given["verbose"], int | np.integer):
-        raise SettingsError(f"verbose is {shorten_repr(given['verbose'])}; it must be 0, 1 or 2")
 
 
 def check_seed(given: object) -> int | None:

@@ -66,14 +66,13 @@ class StepResult(NamedTuple):
 class AsyncioVectorEnv(VectorEnv[SpaceValue, SpaceValue, SpaceValue]):
     """Environments of these makers, stepped together.
 
-    makers            functions that make an environment each: one whose steps are coroutines, or a
-                      plain one
+    makers            functions that make an environment each, one that waits or a plain one
     autoreset_mode    Gymnasium's: whether an episode that ends is followed in the same step
     kind              how plain environments are stepped: "inline" one after another, "thread" each
                       in a thread, "process" each in a process of its own, or "auto", which measures
                       a few steps of the first and chooses
-    step_deadline_s   seconds that a step may take; None is no limit
-    reset_deadline_s  seconds that a reset may take: one that needs longer is an error
+    step_deadline_s   seconds that a step may take, None for any number; `reset_deadline_s` is that
+                      of a reset: one that needs longer is an error
 
     An environment that needs longer than `step_deadline_s` for a step is cancelled: its episode
     counts as truncated, with no reward and the last observation again, and "timed_out" in the info.
