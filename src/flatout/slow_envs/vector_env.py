@@ -68,9 +68,8 @@ class AsyncioVectorEnv(VectorEnv[SpaceValue, SpaceValue, SpaceValue]):
 
     makers            functions that make an environment each, one that waits or a plain one
     autoreset_mode    Gymnasium's: whether an episode that ends is followed in the same step
-    kind              how plain environments are stepped: "inline" one after another, "thread" each
-                      in a thread, "process" each in a process of its own, or "auto", which measures
-                      a few steps of the first and chooses
+    kind              how plain environments are stepped: "inline" one after another, "thread" or
+                      "process" each in its own, or "auto", which measures the first and chooses
     step_deadline_s   seconds that a step may take, None for any number; `reset_deadline_s` is that
                       of a reset: one that needs longer is an error
 
