@@ -1,5 +1,10 @@
 """The public names: few, listed once, loaded when first used."""
 
+import ast
+import builtins
+import doctest
+import inspect
+import re
 import subprocess
 import sys
 from functools import cache
@@ -62,6 +67,37 @@ def test_every_name_is_that_of_its_home(name: str) -> None:
     assert thing is getattr(import_module(flatout.HOMES[name]), name)
     assert thing.__module__ == flatout.HOMES[name]
     assert thing.__doc__
+
+
+# PPO's arguments are Stable-Baselines3's, and are explained there
+EXPLAINED = sorted(set(flatout.__all__) - {"FlatoutError", "PPO", "FittedRecipe", "Recipe"})
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_help_explains_every_argument(name: str) -> None:
+    thing = getattr(flatout, name)
+    said = inspect.getdoc(thing) or ""
+    for argument in inspect.signature(thing).parameters:
+        assert re.search(rf"\b{argument}\b", said), argument
+
+
+@pytest.mark.parametrize("name", sorted(set(flatout.__all__) - {"FittedRecipe"}))
+def test_an_example_may_be_pasted(name: str) -> None:
+    """Beside the name itself it uses only what it imports or makes."""
+    examples = doctest.DocTestParser().get_examples(getattr(flatout, name).__doc__ or "")
+    nodes = list(ast.walk(ast.parse("".join(one.source for one in examples))))
+    imported = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {one.id for one in names if isinstance(one.ctx, ast.Store)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    used = {one.id for one in names if isinstance(one.ctx, ast.Load)}
+    assert used <= {name, *imported, *made, *dir(builtins)}
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import flatout
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import to_table
 from flatout.errors import BundleError, FlatoutError
+from flatout.evaluation.baselines import BuyAndHold
 from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.settings.loading import resolve_settings
 from flatout.training.result import TrainingResult
@@ -24,6 +26,7 @@ from small_bundles import bundle_of
 NO_PATH = "which is no path; give that of a file or folder"
 POLICY = SavedPolicy(bundle_of(), Path("learned"))
 SIZE = POLICY.bundle.observation_size
+HOLD = BuyAndHold()
 RESULT = TrainingResult(Path("run"), {}, {"AAA": ("AAA/best", "AAA/last")})
 
 
@@ -72,6 +75,89 @@ def test_the_file_of_a_policy_is_answered_with_its_folder(tmp_path: Path) -> Non
     POLICY.bundle.save(tmp_path / "best")
     with pytest.raises(BundleError, match=f"is a file; give the folder of a policy, as {tmp_path}"):
         flatout.load_policy(tmp_path / "best" / "policy.json")
+
+
+MARKET = flatout.build_market(
+    RandomWalk(n_bars=200, seed=1, symbols=("AAA", "BBB")).panel(),
+    {"features": {"indicators": ["return_1"]}},
+)
+SPOT = flatout.MarketEnv(MARKET)
+TENSORS = flatout.TorchMarket(MARKET, n_envs=3)
+
+
+def make_ppo(**given: Any) -> flatout.PPO:
+    """A model of the smallest environment."""
+    return flatout.PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, device="cpu", **given)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: flatout.run_study(name=None), "`name` is None: give a text"),
+        (lambda: flatout.run_study(name=" "), "`name` is ' ': give a text"),
+        (lambda: flatout.backtest(MARKET, None), "the policy is None: give a baseline, a saved"),
+        (lambda: flatout.backtest(MARKET, 3), "the policy is 3: give a baseline, a saved"),
+        (lambda: flatout.backtest(MARKET, lambda o: o), "an array of 1 accounts x 2 assets"),
+        (lambda: flatout.backtest(MARKET, lambda o: "buy"), "the policy gave 'buy': give"),
+        (lambda: flatout.backtest(MARKET, lambda o: [0.5, 0.5]), "1 accounts x 2 assets"),
+        (lambda: flatout.backtest(MARKET, HOLD, accounts="x"), "accounts is 'x': give a whole"),
+        (lambda: flatout.backtest(MARKET, HOLD, accounts=0), "accounts is 0: give a whole number"),
+        (lambda: flatout.backtest(MARKET, HOLD, first="x"), "first is 'x': give a row of the"),
+        (lambda: flatout.TorchMarket(3), "the market is of type int: give what"),
+        (lambda: flatout.TorchMarket(MARKET, device="cuda:99"), "device is 'cuda:99', which"),
+        (lambda: flatout.TorchMarket(MARKET, device="x"), "device is 'x', which PyTorch does not"),
+        (lambda: flatout.TorchMarket(MARKET, n_envs=0), "n_envs is 0: give a whole number, 1 to"),
+        (lambda: flatout.TorchMarket(MARKET, dtype=float), "give torch.float32 or torch.float64"),
+        (lambda: TENSORS.step(torch.zeros(2, 3)), "the action is (2, 3): give a tensor of"),
+        (lambda: TENSORS.step(3), "the action is 3: give a tensor of the shape (3, 3)"),
+        (lambda: flatout.MarketVectorEnv(MARKET, 0), "num_envs is 0: give a whole number, 1 to"),
+        (lambda: flatout.MarketVectorEnv(MARKET, "x"), "num_envs is 'x': give a whole number"),
+        (lambda: flatout.MarketEnv(fitted=3), "fitted is 3: give a FittedRecipe"),
+        (lambda: flatout.build_market(MARKET.panel, fitted=3), "fitted is 3: give a FittedRecipe"),
+        (lambda: (SPOT.reset(), SPOT.step("x")), "the action is 'x': give numbers in the"),
+        (lambda: flatout.read_bars("x.csv", columns=3), "columns are 3: give what is called how"),
+        (lambda: flatout.read_bars("x.csv", columns={"a": 3}), "columns are {'a': 3}: give"),
+        (lambda: flatout.read_bars("x.csv", calendar=3), "calendar is 3: give a text, as in"),
+        (lambda: flatout.read_bars("x.csv", bar=3), "3 is not a bar size"),
+        (lambda: flatout.train(bar=""), "'' is not a bar size. Write a number and a unit"),
+        (lambda: flatout.run_study(bar=" "), "' ' is not a bar size"),
+        (lambda: flatout.load_settings(overrides=[3]), "overrides are [3]: give texts, as in"),
+        (lambda: flatout.load_settings(overrides="a=b"), "overrides are 'a=b': give texts, as in"),
+        (lambda: flatout.load_settings(overrides=3), "overrides are 3: give texts, as in"),
+        (lambda: flatout.train(settings=3), "settings are of type int: give a path, a dict"),
+        (lambda: make_ppo(policy_kwargs=3), "policy_kwargs is 3; it must be a dict, such as"),
+        (lambda: make_ppo(seed="a"), "seed is 'a'; it must be a whole number, or None"),
+        (lambda: make_ppo(verbose="a"), "verbose is 'a'; it must be 0, 1 or 2"),
+        (lambda: make_ppo(overlap=3), "overlap is 3; it must be a flatout.Overlap"),
+        (lambda: make_ppo().learn("x"), "total_timesteps is 'x'; it must be a whole number"),
+        (lambda: make_ppo().set_random_seed("x"), "seed is 'x'; it must be a whole number"),
+        (lambda: flatout.AsyncioVectorEnv(3), "makers are 3: give a list of functions, each of"),
+        (lambda: flatout.AsyncioVectorEnv([3]), "maker 0 is 3: give a list of functions, each of"),
+        (lambda: flatout.AsyncioVectorEnv([]), "was given no makers: give a list of functions"),
+        (lambda: flatout.Overlap(segment="a"), "segment is 'a': give a whole number"),
+        (lambda: flatout.Overlap(segment=True), "segment is True: give a whole number"),
+        (lambda: flatout.Overlap(serial=3), "serial is 3: give True or False"),
+        (lambda: flatout.Overlap(rho="a"), "rho is 'a': give a number"),
+        (lambda: flatout.Overlap(trace=-1), "trace -1: none of them may be below 0"),
+        (lambda: flatout.Overlap(reuse=3), "reuse is 3: give a Reuse"),
+        (lambda: flatout.Overlap(care=3), "care is 3: give a Care"),
+        (lambda: flatout.Overlap(plain="x"), "plain is 'x': give one of auto, inline, thread"),
+        (lambda: flatout.Settings(trian={}), "no such setting; did you mean train?"),
+        (lambda: flatout.Settings(train={"n_env": 3}), "did you mean train.n_envs?"),
+    ],
+)  # fmt: skip
+def test_what_is_of_another_kind_is_refused_in_a_sentence(
+    call: Callable[[], Any], said: str
+) -> None:
+    with pytest.raises(FlatoutError) as refused:
+        call()
+    assert said in str(refused.value)
+
+
+def test_orders_of_all_accounts_may_be_one_row() -> None:
+    alone = flatout.backtest(MARKET, lambda moment: [[0.1, 0.0]], accounts=2)
+    both = flatout.backtest(MARKET, lambda moment: [[0.1, 0.0]] * 2, accounts=2)
+    np.testing.assert_array_equal(alone.equity, both.equity)
 
 
 SMALL: dict[str, Any] = {"features": {"indicators": ["return_1"]}, "train": {"n_envs": 4}}

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from flatout.errors import SettingsError
-from flatout.settings.loading import known_keys, load_settings, resolve_settings
+from flatout.settings.loading import load_settings, resolve_settings
+from flatout.settings.problems import known_keys
 from flatout.settings.tables import FeeTier, Settings
 
 CAPITAL = "FLATOUT__MARKET__CAPITAL"

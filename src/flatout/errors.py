@@ -9,8 +9,9 @@ FlatoutError (ValueError)
 ├── SettingsError    an unknown key or a bad value in flatout.toml, the environment or --set
 └── RunError         a run that cannot begin, go on, or be written or read
 
-Some are defined where they arise: `slow_envs` has WorkerDied, EnvFailedError and StillBusyError,
-`crawl` has SiteUnreachable, ActionRefused and ForbiddenAddressError.
+Some are defined where they arise: `search` has DeadKnobError, `slow_envs` has WorkerDied,
+EnvFailedError and StillBusyError, `crawl` has SiteUnreachable, ActionRefused and
+ForbiddenAddressError.
 """
 
 __all__ = [

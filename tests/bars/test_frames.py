@@ -41,6 +41,31 @@ def test_a_pandas_frame_is_the_file_it_was_read_from(file: Path, shape: str) -> 
     assert read_bars(frame).fingerprint == WALK.fingerprint
 
 
+@pytest.mark.parametrize("above", ["prices", "symbols"])
+@pytest.mark.parametrize("names", [("Price", "Ticker"), (None, None)])
+@pytest.mark.parametrize("symbols", [("AAA", "BBB"), ("BBB",)])
+def test_symbols_may_be_a_level_of_the_columns(
+    file: Path, above: str, names: tuple[str | None, str | None], symbols: tuple[str, ...]
+) -> None:
+    """As yfinance gives them, with `group_by="ticker"` or without."""
+    frame = pd.DataFrame(pl.read_parquet(file).to_dict(as_series=False))
+    frame = frame[frame["symbol"].isin(symbols)].rename(columns=str.capitalize)
+    wide = frame.pivot(index="Date", columns="Symbol").rename_axis(columns=names)
+    wide = wide if above == "prices" else wide.swaplevel(axis=1).sort_index(axis=1)
+    assert read_bars(wide).fingerprint == read_bars(file, symbols=symbols).fingerprint
+
+
+def test_bars_that_one_of_several_symbols_lacks_are_missing(file: Path) -> None:
+    frame = pd.DataFrame(pl.read_parquet(file).to_dict(as_series=False))
+    wide = frame.drop(index=[3, 4]).pivot(index="date", columns="symbol")
+    panel = read_bars(wide)
+    assert panel.exists[:, 0].tolist() == [True] * 3 + [False] * 2 + [True] * 55
+    assert panel.exists[:, 1].all()
+    wide.loc[wide.index[7], ("low", "BBB")] = -1.0
+    with pytest.raises(BarsError, match="the frame: symbol BBB, row 8: low is -1"):
+        read_bars(wide)
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
 def test_times_with_a_zone_are_utc(file: Path, zone: str) -> None:
     frame = pd.DataFrame(pl.read_parquet(file).to_dict(as_series=False))
@@ -82,10 +107,11 @@ def bars_from(symbol: str, start: int) -> pl.DataFrame:
         (pl.DataFrame({"date": [1], "close": [2.0]}), "the frame"),
         ([1, 2, 3], "bars are of type list: give a path, a Panel, or a frame"),
         (RandomWalk(n_bars=30).panel(), "a Panel already"),
-        (pd.DataFrame({("a", "b"): [1.0]}), "its columns have 2 levels"),
+        (pd.DataFrame({("a", "b"): [1.0]}), "its columns have 2 levels, and not one of symbols"),
+        (pd.DataFrame({("a", "b", "c"): [1.0]}), "its columns have 3 levels, and not one of"),
         (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "two of its columns have one name"),
     ],
-    ids=["empty", "columns", "list", "panel", "levels", "twice"],
+    ids=["empty", "columns", "list", "panel", "levels", "three levels", "twice"],
 )
 def test_what_is_no_frame_of_bars_is_refused(given: Any, said: str) -> None:
     with pytest.raises(BarsError) as error:

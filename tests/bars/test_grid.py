@@ -4,11 +4,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from bar_files import MONDAY, line, save, times
 
 from flatout.bars.panel import Panel
 from flatout.bars.read import read_bars
+from flatout.bars.resample import resample
+from flatout.bars.source import BarsSource
 from flatout.errors import BarsError
 
 
@@ -44,6 +47,34 @@ def test_a_stated_bar_is_used(tmp_path: Path) -> None:
     assert panel.tradable[:, 0].tolist() == [True, False, True]
 
 
+@pytest.mark.parametrize("name", ["x.csv", "AAA-5m.csv"])
+@pytest.mark.parametrize("bar", ["5m", "15m", "1h"])
+def test_finer_bars_are_joined_to_the_size_that_is_asked_for(
+    tmp_path: Path, name: str, bar: str
+) -> None:
+    dates = times(48, 5)
+    path = written(tmp_path, {"AAA": dates[:7] + dates[8:]}).rename(tmp_path / name)
+    joined = read_bars(path, bar=bar)
+    assert joined.fingerprint == resample(read_bars(path), bar).fingerprint
+    source = BarsSource(str(path), ("AAA",), bar)
+    assert source.read().fingerprint == source.read_each()[0].fingerprint == joined.fingerprint
+
+
+def test_a_size_is_stated_where_no_bars_are_finer(tmp_path: Path) -> None:
+    """In every place that takes a bar size: two hours are the most common step."""
+    path = written(tmp_path, {"AAA": minutes(0, 120, 180, 300)})
+    source = BarsSource(str(path), ("AAA",), "1h")
+    panels = [read_bars(path, bar="1h"), source.read(), source.read_each()[0]]
+    assert [(panel.bar_seconds, panel.n_bars) for panel in panels] == [(3600, 6)] * 3
+    frame = BarsSource(pl.read_csv(path), None, "1h")
+    assert frame.keep(tmp_path / "kept.parquet").read().fingerprint == panels[0].fingerprint
+
+
+def test_finer_bars_that_do_not_fill_the_size_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match="Bars of 20m do not make bars of 30m"):
+        read_bars(written(tmp_path, {"AAA": times(9, 20)}), bar="30m")
+
+
 def test_one_bar_needs_a_stated_size(tmp_path: Path) -> None:
     path = written(tmp_path, {"AAA": minutes(0), "BBB": minutes(0)})
     with pytest.raises(BarsError, match=r"x\.csv: no symbol has two bars.*bar='1h'"):
@@ -61,7 +92,7 @@ def test_an_inferred_size_must_divide_a_day(tmp_path: Path) -> None:
 
 
 def test_smaller_steps_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, {"BBB": minutes(0, 60, 120, 150, 180)})
+    path = written(tmp_path, {"BBB": minutes(0, 60, 120, 150, 180, 240)})
     with pytest.raises(
         BarsError, match=r"x\.csv: symbol BBB, row 5: the step of 30m .* smaller than the bar of 1h"
     ):

@@ -90,6 +90,87 @@ def test_convert_resamples(bars: Path, tmp_path: Path) -> None:
     assert read_bars(out).volume[:, 0].tolist() == [20.0, 15.0, 20.0, 20.0, 20.0, 20.0] * 2
 
 
+SYMBOLS_FIRST = ["--symbols", "BBB", "AAA"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["check", *SYMBOLS_FIRST, "bars.csv", "--json"],
+     ["check", *SYMBOLS_FIRST, "folder/", "--json"],
+     ["check", "--symbols=BBB,AAA", "bars.csv", "--json"],
+     ["convert", *SYMBOLS_FIRST, "bars.csv", "out.parquet", "--json"],
+     ["convert", "--json", "bars.csv", *SYMBOLS_FIRST, "out.parquet"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_paths_stand_after_symbols_too(
+    bars: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bars.parent)
+    Path("folder").mkdir()
+    Path("folder", "bars.csv").write_bytes(bars.read_bytes())
+    assert json.loads(runner.invoke(app, words).output)["symbols"] == ["BBB", "AAA"]
+
+
+def test_a_bar_size_joins_bars_in_every_command(bars: Path, tmp_path: Path) -> None:
+    found = [
+        json.loads(runner.invoke(app, [*words, "--bar", "4h", "--json"]).output)
+        for words in (["check", str(bars)], ["convert", str(bars), str(tmp_path / "out.parquet")])
+    ]
+    assert [(one["bar"], one["bars"]) for one in found] == [("4h", 12)] * 2
+    assert (
+        found[0]["fingerprint"] == found[1]["fingerprint"] == read_bars(bars, bar="4h").fingerprint
+    )
+
+
+DATA = '[data]\nbars = "bars.csv"\nsymbols = ["BBB"]\nbar = "4h"\ncalendar = "always_open"\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "symbols", "bar"),
+    [
+        ([], ["BBB"], "4h"),
+        (["bars.csv"], ["BBB"], "4h"),
+        (["--symbols", "AAA", "--bar", "2h"], ["AAA"], "2h"),
+        (["bars.csv", "--symbols", "AAA,BBB"], ["AAA", "BBB"], "4h"),
+    ],
+)
+def test_convert_honours_the_settings(
+    bars: Path, words: list[str], symbols: list[str], bar: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bars.parent)
+    Path("flatout.toml").write_text(DATA)
+    for config in (["-c", "flatout.toml"], ["flatout.toml"], ["--config=flatout.toml"]):
+        said = json.loads(
+            runner.invoke(app, ["convert", *words, "out.parquet", *config, "--json"]).output
+        )
+        assert (said["symbols"], said["bar"]) == (symbols, bar)
+        Path("out.parquet").unlink()
+
+
+def test_convert_honours_the_environment(bars: Path, tmp_path: Path) -> None:
+    words = ["convert", str(tmp_path / "out.parquet"), "--json"]
+    said = runner.invoke(app, words, env={"FLATOUT__DATA__BARS": str(bars)})
+    assert json.loads(said.output)["fingerprint"] == read_bars(bars).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bars.csv"], "bars.csv is the only path: name the bars, then the file to write"),
+        (["bars.csv", "-c", "flatout.toml"], "the file to write, but it exists: name the bars"),
+        (["bars.csv", "a.parquet", "b.parquet"], "3 paths are given: one of bars, then the file"),
+    ],
+)
+def test_convert_does_not_guess_its_paths(
+    bars: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bars.parent)
+    Path("flatout.toml").write_text(DATA)
+    before = bars.read_bytes()
+    assert said in str(runner.invoke(app, ["convert", *words]).exception)
+    assert bars.read_bytes() == before
+
+
 def test_refusals_are_raised_for_the_caller_to_print(tmp_path: Path) -> None:
     result = runner.invoke(app, ["check", str(tmp_path / "nowhere.csv")])
     assert isinstance(result.exception, BarsError)

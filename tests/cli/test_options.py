@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from flatout.bars.synthetic import RandomWalk
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
+from flatout.errors import SettingsError
 from flatout.terminal import plain, say, visible
 
 ODD = ("[red]x", "[/]", "a\x1b[2Jb", "BTC/USDT")
@@ -65,7 +66,14 @@ def test_symbols_are_shown_as_they_are(
     "words",
     ["train g.toml", "train -c g.toml", "train --portfolio g.toml", "train --symbols A B g.toml",
      "train --out h.toml g.toml", "audit g.toml", "backtest --json g.toml", "search g.toml",
-     "search -c g.toml", "search --symbols A B -c g.toml", "search --symbols A g.toml"],
+     "search -c g.toml", "search --symbols A B -c g.toml", "search --symbols A g.toml",
+     "train --config=g.toml --plan", "train -cg.toml --plan", "audit --config=g.toml",
+     "data check --config=g.toml", "data check -cg.toml", "backtest --config=g.toml",
+     "search --config=g.toml", "train g.toml -c g.toml", "train g.toml --config=g.toml",
+     "backtest --symbols=BTC g.toml", "train --symbols=BTC,ETH g.toml",
+     "audit --symbols=BTC,ETH g.toml", "search --symbols=BTC,ETH g.toml",
+     "train --seed=3 g.toml", "train --bars=plain.csv g.toml", "backtest --policy=momentum g.toml",
+     "data check plain.csv --symbols=BTC g.toml"],
 )  # fmt: skip
 def test_settings_files_are_given_with_and_without_their_option(words: str, tmp_path: Path) -> None:
     path = tmp_path / "g.toml"
@@ -73,3 +81,18 @@ def test_settings_files_are_given_with_and_without_their_option(words: str, tmp_
     result = CliRunner().invoke(main, words.replace("g.toml", str(path)).split())
     assert str(path) in str(result.exception)
     assert "train.n_envs" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["backtest f.toml g.toml --json", "train f.toml -c g.toml", "train --config=f.toml g.toml",
+     "audit -cf.toml g.toml", "audit -c f.toml -c g.toml", "data check f.toml --seed=3 g.toml"],
+)  # fmt: skip
+def test_two_settings_files_are_refused(words: str, tmp_path: Path) -> None:
+    for name in ("f.toml", "g.toml"):
+        (tmp_path / name).write_text("[train]\nn_envs = 3\n")
+        words = words.replace(name, str(tmp_path / name))
+    result = CliRunner().invoke(main, words.split())
+    assert isinstance(result.exception, SettingsError)
+    assert "one settings file, but 2 are given: " in str(result.exception)
+    assert f"{tmp_path / 'f.toml'}, {tmp_path / 'g.toml'}" in str(result.exception)

@@ -34,16 +34,30 @@ def test_paths_that_are_printed_exist(
         assert NAME in said
 
 
-def test_the_budget_has_the_options_of_a_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[AskedStudy] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[AskedStudy]:
+    """The studies that a command asks for; nothing of them is prepared."""
+    found: list[AskedStudy] = []
 
     def stop(studies: list[AskedStudy], *_: object) -> None:
-        asked.extend(studies)
+        found.extend(studies)
         raise RunError("enough")
 
     monkeypatch.setattr(run_study, "prepare_studies", stop)
+    return found
+
+
+@pytest.mark.parametrize("words", ["s.toml -c s.toml", "s.toml ./s.toml", "-c s.toml -c s.toml"])
+def test_a_settings_file_that_is_given_twice_is_one_study(
+    words: str, asked: list[AskedStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text("[train]\nn_envs = 4\n")
+    CliRunner().invoke(main, ["search", *words.split()])
+    assert [study.name for study in asked] == ["s"]
+
+
+def test_the_budget_has_the_options_of_a_training(asked: list[AskedStudy]) -> None:
     words = "search --timesteps 5000 --seeds 2 --hold-out 0.25 --trials 7"
     CliRunner().invoke(main, words.split())
     settings = asked[0].resolved.settings

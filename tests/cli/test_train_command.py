@@ -5,6 +5,8 @@ what is refused.
 import json
 import math
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -223,6 +225,31 @@ def test_a_finished_run_may_be_resumed(tested: dict[str, Any]) -> None:
     assert result.exit_code == 0, result.output
     assert "next: flatout backtest --policy" in result.output
     assert json.loads((Path(tested["run"]) / "report.json").read_text()) == tested
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "f.toml"),
+        (["--symbols", "BBB", "--bar", "2h"], "f.toml --symbols BBB --bar 2h"),
+        (["--bars", "bars.csv"], "f.toml"),
+        (["--bars", "other.csv"], "--bars YOUR_BARS"),
+    ],
+)
+def test_what_comes_next_names_the_bars_as_they_were_given(
+    bars: Path, words: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("bars.csv", "other.csv"):
+        shutil.copy(bars, name)
+    Path("f.toml").write_text('[data]\nbars = "bars.csv"\n')
+    result = call("f.toml", *words, *TINY, "--test-run", "--evaluations", "1", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    [command] = re.findall(r"^next: flatout (.*)$", result.stdout, re.MULTILINE)
+    assert command.endswith(f"/best {named}")
+    again = CliRunner().invoke(main, shlex.split(command.replace("YOUR_BARS", "other.csv")))
+    assert again.exit_code == 0, again.output
 
 
 @pytest.mark.long

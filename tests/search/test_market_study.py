@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from small_studies import SPACE, small_panel, small_settings
 
-from flatout.bars.panel import PRICES, Panel
+from flatout.bars.panel import PRICES, FloatArray, Panel
 from flatout.errors import SettingsError
+from flatout.features import indicators
+from flatout.features.indicators import compute_indicators
 from flatout.folds.blocks import Block, list_rows
 from flatout.learners.lane_trees import stack_trees
 from flatout.market.episode import choose_start
@@ -90,6 +92,30 @@ def test_stretches_lie_one_after_another_and_hold_their_own_features(name: str) 
         rows = slice(where.offset, where.offset + n_bars)
         np.testing.assert_array_equal(study.tape.features[rows], own.features)
         np.testing.assert_array_equal(study.tape.columns[:, rows], cast(own, np.float32).columns)
+
+
+def test_indicators_are_computed_once_for_each_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the study's own bars, which splits, the last training and the oracle share, and for
+    those without an edge.
+    """
+    seen: list[str] = []
+
+    def compute(panel: Panel, names: Sequence[str]) -> FloatArray:
+        seen.append(panel.fingerprint)
+        return compute_indicators(panel, names)
+
+    monkeypatch.setattr(indicators, "compute_indicators", compute)
+    study = make_study(small_panel(900), small_settings(), 4, 1)
+    assert seen[0] == study.panel.fingerprint
+    assert len(seen) == len(set(seen)) == 2
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_features_of_a_stretch_are_those_of_its_recipe(name: str) -> None:
+    study = study_of(name)
+    for stretch in (FINAL, study.folds.splits[0].name):
+        computed = study.stretches[stretch].fitted.transform(study.panel)
+        np.testing.assert_array_equal(study.features_of(stretch), computed)
 
 
 def test_the_last_training_has_all_bars_before_the_hold_out() -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ from sample_report import sample_report
 from small_studies import USUAL, small_panel
 
 import flatout
+from flatout.bars.panel import FloatArray, Panel
 from flatout.bars.source import IN_MEMORY
 from flatout.bars.write import write_bars
 from flatout.errors import BarsError, RunError
+from flatout.features import indicators
+from flatout.features.indicators import compute_indicators
 from flatout.search.report_model import StudyReport
 from flatout.search.run_study import StudyResult
 from flatout.training.prepare import KEPT_BARS
@@ -85,6 +89,24 @@ def test_a_study_of_few_trials_warns_of_nothing(out: Path) -> None:
             small_panel(), name="few", settings=few, workers=1, out=out, progress=False
         )
     assert found.finished
+
+
+@pytest.mark.long
+def test_indicators_are_computed_once_for_each_panel(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first trial to the verdict: for the bars before the hold-out, for those without an
+    edge, and for all when the hold-out is opened.
+    """
+    seen: list[str] = []
+
+    def compute(panel: Panel, names: Sequence[str]) -> FloatArray:
+        seen.append(panel.fingerprint)
+        return compute_indicators(panel, names)
+
+    monkeypatch.setattr(indicators, "compute_indicators", compute)
+    flatout.run_study(small_panel(), name="once", settings=TINY, workers=1, out=out, progress=False)
+    assert len(seen) == len(set(seen)) == 3
 
 
 @pytest.mark.long

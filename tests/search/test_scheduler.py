@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,16 +26,19 @@ from flatout.evaluation.saved_policy import SavedPolicy
 from flatout.evaluation.trial_registry import read_records
 from flatout.evaluation.verdict import format_number
 from flatout.policies.bundle import Bundle
-from flatout.runs import hold_folder
+from flatout.runs import LOCK, hold_folder
 from flatout.search import scheduler
+from flatout.search.about_study import is_begun
 from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.market_study import LOG_RETURN
 from flatout.search.report_model import StudyReport
 from flatout.search.run import PreparedStudy, make_folder, open_study_folder, run_studies
 from flatout.search.scheduler import STOP
+from flatout.search.storage import JOURNAL
 from flatout.search.study import Study
 from flatout.search.study_state import read_state
 from flatout.search.trial_files import read_trial
+from flatout.settings.study import usual_space
 from rounding import assert_close
 from worker_processes import children, lives
 
@@ -75,6 +78,13 @@ def nobody_is_left() -> Iterator[None]:
     assert not children(os.getpid())
 
 
+class Refused(NamedTuple):
+    """A study of the name "dead" that was refused, in this folder."""
+
+    said: str
+    out: Path
+
+
 class Ended:
     """A study that is over, and its report."""
 
@@ -85,7 +95,7 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob: str) -> Ended:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob: Refused) -> Ended:
     """The usual study, which nobody touched."""
     out = tmp_path_factory.mktemp("undisturbed")
     [report] = run_small(out, cache)
@@ -93,7 +103,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob: str) -> Ended:
+def other(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob: Refused) -> Ended:
     """The shorter one, likewise."""
     out = tmp_path_factory.mktemp("other")
     [report] = run_small(out, cache, {"other": OTHER})
@@ -101,18 +111,14 @@ def other(tmp_path_factory: pytest.TempPathFactory, cache: Path, dead_knob: str)
 
 
 @pytest.fixture(scope="module")
-def dead_knob(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> str:
+def dead_knob(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Refused:
     """What is said of a knob that does nothing. Its one worker has as many lanes as all that
     follow: it compiles for them.
     """
     out = tmp_path_factory.mktemp("dead")
     with pytest.raises(RunError) as caught:
         run_small(out, cache, {"dead": {"search": {"space": DEAD, "batch": 1}}}, workers=1)
-    assert not (out / "dead" / "scratch").exists()
-    state = read_state(out / "dead")
-    assert state is not None
-    assert not state.live_knobs
-    return str(caught.value)
+    return Refused(str(caught.value), out)
 
 
 def results(folder: Path) -> dict[str, bytes]:
@@ -173,11 +179,38 @@ def wait_for(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 # --- undisturbed ----------------------------------------------------------------------------------
 
 
-def test_a_dead_knob_stops_the_study_by_name(dead_knob: str) -> None:
-    assert dead_knob.startswith(
+def test_a_dead_knob_stops_the_study_by_name(dead_knob: Refused) -> None:
+    assert dead_knob.said.startswith(
         "search.space holds market.limits.cooldown_bars, which changed nothing"
     )
-    assert not any(name in dead_knob for name in SPACE)
+    assert not any(name in dead_knob.said for name in SPACE)
+
+
+def test_a_study_that_was_refused_is_as_if_it_had_not_begun(
+    dead_knob: Refused, registry: Path
+) -> None:
+    """Its name is free for other settings, and no trial of it is counted."""
+    folder = dead_knob.out / "dead"
+    left = {path.name for path in folder.iterdir()}
+    assert not is_begun(folder)
+    assert left <= {LOCK, JOURNAL, f"{JOURNAL}.lock"}
+    assert str(folder) not in [record.folder for record in read_records(registry)]
+    other = prepared(dead_knob.out, "dead", features={"indicators": ["return_1"]})
+    with open_study_folder(other, folder, None) as study:
+        assert study.untried
+        assert study.market.settings.features.indicators == ("return_1",)
+
+
+def test_a_default_space_is_called_so(tmp_path: Path, cache: Path) -> None:
+    """Nobody wrote it, so nobody can take a knob out of it. Rollouts of 64 steps are too short for
+    an update to come near the limits on updates.
+    """
+    usual = {"search": {"space": usual_space(), "batch": 1}}
+    with pytest.raises(RunError) as refused:
+        run_small(tmp_path, cache, {"default": usual}, workers=1)
+    assert str(refused.value).startswith("the default search.space holds ")
+    assert "train.target_kl, which changed nothing" in str(refused.value)
+    assert "write a search.space without it, or change the settings" in str(refused.value)
 
 
 def test_a_study_runs_to_its_report(undisturbed: Ended, registry: Path) -> None:
@@ -561,7 +594,7 @@ def test_a_killed_driver_leaves_no_orphans_and_its_study_goes_on(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_driver_may_be_killed_twenty_times(
-    tmp_path: Path, cache: Path, dead_knob: str, seed: int
+    tmp_path: Path, cache: Path, dead_knob: Refused, seed: int
 ) -> None:
     [report] = run_small(tmp_path / "alone", cache, {"study": LONG})
     hold_folder = Ended(tmp_path / "alone" / "study", report)

@@ -215,7 +215,7 @@ def test_what_cannot_be_is_refused() -> None:
         prepared(symbols=["CCC"])
     with pytest.raises(SettingsError, match=r"did you mean train\.gamma"):
         prepared(settings={"train": {"gama": 0.9}})
-    with pytest.raises(SettingsError, match="settings are a int; give a path, a dict"):
+    with pytest.raises(SettingsError, match="settings are of type int: give a path, a dict"):
         prepared(settings=5)
     with pytest.raises(BarsError, match="bars are of type set"):
         prepared(bars={1, 2})

@@ -13,9 +13,9 @@ UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 WRITTEN = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 
 
-def parse_bar(bar: str) -> int:
+def parse_bar(bar: object) -> int:
     """The seconds of a bar size: "30s", "5m", "1h", "1d"."""
-    match = WRITTEN.fullmatch(bar.strip())
+    match = WRITTEN.fullmatch(bar.strip()) if isinstance(bar, str) else None
     if match is None:
         raise BarsError(
             f"{shorten_repr(bar)} is not a bar size. Write a number and a unit: s, m (minutes), "

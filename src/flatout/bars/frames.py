@@ -2,7 +2,8 @@
 
 A frame has the columns that a file may have (`columns.py` knows the spellings), with the symbol in
 a column, or one symbol that the caller names. pandas is not needed to be installed: a frame of its
-kind is known by its module. An index with a name, or of times, becomes a column.
+kind is known by its module. An index with a name, or of times, becomes a column; so do symbols that
+stand above or below the names of columns, as yfinance has them.
 """
 
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from flatout.bars.files import FRAME, ROW, Table, number_rows
+from flatout.bars.panel import PRICES
 from flatout.bars.refusal import refusal
 from flatout.errors import BarsError
 
@@ -30,6 +32,10 @@ class PandasFrame(Protocol):
         """The frame with its index as columns."""
         ...
 
+    def xs(self, key: object, *, axis: int, level: int) -> "PandasFrame":
+        """The columns that have this name in a level, under their names in the others."""
+        ...
+
 
 Frame = pl.DataFrame | PandasFrame
 
@@ -43,29 +49,59 @@ def is_pandas(given: object) -> bool:
 def read_frame(frame: Frame) -> Table:
     """The frame as a raw table, with row numbers from 1 on."""
     if isinstance(frame, pl.DataFrame):
-        found = frame
+        parts = [frame]
     elif is_pandas(frame):
-        found = from_pandas(frame)
+        parts = [from_pandas(frame)] if frame.columns.nlevels == 1 else split_symbols(frame)
     else:
         raise BarsError(
             f"bars are of type {type(frame).__name__}: give a path, a Panel, or a frame of Polars "
             "or pandas"
         )
-    if ROW in found.columns:
+    if any(ROW in part.columns for part in parts):
         raise refusal(FRAME, f"a column is called {ROW!r}", "Remove it.")
+    numbered = [drop_absent(number_rows(part, first=1), len(parts)) for part in parts]
+    found = pl.concat(numbered, how="diagonal_relaxed")
     if found.is_empty():
         raise refusal(FRAME, "it has no bars", "Give a frame with one row per bar and symbol.")
-    return Table(FRAME, tuple(found.columns), number_rows(found, first=1), newest_first=False)
+    columns = tuple(name for name in found.columns if name != ROW)
+    return Table(FRAME, columns, found, newest_first=False)
+
+
+def split_symbols(frame: PandasFrame) -> list[pl.DataFrame]:
+    """A frame whose columns have two levels, one of symbols and one of open, high, low and close,
+    as a frame for each symbol; either level may be the upper one.
+    """
+    levels = [frame.columns.get_level_values(k) for k in range(frame.columns.nlevels)]
+    named = [set(PRICES) <= {str(name).lower() for name in level} for level in levels]
+    if len(levels) != 2 or sum(named) != 1:
+        raise refusal(
+            FRAME,
+            f"its columns have {len(levels)} levels, and not one of symbols and one of "
+            f"{', '.join(PRICES)}",
+            "Bring the symbols into a column called symbol.",
+        )
+    of_symbols = 0 if named[1] else 1
+    return [
+        from_pandas(frame.xs(symbol, axis=1, level=of_symbols)).with_columns(
+            pl.lit(str(symbol)).alias("symbol")
+        )
+        for symbol in levels[of_symbols].unique()
+    ]
+
+
+def drop_absent(part: pl.DataFrame, n_parts: int) -> pl.DataFrame:
+    """Without the rows in which this symbol has no prices at all, where it shares them with others:
+    they are there because the others have bars then.
+    """
+    prices = [name for name in part.columns if name.lower() in PRICES]
+    if n_parts == 1 or not prices:
+        return part
+    numbers = [pl.col(name).cast(pl.Float64, strict=False).fill_nan(None) for name in prices]
+    return part.filter(~pl.all_horizontal(number.is_null() for number in numbers))
 
 
 def from_pandas(frame: PandasFrame) -> pl.DataFrame:
     """A frame of pandas with its index as columns; times in UTC."""
-    if frame.columns.nlevels > 1:
-        raise refusal(
-            FRAME,
-            f"its columns have {frame.columns.nlevels} levels",
-            "Bring the symbols into a column: frame.stack(level=1).reset_index().",
-        )
     if not frame.columns.is_unique:
         raise refusal(FRAME, "two of its columns have one name", "Give each column its own name.")
     index = frame.index

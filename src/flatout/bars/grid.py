@@ -77,6 +77,11 @@ def infer_bar(rows: pl.DataFrame, files: Mapping[str, Path]) -> int:
     return size // SECOND
 
 
+def has_finer_steps(rows: pl.DataFrame, bar_seconds: int) -> bool:
+    """Whether some neighbouring rows of a symbol are less than a bar of this size apart."""
+    return bool(np.any(steps_of(rows).size < bar_seconds * SECOND))
+
+
 def check_steps(
     rows: pl.DataFrame, files: Mapping[str, Path], bar_seconds: int, calendar: Calendar
 ) -> None:

@@ -33,7 +33,19 @@ LONGEST_SYMBOLS = 60  # letters of them in a line about a panel
 
 @dataclass(frozen=True)
 class Panel:
-    """Bars of `symbols` on one grid of bar-open times in UTC; arrays are (time, asset).
+    """Bars of `symbols` on one grid of bar-open times in UTC; arrays are (time, asset). Mostly
+    `flatout.read_bars` makes them.
+
+    symbols                 one name for each asset
+    time                    (time,) the bars' opens in UTC, datetime64[us]
+    bar_seconds             the size of the bars
+    open, high, low, close  prices; NaN before a symbol's first bar
+    volume                  in units of the asset
+    tradable                whether the bar exists and something was traded in it
+    extras                  further columns by name, known at the bar's close
+    present                 which bars are in the source, if that is known; others are carried
+    year                    how many bars a year has, if a calendar or a longer panel tells it;
+                            else the times do
 
     >>> from flatout.bars.synthetic import built_in_market
     >>> panel: Panel = built_in_market(n_bars=100)
@@ -42,20 +54,16 @@ class Panel:
     """
 
     symbols: tuple[str, ...]
-    time: TimeArray  # (time,) datetime64[us], UTC, the bar's open
+    time: TimeArray
     bar_seconds: int
     open: FloatArray
     high: FloatArray
     low: FloatArray
     close: FloatArray
-    volume: FloatArray  # in units of the asset
-    tradable: BoolArray  # the bar exists and something was traded in it
-    extras: Mapping[str, FloatArray] = field(
-        default_factory=dict
-    )  # further columns, known at the bar's close
-    # which bars are in the source, if known; the others are carried
+    volume: FloatArray
+    tradable: BoolArray
+    extras: Mapping[str, FloatArray] = field(default_factory=dict)
     present: BoolArray | None = None
-    # how many bars a year has, if a calendar or a longer panel tells it; else the times do
     year: TradingYear | None = None
 
     def __repr__(self) -> str:

@@ -18,10 +18,11 @@ from flatout.bars.calendars import find_kind, follow_calendar
 from flatout.bars.columns import COMPARED
 from flatout.bars.files import FRAME, Table, find_files, load_table, name_of_file
 from flatout.bars.frames import Frame, read_frame
-from flatout.bars.grid import check_steps, grid_of, infer_bar, infer_calendar
+from flatout.bars.grid import check_steps, grid_of, has_finer_steps, infer_bar, infer_calendar
 from flatout.bars.panel import Panel
 from flatout.bars.probing import probing
 from flatout.bars.refusal import refusal
+from flatout.bars.resample import resample
 from flatout.bars.rows import check_symbols, checked_rows, symbols_of
 from flatout.errors import BarsError
 from flatout.foreign import shorten_repr
@@ -40,10 +41,12 @@ def read_bars(
     """Read bars from a CSV, Parquet or Feather file, from a folder of them, or from a Polars or
     pandas frame.
 
+    path      the file, the folder or the frame
     symbols   which ones, in this order (by default all, sorted); names a single file or frame
               without a symbol column
-    bar       the bar size, as in "5m"; by default the one in the files' names, or the most common
-              step
+    bar       the size of the bars that come out, as in "4h": finer bars are joined, as `train` does
+              it; where none are finer it says what size they have. By default the one in the
+              files' names, or the most common step
     calendar  "always_open", "exchange", or the name of an exchange calendar, as in "XNYS", which
               then tells how many bars a year has; by default inferred from weekend bars (less than
               a week: always open)
@@ -55,6 +58,7 @@ def read_bars(
     BTC_USDT-1h.parquet is BTC_USDT, BTCUSDT_1h.csv is BTCUSDT, AAPL.csv is AAPL.
 
     >>> import polars as pl
+    >>> from flatout import read_bars
     >>> from datetime import datetime, timedelta
     >>> hours = [datetime(2024, 1, 1) + timedelta(hours=k) for k in range(3)]
     >>> prices = {name: [100.0, 101.0, 102.0] for name in ("open", "high", "low", "close")}
@@ -63,10 +67,45 @@ def read_bars(
     """
     if isinstance(path, Panel):
         raise BarsError("these bars are a Panel already: use it as it is")
-    symbols = name_symbols(symbols)
-    rows, files = read_rows(path, symbols, extras, columns)
+    check_read(bar, calendar, columns)
+    panel = read_own_size(
+        path, symbols=symbols, bar=bar, calendar=calendar, extras=extras, columns=columns
+    )
+    return panel if bar is None else resample(panel, bar)
+
+
+def check_read(bar: object, calendar: object, columns: object) -> None:
+    """Refuse what names no bar size, no calendar and no columns, before anything is read."""
+    if bar is not None:
+        parse_bar(bar)
+    if calendar is not None and not isinstance(calendar, str):
+        raise BarsError(
+            f"calendar is {shorten_repr(calendar)}: give a text, as in 'XNYS' or 'always_open'"
+        )
+    texts = isinstance(columns, Mapping) and all(
+        isinstance(word, str) for pair in columns.items() for word in pair
+    )
+    if columns is not None and not texts:
+        raise BarsError(
+            f"columns are {shorten_repr(columns)}: give what is called how, as in "
+            "{'volume': 'amount'}"
+        )
+
+
+def read_own_size(
+    path: str | Path | Frame,
+    *,
+    symbols: Sequence[str] | None = None,
+    bar: str | None = None,
+    calendar: str | None = None,
+    extras: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+) -> Panel:
+    """The bars as `read_bars` reads them, in the size that they have before they are joined."""
+    names = name_symbols(symbols)
+    rows, files = read_rows(path, names, extras, columns)
     return make_panel(
-        path_of(path), rows, files, symbols=symbols, bar=bar, calendar=calendar, extras=extras
+        path_of(path), rows, files, symbols=names, bar=bar, calendar=calendar, extras=extras
     )
 
 
@@ -101,8 +140,8 @@ def read_each(
     calendar: str | None = None,
     extras: Sequence[str] = (),
 ) -> list[Panel]:
-    """One panel for each symbol, on the grid of its own bars, as `read_bars` would give them one
-    by one; the files are read once.
+    """One panel for each symbol, on the grid of its own bars, as `read_own_size` would give them
+    one by one; the files are read once.
     """
     rows, files = read_rows(path, symbols, extras, None)
     where = path_of(path)
@@ -130,8 +169,7 @@ def make_panel(
     extras: Sequence[str],
 ) -> Panel:
     """Checked rows on their grid."""
-    named = parse_bar(bar) if bar is not None else bar_in_names(path, files)
-    bar_seconds = named or infer_bar(rows, files)
+    bar_seconds = find_bar_size(path, rows, files, bar)
     kind = find_kind(calendar) if calendar else infer_calendar(rows)
     check_steps(rows, files, bar_seconds, kind)
     time = grid_of(rows, files, bar_seconds, kind)
@@ -212,6 +250,17 @@ def check_found(path: Path, files: Mapping[str, Path], symbols: Sequence[str]) -
             raise refusal(
                 path, "there are no bars of it", f"Nearest: {', '.join(near)}.", symbol=symbol
             )
+
+
+def find_bar_size(
+    path: Path, rows: pl.DataFrame, files: Mapping[str, Path], asked: str | None
+) -> int:
+    """The seconds of the rows' own bars. Where none of them are finer than the size that is asked
+    for it is that size; else finer bars will be joined, so it is what names or steps tell.
+    """
+    if asked is not None and not has_finer_steps(rows, parse_bar(asked)):
+        return parse_bar(asked)
+    return bar_in_names(path, files) or infer_bar(rows, files)
 
 
 def bar_in_names(path: Path, files: Mapping[str, Path]) -> int | None:

@@ -13,7 +13,7 @@ from flatout.bars.bar_size import parse_bar, split_bar
 from flatout.bars.calendars import find_kind, follow_calendar
 from flatout.bars.frames import Frame
 from flatout.bars.panel import EXTRA, PRICES, Panel
-from flatout.bars.read import name_symbols, read_bars, read_each
+from flatout.bars.read import name_symbols, read_each, read_own_size
 from flatout.bars.resample import resample
 from flatout.bars.synthetic import built_in_market
 from flatout.bars.write import write_bars
@@ -38,7 +38,7 @@ class BarsSource:
         None  # a path, a table in memory; None is the built-in market
     )
     symbols: tuple[str, ...] | None = None  # in this order; None is all there are
-    bar: str | None = None  # resampled to this size
+    bar: str | None = None  # finer bars are joined to this size
     seed: int = 0  # of the built-in market
     extras: tuple[str, ...] = ()  # further columns that features want
     # as `read_bars` takes it; None is inferred, and the built-in market never closes
@@ -65,19 +65,26 @@ class BarsSource:
         return IN_MEMORY if self.in_memory else self.path
 
     def read(self) -> Panel:
-        """All symbols on one grid."""
+        """All symbols on one grid, in bars of the size that is asked for."""
+        panel = self.read_own_size()
+        return resample(panel, self.bar) if self.bar else panel
+
+    def read_own_size(self) -> Panel:
+        """The same before bars are joined."""
         if self.bars is None:
             self.refuse_symbols()
-            panel = built_in_market(seed=self.seed)
-        elif isinstance(self.bars, Panel):
+            return built_in_market(seed=self.seed)
+        if isinstance(self.bars, Panel):
             same = self.symbols in (None, self.bars.symbols)
             panel = self.bars if same else select_symbols(self.bars, self.symbols or ())
-            panel = self.set_calendar(panel)
-        else:
-            panel = read_bars(
-                self.bars, symbols=self.symbols, calendar=self.calendar, extras=self.extras
-            )
-        return resample(panel, self.bar) if self.bar else panel
+            return self.set_calendar(panel)
+        return read_own_size(
+            self.bars,
+            symbols=self.symbols,
+            bar=self.bar,
+            calendar=self.calendar,
+            extras=self.extras,
+        )
 
     def read_each(self) -> list[Panel]:
         """One panel for each of `symbols`, on the grid of its own bars; files are read once."""
@@ -88,7 +95,13 @@ class BarsSource:
             panels = [trim(select_symbols(self.bars, [name])) for name in self.symbols]
             panels = [self.set_calendar(panel) for panel in panels]
         else:
-            panels = read_each(self.bars, self.symbols, calendar=self.calendar, extras=self.extras)
+            panels = read_each(
+                self.bars,
+                self.symbols,
+                bar=self.bar,
+                calendar=self.calendar,
+                extras=self.extras,
+            )
         return [resample(panel, self.bar) for panel in panels] if self.bar else panels
 
     def refuse_symbols(self) -> None:
@@ -112,12 +125,12 @@ class BarsSource:
         """
         if not self.in_memory:
             return self
-        panel = replace(self, bar=None).read()
+        panel = self.read_own_size()
         if not path.exists():
             write_bars(panel, path)
         kept = replace(self, bars=str(path))
-        whole = replace(kept, symbols=panel.symbols, bar=None, extras=tuple(panel.extras))
-        if whole.read().fingerprint != panel.fingerprint:
+        whole = replace(kept, symbols=panel.symbols, extras=tuple(panel.extras))
+        if whole.read_own_size().fingerprint != panel.fingerprint:
             raise BarsError(
                 f"{path}: the bars in memory are not those that were read back from this file, so "
                 "the run could not go on after an interruption: give bars that read_bars has made"
@@ -155,7 +168,7 @@ def find_source(
         calendar = bars.year.calendar
     if calendar is not None:
         find_kind(calendar)  # an unknown one is refused before anything is read
-    size = bar or data.bar
+    size = data.bar if bar is None else bar
     if size is not None:
         parse_bar(size)  # refused before anything is read
     return BarsSource(

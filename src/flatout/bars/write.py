@@ -40,7 +40,7 @@ def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> P
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd")
     content = buffer.getvalue()
-    manifest = path.with_name(f"{path.stem}.manifest.json")
+    manifest = manifest_path(path)
     facts = describe_file(panel, path, content, table.height) | (
         {"assumed": list(assumed)} if assumed else {}
     )
@@ -53,6 +53,11 @@ def write_bars(panel: Panel, path: str | Path, assumed: Sequence[str] = ()) -> P
             path, f"it cannot be written: {error.strerror or error}", "Choose another place."
         ) from error
     return manifest
+
+
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a file of bars lies."""
+    return path.with_name(f"{path.stem}.manifest.json")
 
 
 def to_table(panel: Panel) -> pl.DataFrame:

@@ -3,7 +3,7 @@ own form.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,15 +15,14 @@ from rich.table import Table
 from flatout.bars.bar_size import bar_name
 from flatout.bars.calendars import name_calendar
 from flatout.bars.check import SymbolReport, check_bars, moment
+from flatout.bars.files import SUFFIXES
 from flatout.bars.panel import Panel
-from flatout.bars.read import read_bars
-from flatout.bars.resample import resample
 from flatout.bars.session_check import SessionReport, check_sessions
-from flatout.bars.source import find_source
+from flatout.bars.source import BarsSource, find_source
 from flatout.bars.write import write_bars
-from flatout.cli.options import BarsCommand, Config, Symbols
+from flatout.cli.options import BarsCommand, BarSize, Config, Symbols
 from flatout.errors import BarsError
-from flatout.settings.loading import load_settings
+from flatout.settings.loading import Resolved, load_settings
 from flatout.terminal import plain, say
 
 app = typer.Typer(
@@ -32,9 +31,8 @@ app = typer.Typer(
 
 PLAIN_WIDTH = 150  # where there is no terminal, nothing may be cut off
 
-Source = Annotated[
-    Path, typer.Argument(help="A CSV, Parquet or Feather file, or a folder of one file per symbol.")
-]
+ENDINGS = tuple(ending for suffix in SUFFIXES for ending in (suffix, suffix.upper()))
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 CalendarName = Annotated[
     str | None,
@@ -45,16 +43,22 @@ CalendarName = Annotated[
 ]
 
 
-@app.command("check", cls=BarsCommand)
+class DataCommand(BarsCommand):
+    """A command that takes the path of bars after `--symbols BTC ETH`, too. Folders end in a `/`
+    there, as their names may be those of symbols.
+    """
+
+    never_listed = (*ENDINGS, "/")
+
+
+@app.command("check", cls=DataCommand)
 def check_command(
     path: Annotated[
         Path | None,
         typer.Argument(help="A file, or a folder of one file per symbol; else data.bars."),
     ] = None,
     symbols: Symbols = None,
-    bar: Annotated[
-        str | None, typer.Option(help="The bar size, if it is not to be inferred: 1h.")
-    ] = None,
+    bar: BarSize = None,
     calendar: CalendarName = None,
     config: Config = None,
     as_json: AsJson = False,
@@ -63,18 +67,13 @@ def check_command(
     settings' data table as a training or a study would read them. With a calendar also bars
     outside its sessions, on its holidays, and missing in its sessions.
     """
-    source = find_source(load_settings(config), path, symbols)
-    if source.path is None:
-        raise BarsError("no bars are given: name a file or folder, or give a -c whose [data] does")
-    place = path or source.path
-    panel = read_bars(
-        place,
-        symbols=source.symbols,
-        bar=bar,
-        extras=source.extras,
-        calendar=calendar or source.calendar,
-    )
-    panel = resample(panel, source.bar) if source.bar else panel
+    source = find_given(load_settings(config), path, symbols, bar, calendar)
+    if source is None:
+        ending = " (which ends in a / after --symbols)" if symbols else ""
+        raise BarsError(
+            f"no bars are given: name a file or folder{ending}, or give a -c whose [data] does"
+        )
+    panel = source.read()
     reports = check_bars(panel)
     named = panel.trading_year.calendar
     sessions = check_sessions(panel, named) if named else []
@@ -92,25 +91,57 @@ def check_command(
     say(describe_bars(panel))
 
 
-@app.command("convert", cls=BarsCommand)
+@app.command("convert", cls=DataCommand)
 def convert_command(
-    path: Source,
-    out: Annotated[
-        Path, typer.Argument(help="The .parquet file to write; its manifest goes beside it.")
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A CSV, Parquet or Feather file, or a folder of one file per symbol (else "
+            "data.bars), then OUT: the .parquet file to write; its manifest goes beside it.",
+        ),
     ],
-    bar: Annotated[str | None, typer.Option(help="Resample to this bar size: 4h.")] = None,
+    bar: BarSize = None,
     symbols: Symbols = None,
     calendar: CalendarName = None,
+    config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read bars with every check and write them as Parquet, resampled if --bar is given."""
-    panel = read_bars(path, symbols=symbols, calendar=calendar)
-    panel = panel if bar is None else resample(panel, bar)
+    """Read bars with every check and write them as Parquet, resampled if --bar is given; those of
+    the settings' data table if OUT is the only path.
+    """
+    *given, out = paths
+    if len(given) > 1:
+        raise BarsError(f"{len(paths)} paths are given: one of bars, then the file to write")
+    source = find_given(load_settings(config), given[0] if given else None, symbols, bar, calendar)
+    if source is None:
+        raise BarsError(
+            f"{out} is the only path: name the bars, then the file to write, or give a -c whose "
+            "[data] names the bars"
+        )
+    if not given and out.exists():  # it may be meant as the bars, and would be gone
+        raise BarsError(
+            f"{out} is the only path, so it is the file to write, but it exists: name the bars "
+            "before it, or give another file"
+        )
+    panel = source.read()
     manifest = write_bars(panel, out)
     if as_json:
         typer.echo(json.dumps(collect_facts(panel) | {"file": str(out), "manifest": str(manifest)}))
         return
     say(f"{out}: {describe_bars(panel)}")
+
+
+def find_given(
+    resolved: Resolved,
+    path: Path | None,
+    symbols: list[str] | None,
+    bar: str | None,
+    calendar: str | None,
+) -> BarsSource | None:
+    """The bars of the command, else those of `[data]`; None if neither names any."""
+    source = find_source(resolved, path, symbols, bar)
+    named = replace(source, calendar=calendar or source.calendar)
+    return named if source.path else None
 
 
 def collect_facts(panel: Panel) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from flatout.errors import SettingsError
+
 __all__ = ["Json", "Seed", "SpaceSeparated", "print_json"]
 
 SYMBOLS = "--symbols"
-Config = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Settings file (flatout.toml).")
-]
+CONFIG = ("--config", "-c")
+Config = Annotated[Path | None, typer.Option(*CONFIG, help="Settings file (flatout.toml).")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: --set market.costs.impact=1")
 ]
@@ -108,15 +109,45 @@ class BarsCommand(SpaceSeparated):
     lists = (SYMBOLS,)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write `--config` before a settings file that is no option's value."""
-        known = {word for one in self.params for word in one.opts}
-        flags = {word for one in self.params if getattr(one, "is_flag", False) for word in one.opts}
+        """Write `--config` before a settings file that is no option's value; refuse a second."""
+        valued = {
+            word
+            for one in self.params
+            if not getattr(one, "is_flag", False)
+            for word in one.opts
+            if word.startswith("-")
+        }
         named: list[str] = []
         for before, arg in pairwise(["", *args]):
-            free = not before.startswith("-") or before in flags
-            settings = free and arg.endswith(".toml") and "--config" in known
-            named += ["--config", arg] if settings else [arg]
+            # an option with its value in one word, `--seed=3`, is not among the words of options
+            free = before not in valued and not arg.startswith("-")
+            named += ["--config", arg] if free and arg.endswith(".toml") else [arg]
+        check_one_config(named)
         return super().parse_args(ctx, named)
+
+
+def check_one_config(args: list[str]) -> None:
+    """Refuse several settings files, of which the last would stand over the others unsaid; one
+    that is given twice is one.
+    """
+    given = [file for arg, value in pairwise([*args, ""]) for file in config_of(arg, value)]
+    files = {Path(file).resolve(): file for file in given}
+    if len(files) > 1:
+        raise SettingsError(
+            f"one settings file, but {len(files)} are given: {', '.join(files.values())}; give "
+            "one (`flatout search` takes several, a study each)"
+        )
+
+
+def config_of(arg: str, following: str) -> list[str]:
+    """The settings file that a word names together with the one after it, if any."""
+    if arg in CONFIG:
+        return [following]
+    long, short = CONFIG
+    if arg.startswith(f"{long}="):
+        return [arg.removeprefix(f"{long}=")]
+    attached = arg.startswith(short) and not arg.startswith("--")
+    return [arg.removeprefix(short)] if attached else []
 
 
 def split_equals(arg: str) -> list[str]:

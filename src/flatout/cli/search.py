@@ -117,7 +117,8 @@ def search_command(
     from flatout.search.progress import StudyProgress
     from flatout.search.run_study import AskedStudy, prepare_studies, run_prepared
 
-    files: list[Path | None] = [*(configs or ()), *(config or ())] or [None]
+    given = {path.resolve(): path for path in (*(configs or ()), *(config or ()))}  # each once
+    files: list[Path | None] = [*given.values()] or [None]
     if name and len(files) > 1:
         raise SettingsError(
             f"--name names one study, but {len(files)} settings files are given: leave it out"

@@ -4,6 +4,7 @@ never saw.
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from flatout.bars.source import find_source
 from flatout.cli.options import (
     Bars,
     BarSize,
@@ -171,6 +173,7 @@ def train_command(
         print_json(result.facts())
     else:
         tell_result(Console(), result)
+        tell_next(prepared, result)
 
 
 def train_and_tell(prepared: PreparedTraining, run: Path, quiet: bool) -> TrainingResult:
@@ -243,7 +246,29 @@ def tell_result(console: Console, result: TrainingResult) -> None:
         highlight=False,
     )
     say(f"{result.folder}/: LANE/best, LANE/last, metrics.jsonl, report.json")
-    saved = [place for places in result.bundles.values() for place in places]
-    if saved:
-        best = shlex.quote(str(result.folder / saved[0]))
-        say(f"next: flatout backtest --policy {best} --bars YOUR_BARS")
+
+
+def tell_next(prepared: PreparedTraining, result: TrainingResult) -> None:
+    """The command that trades the first saved policy."""
+    for lane, places in result.bundles.items():
+        if places:
+            symbols = prepared.made.agent_of[lane].market.panel.symbols
+            best = shlex.quote(str(result.folder / places[0]))
+            say(f"next: flatout backtest --policy {best} {name_bars(prepared, symbols)}")
+            return
+
+
+def name_bars(prepared: PreparedTraining, symbols: Sequence[str]) -> str:
+    """How a command is given the bars of a policy of these symbols: by the settings file whose
+    `[data]` gave them to the training, with what options gave beside it.
+    """
+    resolved, source = prepared.resolved, prepared.source
+    file, named = resolved.origin.get("data.bars"), find_source(resolved)
+    if file not in resolved.files or named.path != source.path:
+        return "--bars YOUR_BARS"
+    words = [file] if file.endswith(".toml") else ["--config", file]
+    if source.symbols != named.symbols:
+        words += ["--symbols", *symbols]
+    if source.bar != named.bar:
+        words += ["--bar", str(source.bar)]
+    return shlex.join(words)

@@ -16,12 +16,14 @@ from flatout.errors import RulesError
 from flatout.evaluation.accounts import Accounts, Floats, known_tape
 from flatout.evaluation.baselines import Moment, Policy
 from flatout.evaluation.metrics import summarise
+from flatout.foreign import shorten_repr
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome
 from flatout.market.execute import trade_cost
 from flatout.market.market import Market
 from flatout.market.rewards import LEAST_EQUITY
 from flatout.market.tape import meet
+from flatout.settings.fields import read_whole
 
 Progress = Callable[[int], None]
 
@@ -90,7 +92,31 @@ def order_in_money(policy: Policy, moment: Moment) -> Floats:
     """A policy's (account, asset) order in money, in units of the starting capital."""
     if isinstance(policy, InMoney):
         return policy.money(moment)
-    return moment.require_accounts().order_shares(policy(moment))
+    shares = check_shares(policy(moment), moment.weights.shape)
+    return moment.require_accounts().order_shares(shares)
+
+
+def check_policy(given: object) -> None:
+    """Refuse what decides nothing."""
+    if not callable(given) and not isinstance(given, InMoney):
+        raise RulesError(
+            f"the policy is {shorten_repr(given)}: give a baseline, a saved policy, or a function "
+            "from a moment to the order"
+        )
+
+
+def check_shares(given: object, shape: tuple[int, ...]) -> Floats:
+    """What a policy gave as an (account, asset) array, or a refusal of what is none."""
+    try:
+        shares = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        shares = np.empty(())
+    if shares.ndim == 2 and all(a in (1, b) for a, b in zip(shares.shape, shape, strict=True)):
+        return shares
+    raise RulesError(
+        f"the policy gave {shorten_repr(given)}: give the order as signed shares of the equity, "
+        f"an array of {shape[0]} accounts x {shape[1]} assets"
+    )
 
 
 def backtest(
@@ -128,6 +154,8 @@ def backtest(
             f"the market is of type {type(market).__name__}: give what flatout.build_market makes "
             "of bars"
         )
+    check_policy(policy)
+    accounts = read_whole(accounts, "accounts", RulesError)
     first, stop = decision_range(market, first, stop)
     tape, rules = market.between(first, stop).arrays(np.float64)
     state = episode.reset(np.zeros(accounts), market.shape, rules, np)
@@ -183,6 +211,9 @@ def bar_figures(before: Episode, after: Episode, outcome: Outcome) -> Floats:
 def decision_range(market: Market, first: int | None, stop: int | None) -> tuple[int, int]:
     """First bar and stop, as rows of the panel; by default all bars that have warm features."""
     warm = int(market.rules.segments.first[0])
+    for name, bar in (("first", first), ("stop", stop)):
+        if bar is not None and not isinstance(bar, int | np.integer):
+            raise RulesError(f"{name} is {shorten_repr(bar)}: give a row of the panel, or None")
     first, stop = warm if first is None else first, market.panel.n_bars if stop is None else stop
     if not warm <= first < stop - 1 < market.panel.n_bars:
         raise RulesError(

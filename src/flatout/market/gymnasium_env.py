@@ -15,10 +15,12 @@ from flatout.arrays import NumpyArray, last_axis_first, map_leaves, select
 from flatout.bars.source import Bars, find_source
 from flatout.errors import RulesError
 from flatout.features.recipe import FittedRecipe
+from flatout.foreign import shorten_repr
 from flatout.market import episode
 from flatout.market.episode import OBSERVATION_LIMIT, Episode, Outcome
-from flatout.market.market import Market, build_market
+from flatout.market.market import Market, build_market, check_fitted
 from flatout.market.starts import read_starts
+from flatout.settings.fields import read_whole
 from flatout.settings.loading import GivenSettings, resolve_settings
 
 ActionSpace = gym.spaces.Box | gym.spaces.MultiDiscrete
@@ -38,6 +40,7 @@ def market_of(
                 "beside it"
             )
         return bars
+    check_fitted(fitted)
     shown = {"features.indicators": fitted.recipe.indicators} if fitted else None
     resolved = resolve_settings(settings, shown)
     return build_market(find_source(resolved, bars).read(), resolved, fitted)
@@ -61,7 +64,12 @@ def checked_action(
     """The action as float32, or an error when its shape is wrong, it is not finite, or it is none
     of so many choices.
     """
-    array = np.asarray(action, np.float32)
+    try:
+        array = np.asarray(action, np.float32)
+    except (TypeError, ValueError):
+        raise RulesError(
+            f"the action is {shorten_repr(action)}: give numbers in the shape {shape}"
+        ) from None
     if array.shape != shape:
         raise RulesError(f"the action has shape {array.shape}, this market wants {shape}")
     if not np.isfinite(array).all():
@@ -89,6 +97,15 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
     """`num_envs` accounts stepped together; an account that ends restarts within the same step
     (`final_obs` in the info). Each starts at a bar of its own, drawn anew for every episode.
 
+    bars      a path, a Panel, a frame or a `Market`; else `data.bars` of the settings; else the
+              built-in random walk
+    num_envs  how many accounts
+    settings  a path to flatout.toml, a dict of its tables, or `Settings`
+    fitted    a `FittedRecipe`, which makes the features; by default the settings' own recipe,
+              fitted on all of these bars. Of test bars give what was fitted on training bars, as
+              `market.fitted` of those has it
+
+    >>> from flatout import MarketVectorEnv
     >>> from flatout.bars.synthetic import RandomWalk
     >>> envs = MarketVectorEnv(RandomWalk(n_bars=300).panel(), num_envs=64)
     >>> observations, infos = envs.reset(seed=0)
@@ -106,7 +123,7 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
         fitted: FittedRecipe | None = None,
     ) -> None:
         self.market = market_of(bars, settings, fitted)
-        self.num_envs = num_envs
+        self.num_envs = num_envs = read_whole(num_envs, "num_envs", RulesError)
         self.tape, self.rules = self.market.arrays(np.float32)
         self.single_observation_space, self.single_action_space = spaces(self.market)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -190,6 +207,15 @@ class MarketVectorEnv(VectorEnv[NDArray[np.float32], NumpyArray, NumpyArray]):
 class MarketEnv(gym.Env[NDArray[np.float32], NumpyArray]):
     """One account; `gymnasium.make("flatout/Market-v0", bars="candles.parquet")`.
 
+    bars      a path, a Panel, a frame or a `Market`; else `data.bars` of the settings; else the
+              built-in random walk
+    settings  a path to flatout.toml, a dict of its tables, or `Settings`
+    fitted    a `FittedRecipe`, which makes the features; by default the settings' own recipe,
+              fitted on all of these bars. Of test bars give what was fitted on training bars, as
+              `market.fitted` of those has it
+    render_mode  None: there are no pictures
+
+    >>> from flatout import MarketEnv
     >>> from flatout.bars.synthetic import RandomWalk
     >>> env = MarketEnv(RandomWalk(n_bars=300).panel())
     >>> observation, info = env.reset(seed=0)

@@ -16,6 +16,7 @@ from flatout.bars.trading_year import YEAR_SECONDS
 from flatout.errors import RulesError
 from flatout.features.indicators import DEFAULT_INDICATORS
 from flatout.features.recipe import FittedRecipe, Recipe, fit
+from flatout.foreign import shorten_repr
 from flatout.market.episode import Shape
 from flatout.market.orders import action_size, order_levels
 from flatout.market.rules import MONTH_SECONDS, OFF, Costs, Limits, RewardWeights, Rules, Segments
@@ -38,8 +39,15 @@ MOST_BARS = 2**30  # an episode length that no tape reaches, and int32 holds
 @dataclass(frozen=True)
 class Market:
     """Everything that a driver needs; arrays are NumPy, in double precision until a driver casts
-    them.
+    them. `flatout.build_market` makes it.
 
+    panel   the bars
+    fitted  the recipe of the features, with its scaling
+    tape    bars and features as the kernel reads them
+    rules   costs, limits, rewards and episodes, as numbers
+    shape   what fixes the program: assets, features, actions, fills
+
+    >>> from flatout import Market, build_market
     >>> from flatout.bars.synthetic import built_in_market
     >>> market: Market = build_market(built_in_market(n_bars=300))
     >>> market.action_size, market.fitted.symbols[0]
@@ -89,6 +97,7 @@ def build_market(
               bars given, which must then be training bars
     features  what the recipe makes of the panel, where that is known already
 
+    >>> from flatout import Settings, build_market
     >>> from flatout.bars.synthetic import built_in_market
     >>> settings = Settings.model_validate({"market": {"capital": 5000}})
     >>> build_market(built_in_market(n_bars=300), settings).observation_size
@@ -99,6 +108,7 @@ def build_market(
             f"the bars are of type {type(panel).__name__}: give a Panel, as flatout.read_bars "
             "makes of a path or a frame"
         )
+    check_fitted(fitted)
     settings = Settings() if settings is None else resolve_settings(settings).settings
     if fitted is None:
         fitted = fit(recipe_of(settings.features), panel, np.arange(panel.n_bars))
@@ -119,6 +129,15 @@ def build_market(
         rules=make_rules(settings.market, panel, first),
         shape=shape,
     )
+
+
+def check_fitted(given: object) -> None:
+    """Refuse what is no fitted recipe, None aside."""
+    if given is not None and not isinstance(given, FittedRecipe):
+        raise RulesError(
+            f"fitted is {shorten_repr(given)}: give a FittedRecipe, as `market.fitted` has it, or "
+            "None"
+        )
 
 
 def make_shape(settings: MarketSettings, n_assets: int, n_features: int, lookback: int) -> Shape:

@@ -16,12 +16,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flatout.arrays import Array, ArrayTree, map_leaves
+from flatout.errors import RulesError
+from flatout.foreign import shorten_repr
 from flatout.market import episode
 from flatout.market.episode import Episode, Outcome, Shape
 from flatout.market.market import Market
 from flatout.market.rules import Rules
 from flatout.market.starts import read_starts
 from flatout.market.tape import Tape
+from flatout.settings.fields import read_whole
 
 READS = frozenset(
     {
@@ -76,11 +79,17 @@ def advance(
 class TorchMarket:
     """`n_envs` accounts in one market on one device.
 
-    With `compile` the step is fused by `torch.compile` at its first call: a minute of waiting, then
-    several times the speed. On a CPU that needs a C++ compiler.
+    market   bars with their rules, as `flatout.build_market` makes them
+    n_envs   how many accounts are stepped together
+    device   "cpu", "cuda", "cuda:1", "mps", or a torch.device; it must be there
+    dtype    torch.float32 or torch.float64, of all tensors
+    seed     of the bars at which episodes start
+    compile  fuses the step by `torch.compile` at its first call: a minute of waiting, then several
+             times the speed; on a CPU that needs a C++ compiler
 
+    >>> import torch
+    >>> from flatout import TorchMarket, build_market
     >>> from flatout.bars.synthetic import built_in_market
-    >>> from flatout.market.market import build_market
     >>> market = TorchMarket(build_market(built_in_market(n_bars=300)), n_envs=64)
     >>> market.step(torch.zeros(64, 6)).reward.shape
     torch.Size([64])
@@ -95,8 +104,16 @@ class TorchMarket:
         seed: int = 0,
         compile: bool = False,  # noqa: A002 (PyTorch's own word)
     ) -> None:
-        self.market, self.n_envs, self.dtype = market, n_envs, dtype
-        self.device = torch.device(device)
+        if not isinstance(market, Market):
+            raise RulesError(
+                f"the market is of type {type(market).__name__}: give what flatout.build_market "
+                "makes of bars"
+            )
+        if dtype not in DTYPES:
+            raise RulesError(f"dtype is {dtype!r}: give torch.float32 or torch.float64")
+        self.market, self.dtype = market, dtype
+        self.n_envs = read_whole(n_envs, "n_envs", RulesError)
+        self.device = find_device(device)
         tape, rules = market.arrays(DTYPES[dtype])
         self.tape, self.rules = map_leaves(self.upload, tape), map_leaves(self.upload, rules)
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -131,6 +148,10 @@ class TorchMarket:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, action: Tensor) -> TorchStep:
         """One bar for all accounts, from an (account, action) tensor on the market's device."""
+        wanted = (self.n_envs, self.market.action_size)
+        if not isinstance(action, Tensor) or tuple(action.shape) != wanted:
+            given = tuple(action.shape) if isinstance(action, Tensor) else shorten_repr(action)
+            raise RulesError(f"the action is {given}: give a tensor of the shape {wanted}")
         arrived, self.state, outcome, obs = self._advance(
             self.state, action, self._noise(), self.tape, self.rules, self.market.shape
         )
@@ -176,6 +197,19 @@ class HostSyncs(TorchDispatchMode):  # type: ignore[misc]
         if name in self.watched or moved or masks:
             self.found.append(str(function))
         return function(*args, **kwargs)
+
+
+def find_device(given: object) -> torch.device:
+    """The device that is asked for, or a refusal of one that PyTorch does not find here."""
+    try:
+        device = torch.device(given)
+        torch.empty(0, device=device)
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError):
+        raise RulesError(
+            f"device is {shorten_repr(given)}, which PyTorch does not find here: give 'cpu', or "
+            "one that `flatout doctor` shows"
+        ) from None
+    return device
 
 
 def best_device() -> str:

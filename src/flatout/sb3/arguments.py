@@ -12,8 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from flatout.errors import SettingsError
+from flatout.foreign import shorten_repr
 from flatout.learners.hyperparameters import Hyperparameters
 from flatout.learners.rates import Rates, make_rates
+from flatout.settings.fields import to_whole
 from flatout.settings.tables import Activation
 
 Arguments = Mapping[str, Any]  # by Stable-Baselines3's names; each is checked for what it must be
@@ -152,6 +154,14 @@ def check_numbers(given: Arguments) -> None:
         raise SettingsError(
             "batch_size is 1; advantages are normalised over a minibatch: give 2 or more"
         )
+
+
+def check_seed(given: object) -> int | None:
+    """A seed as an int, None for none; anything but a whole number is refused."""
+    seed = to_whole(given)
+    if seed is None or type(seed) is int:
+        return seed
+    raise SettingsError(f"seed is {shorten_repr(given)}; it must be a whole number, or None")
 
 
 def check_number(name: str, value: object, low: float = -np.inf, high: float = np.inf) -> float:

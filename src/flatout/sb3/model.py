@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flatout.errors import SettingsError
+from flatout.foreign import shorten_repr
 from flatout.policies.network import Network, new_network
 from flatout.sb3 import arguments, flat_spaces
 from flatout.sb3.arguments import Arguments, MaybeScheduled, UpdateArguments
@@ -18,6 +20,7 @@ from flatout.sb3.environments import AnySpace
 from flatout.sb3.logger import TrainingLogger
 from flatout.sb3.trained_state import TrainedState, new_learner_state
 from flatout.slow_envs.gymnasium_types import EnvInfo
+from flatout.slow_envs.overlap import Overlap
 
 if TYPE_CHECKING:
     import torch
@@ -80,6 +83,7 @@ def set_arguments(model: LearningModel, given: Arguments) -> None:
     counters to their start; what flatout does not offer is refused.
     """
     arguments.check_unsupported(given)
+    check_kinds(given)
     arguments.check_numbers(given)
     model.policy_kwargs = dict(given["policy_kwargs"] or {})
     model.architecture = arguments.read_policy_kwargs(model.policy_kwargs)
@@ -98,6 +102,21 @@ def set_arguments(model: LearningModel, given: Arguments) -> None:
     model.ep_info_buffer = model.ep_success_buffer = None
     model._seed = draw_seed() if model.seed is None else int(model.seed) % 2**32
     model.prediction_noise = np.random.default_rng(model._seed)
+
+
+def check_kinds(given: Arguments) -> None:
+    """Refuse arguments that are not even of the kind they should be."""
+    arguments.check_seed(given["seed"])
+    kwargs, overlap = given["policy_kwargs"], given["overlap"]
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise SettingsError(
+            f"policy_kwargs is {shorten_repr(kwargs)}; it must be a dict, such as "
+            "dict(net_arch=[64, 64])"
+        )
+    if overlap is not None and not isinstance(overlap, Overlap):
+        raise SettingsError(f"overlap is {shorten_repr(overlap)}; it must be a flatout.Overlap")
+    if not isinstance(given["verbose"], int | np.integer):
+        raise SettingsError(f"verbose is {shorten_repr(given['verbose'])}; it must be 0, 1 or 2")
 
 
 def draw_seed() -> int:

@@ -39,8 +39,16 @@ if TYPE_CHECKING:
 
 
 class PPO(LearningModel):
-    """Proximal policy optimisation with the arguments and methods of Stable-Baselines3.
+    """Proximal policy optimisation with the arguments and methods of Stable-Baselines3, which mean
+    what they mean there.
 
+    policy   "MlpPolicy"
+    env      the name of a Gymnasium environment, one of Gymnasium or Stable-Baselines3, a
+             `flatout.Market`, or a list of environments that wait
+    overlap  a `flatout.Overlap`: how waits and learning overlap, for such a list
+
+    >>> import numpy as np
+    >>> from flatout import PPO
     >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu").learn(128)
     >>> model.num_timesteps
     128
@@ -189,6 +197,7 @@ class PPO(LearningModel):
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed Python, NumPy, the action space, the environments and the learner's noise."""
+        seed = arguments.check_seed(seed)
         if seed is None:
             return
         random.seed(seed)

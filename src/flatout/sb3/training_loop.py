@@ -25,9 +25,15 @@ def reset_counters(model: LearningModel, total_timesteps: int, reset: bool) -> i
     model.num_timesteps = 0 if reset else model.num_timesteps
     model._num_timesteps_at_start = model.num_timesteps
     model._total_timesteps = (
-        check_whole("total_timesteps", int(total_timesteps)) + model.num_timesteps
+        check_whole("total_timesteps", cut_fraction(total_timesteps)) + model.num_timesteps
     )
     return model._total_timesteps
+
+
+def cut_fraction(given: object) -> object:
+    """A number such as 1e5 as an int; all else as it is, for whoever refuses it."""
+    finite = isinstance(given, float | np.floating) and np.isfinite(given)
+    return int(given) if finite else given  # type: ignore[call-overload]
 
 
 def run_updates(

@@ -3,6 +3,7 @@ keeps.
 """
 
 import hashlib
+import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +12,13 @@ from typing import Any
 
 from flatout.bars.panel import Panel
 from flatout.bars.source import BUILT_IN, IN_MEMORY, BarsSource, source_of_request
+from flatout.bars.write import manifest_path
 from flatout.errors import BarsError, RunError
 from flatout.evaluation.skill import PARTS
 from flatout.file_names import file_name
 from flatout.foreign import JsonTable, shorten_repr
-from flatout.search.about_study import NO_WEIGHTS, is_begun, read_run
+from flatout.search.about_study import ABOUT, NO_WEIGHTS, SETTINGS, is_begun, read_run
+from flatout.search.study_state import FILE as STATE
 from flatout.settings.tables import Settings
 from flatout.training.prepare import KEPT_BARS
 
@@ -47,6 +50,23 @@ def find_study_bars(folder: Path, name: str, asked: Settings, given: BarsSource)
                 f"{describe_names(now)}: leave it out, or give another `name`"
             )
     return replace(kept, symbols=kept.symbols or given.symbols, bar=kept.bar or given.bar)
+
+
+def forget_study(folder: Path) -> None:
+    """Take back the beginning of a study that has no trial, so that its name may be given again
+    with other settings. Killed on the way, it is still begun.
+    """
+    for name in ("checkpoints", "logs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    kept = folder / KEPT_BARS
+    for path in (
+        kept,
+        manifest_path(kept),
+        folder / STATE,
+        folder / SETTINGS,  # without which nothing is begun
+        folder / ABOUT,
+    ):
+        path.unlink(missing_ok=True)
 
 
 def describe_names(value: str | tuple[str, ...]) -> str:
@@ -152,7 +172,7 @@ def keep_bars(folder: Path, panel: Panel, calendar: str | None = None) -> None:
             return
     except BarsError as error:
         reason = str(error)
-    for path in (kept, kept.with_name(f"{kept.stem}.manifest.json")):
+    for path in (kept, manifest_path(kept)):
         path.unlink(missing_ok=True)
     warnings.warn(
         f"{folder}: the bars are not kept, so give them again when the study goes on: {reason}",

@@ -30,25 +30,47 @@ class Control(NamedTuple):
     fitted: FittedRecipe
 
 
-def make_controls(panel: Panel, settings: Settings, folds: Folds) -> dict[str, Control]:
-    """Both markets by name; in each the first part teaches and the rest judges."""
-    recipe = recipe_of(settings.features)
+class ControlBars(NamedTuple):
+    """Which bars of both controls teach and judge."""
+
+    train: tuple[Block, ...]
+    test: tuple[Block, ...]
+
+
+class KnownFeatures(NamedTuple):
+    """A fitted recipe, and what it makes of a panel."""
+
+    fitted: FittedRecipe
+    features: NDArray[np.float32]
+
+
+def choose_control_bars(panel: Panel, settings: Settings, folds: Folds) -> ControlBars:
+    """In each control the first part teaches and the rest judges."""
     judged = min(
         max(block.length for split in folds.splits for block in split.test), panel.n_bars // 3
     )
-    first, cut = recipe.count_warmup(panel) + 1, panel.n_bars - judged
-    train, test = (Block(first, cut - folds.purge),), (Block(cut, panel.n_bars),)
+    first, cut = recipe_of(settings.features).count_warmup(panel) + 1, panel.n_bars - judged
+    return ControlBars((Block(first, cut - folds.purge),), (Block(cut, panel.n_bars),))
+
+
+def make_controls(
+    panel: Panel, settings: Settings, folds: Folds, known: KnownFeatures | None = None
+) -> dict[str, Control]:
+    """Both markets by name. `known` are the features of the panel itself, fitted on the part that
+    teaches, where they are computed already.
+    """
+    recipe, bars = recipe_of(settings.features), choose_control_bars(panel, settings, folds)
     found = {}
-    for name, bars in (
-        (NOISE, make_bars_without_edge(panel, settings.search.seed)),
-        (ORACLE, panel),
+    for name, traded, ready in (
+        (NOISE, make_bars_without_edge(panel, settings.search.seed), None),
+        (ORACLE, panel, known),
     ):
-        [(fitted, features)] = fit_each(recipe, bars, [np.arange(*train[0])])
+        fitted, features = ready or fit_each(recipe, traded, [np.arange(*bars.train[0])])[0]
         if name == ORACLE:
             features = features.copy()
-            features[:, :, 0] = gain_of_next_bar(bars, settings.market.fill)
-        tape = cast(make_tape(bars, features, settings.market.capital), np.float32)
-        found[name] = Control(bars.close, tape, train, test, fitted)
+            features[:, :, 0] = gain_of_next_bar(traded, settings.market.fill)
+        tape = cast(make_tape(traded, features, settings.market.capital), np.float32)
+        found[name] = Control(traded.close, tape, bars.train, bars.test, fitted)
     return found
 
 

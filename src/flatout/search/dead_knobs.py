@@ -14,9 +14,14 @@ from flatout.errors import RunError
 from flatout.search.space import Values, extreme_values, middle_value
 from flatout.search.spare_lanes import SpareLanes
 from flatout.search.study import Study
+from flatout.settings.study import usual_space
 
 FEW, MANY = 3, 12  # updates; those that look dead after a few get more
 BITING = ("train.learning_rate", "train.epochs")  # large steps make limits on steps bite
+
+
+class DeadKnobError(RunError):
+    """A study searches what changes nothing, so it was not begun."""
 
 
 class AgentBits(NamedTuple):
@@ -36,10 +41,12 @@ def check_live_knobs(lanes: SpareLanes) -> None:
         pairs = zip(dead, outcomes[::2], outcomes[1::2], strict=True)
         dead = [name for name, low, high in pairs if low == high]
     if dead:
-        raise RunError(
-            f"search.space holds {', '.join(dead)}, which changed nothing between the ends of its "
-            f"range in {MANY} updates: take it out, or change the settings that keep it from "
-            "acting"
+        usual = study.space == usual_space()
+        space = "the default search.space" if usual else "search.space"
+        cure = "write a search.space without it" if usual else "take it out"
+        raise DeadKnobError(
+            f"{space} holds {', '.join(dead)}, which changed nothing between the ends of its "
+            f"range in {MANY} updates: {cure}, or change the settings that keep it from acting"
         )
 
 

@@ -254,7 +254,9 @@ def judge_study(
 ) -> Judgement:
     """Run the baselines and the winner's copies, and open the seal once for the winner."""
     market = study.market
-    traded = build_market(market.panel, market.settings, market.stretches[FINAL].fitted)
+    traded = build_market(
+        market.panel, market.settings, market.stretches[FINAL].fitted, market.features_of(FINAL)
+    )
     blocks = [market.folds.groups[group] for group in market.folds.judged]
     on_stage("baselines")
     references = run_baselines(traded, blocks, {name: BASELINES[name] for name in BESIDE}, progress)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flatout.arrays import map_leaves
 from flatout.bars.panel import FloatArray, Panel
@@ -29,7 +30,7 @@ from flatout.market.rules import Costs, Rules, Segments
 from flatout.market.starts import choose_episode_bars
 from flatout.market.tape import Tape, join_tapes, make_tape
 from flatout.policies.network import Sizes, gates_of
-from flatout.search.controls import make_controls
+from flatout.search.controls import KnownFeatures, choose_control_bars, make_controls
 from flatout.search.space import HIDDEN, Values, apply_values, check_space
 from flatout.settings.study import STUDY_TIMESTEPS
 from flatout.settings.tables import Settings
@@ -109,6 +110,13 @@ class MarketStudy:
     def split_timelines(self) -> tuple[Timeline, ...]:
         """The bars that judge each split."""
         return tuple(make_timeline(self.panel.close, split.test) for split in self.folds.splits)
+
+    def features_of(self, stretch: str) -> NDArray[np.float32]:
+        """What the recipe of a stretch made of its bars: (bar, asset, feature)."""
+        where = self.stretches[stretch]
+        n_bars, n_assets = where.closes.shape
+        rows = self.tape.features[where.offset : where.offset + n_bars]
+        return np.reshape(rows, (n_bars, n_assets, -1))
 
     def lane(self, values: Values, split: int, seed: int, cost_factor: float = 1.0) -> LaneSpec:
         """The agent of a trial's values in one split."""
@@ -214,13 +222,15 @@ def lay_tape(panel: Panel, settings: Settings, folds: Folds) -> tuple[Tape, dict
     taught = [split.train for split in folds.splits] + [last]
     names = [split.name for split in folds.splits] + [FINAL]
     tests = [split.test for split in folds.splits] + [(Block(folds.cut - SHORTEST, folds.cut),)]
-    fitted = fit_each(recipe, panel, [list_rows(blocks) for blocks in taught])
+    control_bars = choose_control_bars(panel, settings, folds)
+    rows = [list_rows(blocks) for blocks in (*taught, control_bars.train)]
+    *fitted, oracle = fit_each(recipe, panel, rows)  # all at once, as indicators take long
     tapes = [cast(make_tape(panel, features, capital), np.float32) for _, features in fitted]
     found = [
         (train, test, one, panel.close)
         for train, test, (one, _) in zip(taught, tests, fitted, strict=True)
     ]
-    for name, control in make_controls(panel, settings, folds).items():
+    for name, control in make_controls(panel, settings, folds, KnownFeatures(*oracle)).items():
         names.append(name)
         tapes.append(control.tape)
         found.append((control.train, control.test, control.fitted, control.closes))

@@ -125,7 +125,8 @@ def run_study(
     }
     folder = to_path(out, "`out`")
     check_text("`name`", name)
-    check_text("`storage`", storage)
+    if storage is not None:
+        check_text("`storage`", storage)
     resolved = resolve_settings(settings, changes)
     asked = AskedStudy(name, resolved, find_source(resolved, bars, symbols, bar))
     prepared, chosen = prepare_studies([asked], folder, workers, device)
@@ -135,8 +136,8 @@ def run_study(
 
 
 def check_text(argument: str, given: object) -> None:
-    """Refuse what is no text, None aside."""
-    if given is not None and not isinstance(given, str):
+    """Refuse what is no text, or an empty one."""
+    if not isinstance(given, str) or not given.strip():
         raise RunError(f"{argument} is {shorten_repr(given)}: give a text")
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flatout.learners.jobs import Chunk, WorkOrder
+from flatout.search.begun_study import forget_study
 from flatout.search.callbacks import OnRound, OnStage
-from flatout.search.dead_knobs import check_live_knobs
+from flatout.search.dead_knobs import DeadKnobError, check_live_knobs
 from flatout.search.finalist_results import has_finalist_results
 from flatout.search.finalists import run_finals
 from flatout.search.lane_layout import LANE_BATCHES
@@ -48,25 +49,42 @@ def run_scheduler(
     on_round: OnRound,
     on_stage: OnStage,
 ) -> None:
-    """Run all studies to their ends, finalists included, or until they are asked to stop."""
+    """Run all studies to their ends, finalists included, or until they are asked to stop. New ones
+    have no trial before all of their knobs were seen to act; else they are forgotten.
+    """
     for study in studies:
         (study.folder / STOP).unlink(missing_ok=True)
-        study.begin()
+        if not study.untried:
+            study.begin()
     going = [study for study in studies if not (study.done and has_finalist_results(study))]
     if not going:
         return
-    with start_study_workers(going, slots, logs) as workers:
-        spare = [
-            SpareLanes(study, workers, k * JOBS + SPARE_BATCH) for k, study in enumerate(going)
-        ]
-        for lanes in spare:
-            if not lanes.study.state.live_knobs:
-                check_live_knobs(lanes)
-                lanes.study.save(live_knobs=True)
-        Scheduler(going, workers, on_round).run()
-        for lanes in spare:
-            if lanes.study.done and not has_finalist_results(lanes.study):
-                run_finals(lanes, partial(on_stage, lanes.study))
+    try:
+        with start_study_workers(going, slots, logs) as workers:
+            spare = [
+                SpareLanes(study, workers, k * JOBS + SPARE_BATCH) for k, study in enumerate(going)
+            ]
+            begin_checked(spare)
+            Scheduler(going, workers, on_round).run()
+            for lanes in spare:
+                if lanes.study.done and not has_finalist_results(lanes.study):
+                    run_finals(lanes, partial(on_stage, lanes.study))
+    except DeadKnobError:  # its workers have ended, so nobody writes into the folders
+        for study in going:
+            if study.untried:
+                forget_study(study.folder)
+        raise
+
+
+def begin_checked(spare: Sequence[SpareLanes]) -> None:
+    """Begin the studies that are new, once every knob of all of them was seen to act."""
+    unchecked = [lanes for lanes in spare if not lanes.study.state.live_knobs]
+    for lanes in unchecked:
+        check_live_knobs(lanes)
+    for lanes in unchecked:
+        if lanes.study.untried:
+            lanes.study.begin()
+        lanes.study.save(live_knobs=True)
 
 
 @contextmanager
@@ -75,6 +93,8 @@ def start_study_workers(
 ) -> Iterator[list[Worker]]:
     """Workers that hold the lanes of all studies, ended on the way out."""
     logs.mkdir(parents=True, exist_ok=True)
+    for study in studies:
+        (study.folder / "checkpoints").mkdir(exist_ok=True)  # which new ones do not have yet
     try:
         files = [shared_files(study.folder / "scratch", study.market.tape) for study in studies]
         jobs = [

@@ -12,7 +12,7 @@ import optuna
 
 from flatout.errors import RunError, SettingsError
 from flatout.foreign import shorten_repr
-from flatout.settings.loading import known_keys
+from flatout.settings.problems import known_keys
 from flatout.settings.study import Knob, SettingValue
 from flatout.settings.tables import MarketSettings, Settings, TrainSettings
 

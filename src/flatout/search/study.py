@@ -85,6 +85,11 @@ class Study:
         asked = self.state.asked >= self.market.settings.search.trials
         return asked and not self.state.running
 
+    @property
+    def untried(self) -> bool:
+        """Whether no trial was ever asked for, so that nothing binds the study yet."""
+        return self.state.asked == 0 and not self.optuna_study.get_trials(deepcopy=False)
+
     def empty_batches(self) -> tuple[Places, ...]:
         """Batches of lanes in which no trial runs."""
         return ((None,) * self.layout.places,) * LANE_BATCHES

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from flatout.foreign import shorten_repr
+
 # What the compiled programs hold: counters of 32 bits, and single precision.
 MOST_COUNTED = 2**31 - 1
 LARGEST = 3e38
@@ -24,6 +26,21 @@ def to_whole(value: Any) -> Any:
     """
     value = to_plain(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def read_whole(
+    given: object, name: str, refuse: type[Exception], least: int = 1, most: int = MOST_COUNTED
+) -> int:
+    """A whole number that a caller gives, in any of the ways of `to_whole`, or a refusal of what is
+    none; `name` is the argument's.
+
+    >>> read_whole(2e1, "num_envs", ValueError)
+    20
+    """
+    value = to_whole(given)
+    if type(value) is int and least <= value <= most:
+        return value
+    raise refuse(f"{name} is {shorten_repr(given)}: give a whole number, {least:,} to {most:,}")
 
 
 # Strict: `true` is no number, and neither is "5".

@@ -5,22 +5,19 @@ market.capital=5000`. An unknown key is an error that names the nearest known on
 settings from anywhere else.
 """
 
-import difflib
 import os
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from flatout.errors import SettingsError
 from flatout.foreign import parse_toml, read_toml, shorten, shorten_repr, to_path
 from flatout.settings.fields import Model
-from flatout.settings.tables import LOT_STEP_KINDS, OLD_SEARCH, Settings
+from flatout.settings.problems import LONGEST, describe_problems
+from flatout.settings.tables import OLD_SEARCH, Settings
 
 ENVIRONMENT_PREFIX = "FLATOUT__"
-MOST_TOLD = 10  # problems
-LONGEST = 300  # characters of a name or a source in a message
 DEEPEST = 50  # parts of a dotted name
 GIVEN = "the caller"  # origins that are no files
 OPTIONS = "the options"
@@ -52,9 +49,17 @@ def load_settings(
     base: Mapping[str, Any] | None = None,
     base_source: str = OWN,
 ) -> Resolved:
-    """Read and merge all sources; `overrides` are `a.b=c` texts. `base` stands over the defaults
-    and under all else: a saved policy brings its own market.
+    """Read and merge all sources: defaults, `base`, the file, the environment, the overrides. Each
+    stands over those before it.
 
+    path         of a flatout.toml; None is no file
+    overrides    texts such as "market.capital=5000", as `--set` takes them
+    environment  variables such as FLATOUT__MARKET__CAPITAL, by name; by default those of the
+                 process, {} is none
+    base         tables that stand over the defaults only, as a saved policy brings its own market
+    base_source  what brought them, for messages and for `origin` of what is returned
+
+    >>> from flatout import load_settings
     >>> load_settings(overrides=["market.capital=5000"]).settings.market.capital
     5000.0
     """
@@ -68,7 +73,7 @@ def load_settings(
         if name.startswith(ENVIRONMENT_PREFIX):
             keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
             merge(merged, nest_value(keys, parse_value(text), name), name, origin)
-    for text in overrides:
+    for text in list_overrides(overrides):
         key, equals, value = text.partition("=")
         if not equals:
             raise SettingsError(
@@ -82,6 +87,18 @@ def load_settings(
             origin,
         )
     return Resolved(settings=validate(merged, origin), origin=origin)
+
+
+def list_overrides(given: object) -> list[str]:
+    """Overrides as they are given, or a refusal of what are none."""
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        listed = list(given)
+        texts = [text for text in listed if isinstance(text, str)]
+        if len(texts) == len(listed):
+            return texts
+    raise SettingsError(
+        f"overrides are {shorten_repr(given)}: give texts, as in ['market.capital=5000']"
+    )
 
 
 def resolve_settings(
@@ -114,7 +131,8 @@ def resolve_settings(
         known = load_settings(given, base=base)
     else:
         raise SettingsError(
-            f"settings are a {type(given).__name__}; give a path, a dict of tables or Settings"
+            f"settings are of type {type(given).__name__}: give a path, a dict of tables or "
+            "Settings"
         )
     if not wanted:
         return known
@@ -207,64 +225,4 @@ def validate(values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        said = [explain(problem, origin) for problem in problems[:MOST_TOLD]]
-        more = len(problems) - MOST_TOLD
-        raise SettingsError(
-            "\n".join([*said, f"and {more:,} more"] if more > 0 else said)
-        ) from None
-
-
-def explain(problem: Any, origin: Mapping[str, str]) -> str:
-    """One sentence for one validation problem."""
-    key = ".".join(str(part) for part in problem["loc"] if part not in LOT_STEP_KINDS)
-    sources = [
-        source
-        for name, source in origin.items()
-        if name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
-    ]
-    where = f" (from {shorten(sources[0], LONGEST)})" if sources else ""
-    if problem["type"] == "extra_forbidden":
-        plain = re.sub(r"\.\d+\b", "", key)
-        near = (
-            difflib.get_close_matches(plain, known_keys(Settings), n=1, cutoff=0.5)
-            if len(key) <= LONGEST
-            else []
-        )
-        if near and any("." in str(part) for part in problem["loc"]):
-            return (
-                f"{shorten(key, LONGEST)}{where}: a name with dots is no key; tables lie within "
-                f"tables: write {write_nested(near[0], shorten_repr(problem['input']))}"
-            )
-        return f"{shorten(key, LONGEST)}{where}: there is no such setting" + (
-            f"; did you mean {near[0]}?" if near else ""
-        )
-    given = shorten_repr(problem["input"])
-    if problem["type"] == "model_type":
-        return f"{shorten(key, LONGEST)}{where}: a table of settings is wanted; given {given}"
-    if problem["type"] == "value_error":  # raised here, and complete
-        return f"{shorten(key, LONGEST)}{where}: {problem['msg'].removeprefix('Value error, ')}"
-    return f"{shorten(key, LONGEST)}{where}: {problem['msg']}; given {given}"
-
-
-def write_nested(name: str, value: str) -> str:
-    """A dotted name and its value as Python writes tables within tables.
-
-    >>> write_nested("train.n_envs", "8")
-    '{"train": {"n_envs": 8}}'
-    """
-    keys = name.split(".")
-    return "".join(f'{{"{key}": ' for key in keys) + value + "}" * len(keys)
-
-
-def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """All dotted keys of a model."""
-    keys = []
-    for name, field in model.model_fields.items():
-        if field.exclude:  # an old name
-            continue
-        keys.append(f"{prefix}{name}")
-        for inner in (field.annotation, *get_args(field.annotation)):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                keys += known_keys(inner, f"{prefix}{name}.")
-    return keys
+        raise SettingsError(describe_problems(error, origin, Settings)) from None

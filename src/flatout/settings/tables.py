@@ -3,10 +3,19 @@ stand beside them.
 """
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from flatout.errors import SettingsError
 from flatout.settings.fields import (
     AtLeastOne,
     Count,
@@ -19,6 +28,7 @@ from flatout.settings.fields import (
     Switchable,
     Timesteps,
 )
+from flatout.settings.problems import LOT_STEP_KINDS, describe_problems
 from flatout.settings.study import (
     STUDY_HOLD_OUT,
     STUDY_TIMESTEPS,
@@ -28,7 +38,6 @@ from flatout.settings.study import (
     SearchSettings,
 )
 
-LOT_STEP_KINDS = ("one number", "by symbol")
 ActionKind = Literal["trade", "weights", "direction_amount", "discrete"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
@@ -80,9 +89,9 @@ class LimitSettings(Model):
 
     min_notional: NotNegative = Field(1.0, description="smallest order, quote currency")
     lot_step: Annotated[
-        Annotated[NotNegative, Tag("one number")]
-        | Annotated[dict[str, NotNegative], Tag("by symbol")],
-        Discriminator(lambda given: "by symbol" if isinstance(given, dict) else "one number"),
+        Annotated[NotNegative, Tag(LOT_STEP_KINDS[0])]
+        | Annotated[dict[str, NotNegative], Tag(LOT_STEP_KINDS[1])],
+        Discriminator(lambda given: LOT_STEP_KINDS[isinstance(given, dict)]),
     ] = Field(0.0, description="order step in units, for all or by symbol; 0 = any")
     max_weight: Positive = Field(1.0, description="largest long weight of one asset")
     max_short_weight: NotNegative = Field(
@@ -242,11 +251,28 @@ def check_shares(market: MarketSettings) -> None:
         )
 
 
-class Settings(Model):
-    """Everything in flatout.toml.
+class InSentences(type(BaseModel)):  # type: ignore[misc]
+    """Makes `Settings(...)` say what is wrong with its tables as other doors say it."""
 
-    >>> Settings.model_validate({"market": {"capital": 5000}}).market.capital
+    def __call__(cls, **tables: Any) -> Any:
+        """The settings, or a SettingsError in place of pydantic's own error."""
+        try:
+            return super().__call__(**tables)
+        except ValidationError as error:
+            raise SettingsError(describe_problems(error, {}, cls)) from None
+
+
+class Settings(Model, metaclass=InSentences):
+    """Everything in flatout.toml, a table for each argument: `data`, `market`, `features`, `train`,
+    `folds`, `search` and `gates`. A table may be a dict; `flatout init` writes all of them with
+    what they mean.
+
+    >>> from flatout import Settings
+    >>> Settings(market={"capital": 5000}).market.capital
     5000.0
+    >>> Settings(trian={"n_envs": 8})
+    Traceback (most recent call last):
+    flatout.errors.SettingsError: trian: there is no such setting; did you mean train?
     """
 
     data: DataSettings = DataSettings()

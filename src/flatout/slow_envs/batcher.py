@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout.errors import SettingsError
+from flatout.slow_envs.field_kinds import check_kinds
 
 __all__ = ["Batching"]
 
@@ -64,6 +65,7 @@ class Batching:
     threaded: bool = False  # compute beside the event loop: for passes of milliseconds
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         if not 1 <= self.least <= self.largest or self.patience_s < 0:
             raise SettingsError(
                 f"least is {self.least}, largest {self.largest}, patience_s {self.patience_s}; "

@@ -35,6 +35,7 @@ from flatout.slow_envs.gymnasium_types import (
 from flatout.slow_envs.plain import StillBusyError, adapt_env, apply
 from flatout.slow_envs.vector_inputs import (
     check_equal_spaces,
+    check_makers,
     check_mask,
     spread_seeds,
     spread_values,
@@ -65,12 +66,20 @@ class StepResult(NamedTuple):
 class AsyncioVectorEnv(VectorEnv[SpaceValue, SpaceValue, SpaceValue]):
     """Environments of these makers, stepped together.
 
+    makers            functions that make an environment each, one that waits or a plain one
+    autoreset_mode    Gymnasium's: whether an episode that ends is followed in the same step
+    kind              how plain environments are stepped: "inline" one after another, "thread" or
+                      "process" each in its own, or "auto", which measures the first and chooses
+    step_deadline_s   seconds that a step may take, None for any number; `reset_deadline_s` is that
+                      of a reset: one that needs longer is an error
+
     An environment that needs longer than `step_deadline_s` for a step is cancelled: its episode
     counts as truncated, with no reward and the last observation again, and "timed_out" in the info.
     Steps that are done inline cannot be cancelled. Any exception of an environment closes all of
     them and is raised as it was.
 
     >>> import gymnasium
+    >>> from flatout import AsyncioVectorEnv
     >>> envs = AsyncioVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3, kind="inline")
     >>> observations, infos = envs.reset(seed=0)
     >>> observations.shape
@@ -83,19 +92,15 @@ class AsyncioVectorEnv(VectorEnv[SpaceValue, SpaceValue, SpaceValue]):
         makers: Iterable[Maker],
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        kind: str = "auto",  # how plain environments are stepped: see `plain.adapt_env`
+        kind: str = "auto",
         step_deadline_s: float | None = None,
-        reset_deadline_s: float | None = None,  # a reset that needs longer is an error
+        reset_deadline_s: float | None = None,
     ) -> None:
         self.closed = True  # there is nothing to close yet, should this fail and be collected
-        self.makers, self.kind = list(makers), kind
+        self.makers, self.kind = check_makers(makers), kind
         self.mode = AutoresetMode(autoreset_mode)
         self.step_deadline_s, self.reset_deadline_s = step_deadline_s, reset_deadline_s
         self.num_envs = len(self.makers)
-        if not self.makers:
-            raise SettingsError(
-                "AsyncioVectorEnv was given no makers: give at least one function that makes one"
-            )
         self.envs: list[AsyncEnv] = []
         self.choice: SteppingChoice | None = None  # what was measured, if plain environments were
         self.loop, self.closed = OwnLoop(), False

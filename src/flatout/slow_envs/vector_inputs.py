@@ -2,13 +2,29 @@
 seed for each environment, a mask, a value for each environment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flatout.errors import SettingsError
+from flatout.foreign import shorten_repr
 from flatout.slow_envs.async_env import AsyncEnv
+from flatout.slow_envs.gymnasium_types import Maker
+
+
+def check_makers(given: object) -> list[Maker]:
+    """The makers in a list, or a refusal of what is none."""
+    cure = "give a list of functions, each of which makes an environment"
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise SettingsError(f"makers are {shorten_repr(given)}: {cure}")
+    makers = list(given)
+    if not makers:
+        raise SettingsError(f"AsyncioVectorEnv was given no makers: {cure}")
+    for k, maker in enumerate(makers):
+        if not callable(maker):
+            raise SettingsError(f"maker {k} is {shorten_repr(maker)}: {cure}")
+    return makers
 
 
 def check_equal_spaces(envs: Sequence[AsyncEnv]) -> None:
