@@ -129,14 +129,17 @@ def lessons_of(returns: Floats, sign: int, seed: int) -> Floats:
 def test_agents_taught_on_the_bars_of_other_blocks_have_no_skill(sign: int) -> None:
     """A benchmark of the blocks before would know, by the agents of those, what comes."""
     blocks = [Block(1 + n * BARS // 4, 1 + (n + 1) * BARS // 4) for n in range(4)]
-    found = []
+    found, joined = [], []
     for k in range(WALKS):
         returns = np.random.default_rng([5, k]).normal(0, 0.01, (BARS, 2))
         closes = np.vstack([np.ones(2), np.cumprod(1 + returns, axis=0)])
-        found.append(skill_of(lessons_of(returns, sign, k), closes, tuple(blocks)))
+        weights = lessons_of(returns, sign, k)
+        found.append(skill_of(weights, closes, tuple(blocks)))
+        joined.append(skill_of(weights, closes, (Block(1, BARS + 1),)))
     t = np.mean(found, axis=1) / np.std(found, axis=1) * np.sqrt(BARS)
     assert abs(t.mean()) < 5 / np.sqrt(WALKS)
     assert passes(np.array(found)) < 0.05 + 5 * np.sqrt(0.05 * 0.95 / WALKS)
+    assert passes(np.array(joined)) > 0.1 if sign < 0 else passes(np.array(joined)) < 0.03
 
 
 def test_foresight_is_skill_in_rising_and_falling_markets() -> None:

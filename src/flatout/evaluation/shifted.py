@@ -13,10 +13,10 @@ value is never smaller than that of the path's t statistic itself, which is soun
 remembers of prices: the benchmark of `skill` knows only what came before.
 
 A rule may also look at its own results: stop when it is ahead, or raise its stakes while it is
-behind. On flat walks of 1,440 bars such rules reach p <= 0.05 by a common t value in 14 and 24 % of
-the cases, and no copy stops with them. So the deviation in the t value is not that of all bars, but
-that of the wildest third of each block: who has stopped, or has begun small, is measured by what
-was at stake where it was most. They then reach it in 4 and 2 %.
+behind. Without an edge such a rule reaches p <= 0.05 by a common t value in a third of the cases,
+and no copy stops with it. So the deviation in the t value is not that of all bars, but that of the
+wildest third of each block: who has stopped, or has begun small, is measured by what was at stake
+where it was most. It then reaches it in less than 5 %.
 
 The statistic is a t value, not a sum: a path that holds less in wild times, moved, holds more in
 them, and its sums would spread wider than the path's own. Costs are left out on both sides: the

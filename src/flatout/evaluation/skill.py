@@ -21,8 +21,9 @@ things follow, whatever the rule remembers:
 
 Blocks are apart because a path may join blocks of agents that were taught on each other's bars: the
 weights of the agent of one block know the returns of another. On flat walks agents that hold what
-fell in their training bars passed a t-test at 5 % in 15 % of the cases against an average over the
-blocks before, those that hold what rose in 1.5 %, and both in 3 to 8 % against this one.
+fell in their training bars pass a t-test at 5 % in more than 10 % of the cases against an average
+over the blocks before, those that hold what rose in less than 3 %. The price is noise: an average
+of little history, and repayments in a hurry. It is the smaller the longer the blocks are.
 
 Weights that never change are their own average: no skill, whatever the market does. The first part
 of a block has nothing before it and is not judged: there the path is its own benchmark. What is
