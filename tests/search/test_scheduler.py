@@ -529,7 +529,8 @@ run_small(Path(sys.argv[1]), Path(sys.argv[2]), {"study": {"search": {"trials": 
 def start_driver(out: Path, cache: Path, trials: int) -> subprocess.Popen[bytes]:
     """A process of its own that runs a study."""
     command = [sys.executable, "-c", DRIVER, str(out), str(cache), str(trials)]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(HERE)})
+    path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
 
 
 def kill_driver(
