@@ -57,15 +57,21 @@ CURE = "get an undamaged copy, use the flatout that saved it, or fit it anew"
 class Recipe:
     """What the agent may know of each asset at bar t.
 
+    indicators  names in the order of the observation, by default the usual 14; "1h:rsi" is that of
+                larger bars, "extra:funding" a further column
+    lookback    bars in the observation, newest first
+    scaler      zscore, robust, quantile (normal) or quantile_uniform
+
+    >>> from flatout import Recipe
     >>> from flatout.bars.synthetic import built_in_market
     >>> panel = built_in_market(n_bars=300)
     >>> Recipe(indicators=("return_1", "rsi"), lookback=2).count_warmup(panel)
     151
     """
 
-    indicators: tuple[str, ...] = known.DEFAULT_INDICATORS  # in the order of the observation
-    lookback: int = 1  # bars in the observation, newest first
-    scaler: str = "quantile"  # zscore, robust, quantile (normal) or quantile_uniform
+    indicators: tuple[str, ...] = known.DEFAULT_INDICATORS
+    lookback: int = 1
+    scaler: str = "quantile"
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -100,9 +106,19 @@ class Recipe:
 @dataclass(frozen=True, eq=False)
 class FittedRecipe:
     """A recipe with the scaler of its training rows, for bars of exactly these symbols and this
-    size.
+    size. `flatout.features.recipe.fit` makes it.
 
+    recipe       the indicators, and how many bars an observation holds
+    symbols      of the bars, in their order
+    bar_seconds  the size of the bars
+    scaler       its kind and its statistics, by symbol and indicator
+    training     the rows that it was fitted on
+    calendar     the exchange calendar by which larger bars are over, if indicators ask for such
+
+    >>> import numpy as np
+    >>> from flatout import FittedRecipe, Recipe
     >>> from flatout.bars.synthetic import built_in_market
+    >>> from flatout.features.recipe import fit
     >>> panel = built_in_market(n_bars=300)
     >>> fitted: FittedRecipe = fit(Recipe(("return_1", "rsi")), panel, np.arange(200))
     >>> fitted.transform(panel).shape
@@ -114,7 +130,6 @@ class FittedRecipe:
     bar_seconds: int
     scaler: Scaler
     training: TrainingRows
-    # the exchange calendar by which larger bars are over, if indicators ask for such
     calendar: str | None = None
 
     def __post_init__(self) -> None:
