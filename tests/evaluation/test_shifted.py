@@ -118,16 +118,24 @@ def p_values(kind: str, trader: str, markets: int, bars: int, copies: int) -> ND
     return np.array(found)
 
 
+def cautious(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The distribution of p values if the wildest third of a block makes t values smaller by a
+    share that is large even in fat tails.
+    """
+    scaled: NDArray[np.float64] = stats.norm.cdf(stats.norm.ppf(p) / 0.6)
+    return scaled
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trader", TRADERS)
 @pytest.mark.parametrize("kind", ["flat", "rising", "falling", "fat-tailed"])
 def test_p_values_of_traders_without_skill_are_uniform(kind: str, trader: str) -> None:
-    """Never stochastically smaller, by a one-sided test of Kolmogorov and Smirnov; and not much
-    larger, or nobody could pass.
+    """Never stochastically smaller, by a one-sided test of Kolmogorov and Smirnov; and no larger
+    than the caution of the t value makes them, or nobody could pass.
     """
     found = p_values(kind, trader, MARKETS, bars=400, copies=99)
     smaller = stats.kstest(found, "uniform", alternative="greater").pvalue
-    larger = stats.kstest(found, "uniform", alternative="less").pvalue
+    larger = stats.kstest(found, cautious, alternative="less").pvalue
     # twelve cases and two sides
     assert min(smaller, larger) > 0.01 / 24, (smaller, larger)
 
