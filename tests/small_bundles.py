@@ -8,10 +8,12 @@ import numpy as np
 
 from flatout.bars.panel import Panel
 from flatout.features.recipe import Recipe, fit
+from flatout.market.market import make_shape
 from flatout.market.orders import action_size, order_levels
 from flatout.policies.bundle import Bundle
 from flatout.policies.bundle_files import network_sizes
-from flatout.policies.network import Network, new_network
+from flatout.policies.network import Network, Sizes, new_network
+from flatout.policies.per_asset import AssetLayout, layout_of
 from flatout.settings.tables import MarketSettings
 from market.small_markets import COSTS, INDICATORS, LIMITS, REWARD
 from scenarios import random_panel
@@ -47,7 +49,17 @@ def network_of(
     """A network whose output depends on what it sees: the first policy of a training hardly
     does.
     """
-    network = new_network(network_sizes(observation, hidden, actions, choices), seed, log_std=-0.5)
+    return sharpen(network_sizes(observation, hidden, actions, choices), seed)
+
+
+def network_of_assets(layout: AssetLayout, seed: int = 0) -> Network:
+    """Such a network that looks at each asset."""
+    return sharpen(Sizes(layout.inputs, HIDDEN, layout.head, layout.deviations), seed)
+
+
+def sharpen(sizes: Sizes, seed: int) -> Network:
+    """A network of these sizes with a head that matters."""
+    network = new_network(sizes, seed, log_std=-0.5)
     head = network.actor.head
     rng = np.random.default_rng(seed + 1)
     sharp = head._replace(
@@ -77,12 +89,16 @@ def bundle_of(panel: Panel | None = None, seed: int = 0, **changes: Any) -> Bund
         Recipe(INDICATORS, 2, "zscore"), panel, np.arange(panel.n_bars // 2)
     )
     observation = 2 * panel.n_assets * len(INDICATORS) + 7 + 4 * panel.n_assets
-    network = network_of(
-        observation,
-        action_size(settings.action, panel.n_assets),
-        seed,
-        choices=choices_of(settings),
-    )
+    if fields.get("kind") == "per_asset":
+        shape = make_shape(settings, panel.n_assets, len(INDICATORS), 2)
+        network = network_of_assets(layout_of(shape), seed)
+    else:
+        network = network_of(
+            observation,
+            action_size(settings.action, panel.n_assets),
+            seed,
+            choices=choices_of(settings),
+        )
     values = {
         "network": network,
         "activation": "tanh",

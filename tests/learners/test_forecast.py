@@ -88,6 +88,23 @@ def test_the_entropy_of_squashed_actions_is_in_the_forecast(market: Market) -> N
     assert needed.rollout + needed.minibatch == pytest.approx(found, rel=0.1)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"network": "per_asset"},
+        {"algorithm": "pathwise", "n_steps": 32},
+        {"algorithm": "pathwise", "n_steps": 32, "network": "per_asset"},
+    ],
+)
+def test_windows_and_networks_of_assets_are_in_the_forecast(
+    market: Market, changes: dict[str, Any]
+) -> None:
+    program = program_for(market, 512, **changes)
+    found, needed = working_memory(market, program), forecast(program, 2, 0)
+    assert needed.rollout + needed.minibatch == pytest.approx(found, rel=0.15)
+
+
 @pytest.mark.slow
 def test_the_forecast_is_what_a_worker_takes(tmp_path: Path) -> None:
     """With a compiler that has something to do: a program that was kept from another run takes

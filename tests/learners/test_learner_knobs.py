@@ -81,14 +81,16 @@ def assert_other(trained: Trained, other: Trained) -> None:
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
     """Except the engine, which changes nothing but rounding and noise: see
-    test_torch_equals_jax.py; and how long and how often to train, which the learner does not know.
-    For gates see test_jax_population.py.
+    test_torch_equals_jax.py; how long and how often to train, which the learner does not know; the
+    network's kind, for which this environment has no assets: test_per_asset.py; and pathwise with
+    its own knobs: test_pathwise.py. For gates see test_jax_population.py.
     """
-    others = {"engine", "timesteps", "seeds"}
+    pathwise = {"action_noise", "feature_noise", "weight_decay"}
+    others = {"engine", "timesteps", "seeds", "network", "algorithm"} | pathwise
     assert {*DATA_KNOBS, *SHAPE_KNOBS} | others == set(TrainSettings.model_fields)
-    assert {*DATA_KNOBS} - {"log_std"} | {"gates", "updates", "until", "environment"} == set(
-        Rates._fields
-    )
+    assert {*DATA_KNOBS} - {"log_std"} | pathwise | {
+        "gates", "updates", "until", "environment"
+    } == set(Rates._fields)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DATA_KNOBS)

@@ -17,11 +17,14 @@ from torch import nn
 from flatout.bars.panel import Panel
 from flatout.errors import BundleError, RecipeError
 from flatout.features.recipe import Recipe, fit
+from flatout.learners.agent import actor_of, bound_action
+from flatout.learners.engines import market_environment
+from flatout.learners.rates import program_of, rates_of
 from flatout.market.market import build_market
 from flatout.policies import bundle_files
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Sizes, actor, gates_of, new_network
-from flatout.settings.tables import FeatureSettings, Settings
+from flatout.settings.tables import FeatureSettings, Settings, TrainSettings
 from market.small_markets import INDICATORS, LIMITS
 from rounding import assert_close
 from small_bundles import bundle_of, market_settings, network_of, panel_of
@@ -358,3 +361,26 @@ def test_other_features_are_refused_by_name(features: dict[str, Any], message: s
 def test_what_it_brings_along_are_valid_settings() -> None:
     assert Settings.model_validate(OLD.as_settings()).market == OLD.settings
     OLD.check(PANEL, None, Settings.model_validate(OLD.as_settings()).features)
+
+
+@pytest.mark.parametrize("kind", ["weights", "discrete"])
+def test_a_network_of_assets_acts_like_the_agent_that_learned(kind: str) -> None:
+    """`Bundle.act` and the learners' own actor are one."""
+    bundle = bundle_of(PANEL, kind="per_asset", action=kind)
+    train = TrainSettings(network="per_asset", hidden=bundle.hidden)
+    program = program_of(train, market_environment(bundle.shape, "torch"), n_envs=8)
+    rates = rates_of(train, updates=1, environment=None)
+    assert program.sizes == bundle.sizes
+    seen = observations(bundle, 100)
+    policy = actor_of(program, rates, bundle.network, seen, xp=np)
+    expected = bound_action(program, policy, policy.mode(np), np)
+    np.testing.assert_array_equal(bundle.act(seen), expected)
+    assert np.ptp(bundle.act(seen)) > 0.1
+
+
+def test_a_network_of_assets_of_another_size_is_refused() -> None:
+    flat = bundle_of(PANEL)
+    with pytest.raises(BundleError, match=r"actor\.hidden\.0\.weight has shape"):
+        replace(flat, kind="per_asset")
+    with pytest.raises(BundleError, match="there is no kind of network 'round'"):
+        replace(flat, kind="round")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from saved_policies import NEW, OLD, OTHER_RECIPE, PANEL, content, observations,
 
 from flatout.errors import BundleError
 from flatout.policies.bundle import Bundle
-from flatout.settings.tables import MarketSettings
+from flatout.settings.tables import ActionKind, MarketSettings
 from small_bundles import bundle_of, network_of
 
 
@@ -28,6 +28,7 @@ from small_bundles import bundle_of, network_of
         bundle_of(PANEL, 3, action="trade", distribution="squashed_gaussian", activation="silu"),
         bundle_of(PANEL, 4, action="direction_amount", activation="relu"),
         bundle_of(PANEL, 5, action="discrete", order_sizes=[0.3, 0.1]),
+        *(bundle_of(PANEL, 6, action=kind, kind="per_asset") for kind in get_args(ActionKind)),
         bundle_of(PANEL, network=network_of(31, 4, hidden=(8, 8)), gates=np.array([1.0, 0.0])),
         bundle_of(PANEL, settings=MarketSettings(), notes={}),
         bundle_of(

@@ -15,7 +15,7 @@ import flatout
 from flatout.bars.calendars import follow_calendar
 from flatout.bars.panel import PRICES
 from flatout.bars.source import select_symbols
-from flatout.bars.synthetic import RandomWalk, built_in_market
+from flatout.bars.synthetic import PlantedSignal, RandomWalk, built_in_market
 from flatout.bars.write import write_bars
 from flatout.cli.main import main
 from flatout.errors import BarsError, BundleError, FlatoutError, RulesError, RunError, SettingsError
@@ -86,6 +86,30 @@ def test_agents_that_read_larger_bars_learn_and_backtest(tmp_path: Path) -> None
     backtested = policy.backtest(panel, progress=False)
     assert backtested.first == (150 + 2) * 4 - 2
     assert np.isfinite(backtested.metrics["last"]["total_return"])
+
+
+@pytest.mark.long
+def test_agents_learn_along_the_path_with_one_network_for_all_assets(tmp_path: Path) -> None:
+    """From the door to a backtest: a planted signal is earned from in 30,000 steps."""
+    panel = PlantedSignal(n_bars=3000, seed=4, symbols=("AAA", "BBB"), strength_bps=60.0).panel()
+    settings = {
+        "features": {"indicators": ["return_1", "extra:signal"]},
+        "train": {
+            "algorithm": "pathwise", "network": "per_asset", "distribution": "softmax",
+            "hidden": [16, 16], "n_envs": 16, "timesteps": 30_000,
+        },
+    }  # fmt: skip
+    given = {"settings": settings, "evaluations": 2, "workers": 1, "progress": False}
+    result = flatout.train(panel, out=tmp_path, **given)
+    [(name, agent)] = result.agents.items()
+    policy = result.load_policy(f"{name}-seed0", "last")
+    assert policy.bundle.kind == "per_asset" and policy.bundle.distribution == "softmax"
+    again = policy.backtest(panel, progress=False)
+    assert again.metrics["last"]["sharpe"] > 5
+    figures = agent.metrics[f"{name}-seed0"]
+    assert figures["sharpe"] > 5 > agent.metrics["equal_weight"]["sharpe"]
+    rows = (result.folder / "metrics.jsonl").read_text()
+    assert '"skipped": 0.0' in rows and '"entropy"' not in rows
 
 
 def test_a_run_on_bars_in_memory_goes_on_without_them(trained: Any) -> None:

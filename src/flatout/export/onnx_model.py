@@ -12,6 +12,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
 
 from flatout.bars.bar_size import bar_name
+from flatout.errors import BundleError
 from flatout.export.layers import shares_of
 from flatout.export.onnx_draft import Draft
 from flatout.export.onnx_scaling import add_scaling
@@ -31,6 +32,7 @@ def onnx_of(bundle: Bundle) -> bytes:
 
 def model_of(bundle: Bundle) -> ModelProto:
     """The checked model of a policy."""
+    check_onnx(bundle)
     shape, private = bundle.shape, len(account_names(bundle))
     draft = Draft()
     market = draft.op("Flatten", add_scaling(draft, "indicators", bundle.recipe.scaler), axis=1)
@@ -67,6 +69,15 @@ def model_of(bundle: Bundle) -> ModelProto:
     helper.set_model_props(model, properties(bundle))
     checker.check_model(model, full_check=True)
     return model
+
+
+def check_onnx(bundle: Bundle) -> None:
+    """Refuse a network that the graph here cannot be."""
+    if bundle.kind != "flat":
+        raise BundleError(
+            "networks that look at each asset cannot be written as ONNX yet: train with "
+            'train.network = "flat"'
+        )
 
 
 def tensor(name: str, kind: int, *sizes: int) -> Any:

@@ -65,6 +65,11 @@ def zip_of(bundle: Bundle) -> bytes:
 
 def check_expressible(bundle: Bundle) -> None:
     """Refuse policies that PPO's MlpPolicy cannot be."""
+    if bundle.kind != "flat":
+        raise BundleError(
+            "a network that looks at each asset has no equal in Stable-Baselines3's MlpPolicy: "
+            'train with train.network = "flat"'
+        )
     if bundle.distribution != "gaussian" and not bundle.choices:
         raise BundleError(
             f"the distribution {bundle.distribution!r} has no equal in Stable-Baselines3: its PPO "

@@ -10,14 +10,18 @@ from flatout.learners.rates import Program, Rates
 from flatout.learners.trajectory import Batch
 from flatout.policies.actions import CONTINUOUS, Categorical, Distribution, MultiCategorical
 from flatout.policies.network import Network, actor, critic
+from flatout.policies.per_asset import actor_of_assets, critic_of_assets, spread_deviations
 
 
-def distribution_of(program: Program, network: Network, head: Array) -> Distribution:
+def distribution_of(program: Program, network: Network, head: Array, xp: Namespace) -> Distribution:
     """The distribution that the actor's output describes."""
-    actions = program.environment.actions
+    actions, layout = program.environment.actions, program.layout
     if not isinstance(actions, Box):
         return choices_of(actions, head)
-    return CONTINUOUS[program.distribution](head, network.log_std)
+    log_std = network.log_std
+    if layout:
+        log_std = spread_deviations(log_std, layout, xp)
+    return CONTINUOUS[program.distribution](head, log_std)
 
 
 def choices_of(actions: Actions, head: Array) -> Categorical | MultiCategorical:
@@ -31,17 +35,24 @@ def actor_of(
     program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace
 ) -> Distribution:
     """What the policy would do: the distribution of its actions, given what it sees."""
-    gates = rates.gates if program.gated else None
-    return distribution_of(
-        program, network, actor(network, observation, program.activation, xp=xp, gates=gates)
+    gates, layout = rates.gates if program.gated else None, program.layout
+    head = (
+        actor_of_assets(network, observation, layout, program.activation, xp=xp, gates=gates)
+        if layout
+        else actor(network, observation, program.activation, xp=xp, gates=gates)
     )
+    return distribution_of(program, network, head, xp)
 
 
 def critic_of(
     program: Program, rates: Rates, network: Network, observation: Array, xp: Namespace
 ) -> Array:
     """What the critic expects to be earned from here on, given what it sees."""
-    gates = rates.gates if program.gated else None
+    gates, layout = rates.gates if program.gated else None, program.layout
+    if layout:
+        return critic_of_assets(
+            network, observation, layout, program.activation, xp=xp, gates=gates
+        )
     return critic(network, observation, program.activation, xp=xp, gates=gates)
 
 

@@ -2,7 +2,8 @@
 not say.
 
 The formula counts the arrays that live at the same time in the compiled program: a rollout, one
-minibatch with its activations and their gradients, the state twice (as input and as output), the
+minibatch with its activations and their gradients (or, of pathwise, all that is kept of a window to
+go back through it), the state twice (as input and as output), the
 shared data, and the process itself.
 """
 
@@ -26,6 +27,8 @@ BESIDE_SEEN = 14  # numbers per transition beside what is seen and three times t
 # arrays per hidden unit of a minibatch: activations and gradients that live together; measured
 PER_UNIT = 1.6
 PER_NODE = 2.3  # the same per action and node of the squashed entropy; measured
+# numbers per transition that pathwise keeps to go back through a window; measured
+BACK_PER_UNIT, BACK_PER_INPUT, BACK_PER_ACTION, BACK_BESIDE = 2.8, 2.0, 90, 120
 BUDGET = 0.6  # share of the free memory that a training may take
 USUAL_ENVS = 64
 LEAST_ENVS = 4
@@ -53,7 +56,8 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
     sizes, env = program.sizes, program.environment
     at_once = 1 if one_by_one else lanes
     seen = env.view_size if program.index_only else env.observation_size
-    units = 2 * sum(sizes.hidden)
+    looks = program.layout.n_assets if program.layout else 1  # of a network per observation
+    units, inputs = 2 * looks * sum(sizes.hidden), looks * sizes.observation
     squashed = sizes.deviations if program.distribution == "squashed_gaussian" else 0
     engine = engine_of(env)
     between = BETWEEN[engine]
@@ -62,6 +66,13 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
         + (sizes.hidden[-1] + 1) * (sizes.head + 1)
         + sizes.deviations
     )
+    kept = {"data": data_bytes, "process": PROCESS[engine]}
+    state = 2 * lanes * FLOAT * (4 * weights + program.n_envs * 2 * env.view_size)
+    if program.algorithm == "pathwise":
+        back = BACK_PER_UNIT * units + BACK_PER_INPUT * inputs + BACK_BESIDE
+        back += BACK_PER_ACTION * env.actions.size
+        window = int(at_once * program.rollout * FLOAT * back)
+        return Forecast(rollout=window, minibatch=0, state=state, **kept)
     return Forecast(
         rollout=int(
             between
@@ -75,11 +86,10 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
             * at_once
             * program.minibatch
             * FLOAT
-            * (env.observation_size + PER_UNIT * units + PER_NODE * len(NODES) * squashed)
+            * (inputs + PER_UNIT * units + PER_NODE * len(NODES) * squashed)
         ),
-        state=2 * lanes * FLOAT * (4 * weights + program.n_envs * 2 * env.view_size),
-        data=data_bytes,
-        process=PROCESS[engine],
+        state=state,
+        **kept,
     )
 
 

@@ -21,6 +21,15 @@ class LossMetrics(NamedTuple):
     clip_fraction: Array
 
 
+class PathwiseMetrics(NamedTuple):
+    """What a step along a window's gradient was made of; scalars."""
+
+    policy_loss: Array  # minus what accounts earned per bar, in basis points
+    value_loss: Array  # of the critic, in per cent squared
+    skipped: Array  # 1 if the gradient was not finite
+    grad_norm: Array  # of the actor, before it is clipped
+
+
 class RolloutMetrics(NamedTuple):
     """What an update knows beside its minibatches; scalars."""
 
@@ -36,17 +45,20 @@ class RolloutMetrics(NamedTuple):
 
 # means over the minibatches of an update
 MINIBATCH_METRICS = (*LossMetrics._fields, "loss", "grad_norm")
-METRICS = MINIBATCH_METRICS + RolloutMetrics._fields
-EPISODES = METRICS.index("episodes")
-AFTER_EPISODES = METRICS.index("episode_length") + 1
 
 SCORES = ("reward", "length")  # of an evaluation, before the reward's terms
 SCORE = SCORES.index("reward")  # the figure by which networks are compared
 
 
+def learning_metrics(program: Program) -> tuple[str, ...]:
+    """Names of the columns that say how the algorithm learned."""
+    return PathwiseMetrics._fields if program.algorithm == "pathwise" else MINIBATCH_METRICS
+
+
 def metric_names(program: Program) -> tuple[str, ...]:
     """Names of the columns of a chunk's metrics."""
-    return METRICS + tuple(f"terms/{name}" for name in program.environment.terms)
+    terms = tuple(f"terms/{name}" for name in program.environment.terms)
+    return learning_metrics(program) + RolloutMetrics._fields + terms
 
 
 def score_names(program: Program) -> tuple[str, ...]:
@@ -54,10 +66,12 @@ def score_names(program: Program) -> tuple[str, ...]:
     return SCORES + program.environment.terms
 
 
-def mean_metrics(total: Array, updates: Array, xp: Namespace) -> Array:
+def mean_metrics(program: Program, total: Array, updates: Array, xp: Namespace) -> Array:
     """A chunk's metrics from their sums over so many updates: means, 0 where none was made;
     episodes are counted, and their returns and lengths are means over those that ended.
     """
-    means, episodes = total / xp.clip(updates, 1, None), total[EPISODES]
-    per_episode = total[EPISODES + 1 : AFTER_EPISODES] / xp.clip(episodes, 1, None)
-    return xp.concat([means[:EPISODES], episodes[None], per_episode, means[AFTER_EPISODES:]])
+    names = metric_names(program)
+    at, after = names.index("episodes"), names.index("episode_length") + 1
+    means, episodes = total / xp.clip(updates, 1, None), total[at]
+    per_episode = total[at + 1 : after] / xp.clip(episodes, 1, None)
+    return xp.concat([means[:at], episodes[None], per_episode, means[after:]])

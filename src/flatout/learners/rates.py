@@ -13,10 +13,18 @@ from flatout.arrays import Array, ArrayTree
 from flatout.errors import SettingsError
 from flatout.learners.environment import Box, Environment
 from flatout.learners.hyperparameters import Hyperparameters, hyperparameters_of
+from flatout.market.episode import Shape
 from flatout.market.rules import OFF
 from flatout.policies.network import Sizes
+from flatout.policies.per_asset import AssetLayout, layout_of
 from flatout.settings.fields import MOST_COUNTED
-from flatout.settings.tables import Activation, DistributionName, TrainSettings
+from flatout.settings.tables import (
+    Activation,
+    Algorithm,
+    DistributionName,
+    NetworkKind,
+    TrainSettings,
+)
 
 # kinds of the rates that are no numbers with a fraction
 KINDS = {"epochs": np.int32, "normalise_advantage": np.bool_, "normalise_reward": np.bool_}
@@ -35,6 +43,8 @@ class Program(NamedTuple):
     gated: bool = False  # lanes differ in depth
     # trajectories keep views and observe again, which saves memory and costs time
     index_only: bool = False
+    algorithm: Algorithm = "ppo"
+    network: NetworkKind = "flat"
 
     @property
     def rollout(self) -> int:
@@ -47,8 +57,24 @@ class Program(NamedTuple):
         return self.rollout // self.minibatches
 
     @property
+    def layout(self) -> AssetLayout | None:
+        """Where each asset is in an observation; None for networks that see all of it at once."""
+        if self.network == "flat":
+            return None
+        shape = getattr(self.environment, "shape", None)
+        if not isinstance(shape, Shape):
+            raise SettingsError(
+                'train.network "per_asset" is for markets; this environment knows no assets: '
+                'choose "flat"'
+            )
+        return layout_of(shape)
+
+    @property
     def sizes(self) -> Sizes:
         """Widths of the networks: what they see, their layers, what the actor gives."""
+        layout = self.layout
+        if layout:
+            return Sizes(layout.inputs, self.hidden, layout.head, layout.deviations)
         actions = self.environment.actions
         deviations = actions.size if isinstance(actions, Box) else 0
         return Sizes(self.environment.observation_size, self.hidden, actions.size, deviations)
@@ -73,16 +99,34 @@ class Rates(NamedTuple):
     epochs: Array
     normalise_advantage: Array
     normalise_reward: Array
+    action_noise: Array
+    feature_noise: Array
+    weight_decay: Array
     gates: Array  # (hidden layer,) see policies/network.py
     updates: Array  # of the whole training; the schedule's length
     until: Array  # a chunk advances the lane to this many updates
     environment: ArrayTree  # the environment's own
 
 
+def check_pathwise(environment: Environment) -> None:
+    """Refuse environments through which no gradient goes, and engines that have no pathwise."""
+    if not isinstance(environment.actions, Box):
+        raise SettingsError(
+            'train.algorithm "pathwise" follows gradients, and choices have none: choose "ppo", or '
+            'market.action "weights", "trade" or "direction_amount"'
+        )
+    if getattr(environment, "engine", "jax") != "jax":
+        raise SettingsError(
+            'train.algorithm "pathwise" runs on JAX: set train.engine = "jax", or choose "ppo"'
+        )
+
+
 def program_of(
     settings: TrainSettings, environment: Environment, n_envs: int, **others: bool
 ) -> Program:
     """The program that settings ask for."""
+    if settings.algorithm == "pathwise":
+        check_pathwise(environment)
     rollout = n_envs * settings.n_steps
     if rollout > MOST_COUNTED:
         raise SettingsError(
@@ -104,6 +148,8 @@ def program_of(
         hidden=settings.hidden,
         activation=settings.activation,
         distribution=settings.distribution,
+        algorithm=settings.algorithm,
+        network=settings.network,
         **others,
     )
 
@@ -128,6 +174,9 @@ def rates_of(
         until=updates,
         final_rate_share=settings.final_rate_share,
         normalise_reward=settings.normalise_reward,
+        action_noise=settings.action_noise,
+        feature_noise=settings.feature_noise,
+        weight_decay=settings.weight_decay,
     )
 
 
@@ -140,12 +189,18 @@ def make_rates(
     until: int,
     final_rate_share: float,
     normalise_reward: bool,
+    action_noise: float = 0.0,
+    feature_noise: float = 0.0,
+    weight_decay: float = 0.0,
 ) -> Rates:
     """One lane's rates from plain numbers, as NumPy scalars; a limit that is None is `OFF`."""
     given = {
         **vars(numbers),
         "final_rate_share": final_rate_share,
         "normalise_reward": normalise_reward,
+        "action_noise": action_noise,
+        "feature_noise": feature_noise,
+        "weight_decay": weight_decay,
     }
     arrays: dict[str, Array] = {
         name: np.asarray(OFF if value is None else value, KINDS.get(name, np.float32))

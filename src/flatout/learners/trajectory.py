@@ -128,14 +128,35 @@ def update_metrics(
     deviation = (
         xp.mean(xp.exp(network.log_std)) if network.log_std.shape[0] else xp.zeros_like(rate)
     )
-    rest = RolloutMetrics(
-        explained_variance=ppo_math.explained_variance(batch.value, batch.returns, xp),
+    rest = rollout_metrics(
+        rate,
+        xp.astype(epochs, learned.dtype),
+        explained=ppo_math.explained_variance(batch.value, batch.returns, xp),
+        deviation=deviation,
+        episodes=episodes,
+        reward=reward,
+        xp=xp,
+    )
+    return xp.concat([learned, xp.stack(list(rest)), terms])
+
+
+def rollout_metrics(
+    rate: Array,
+    epochs: Array,
+    explained: Array,
+    deviation: Array,
+    episodes: Episodes,
+    reward: Array,
+    xp: Namespace,
+) -> RolloutMetrics:
+    """What every algorithm's update reports beside how it learned."""
+    return RolloutMetrics(
+        explained_variance=explained,
         learning_rate=rate,
         std=deviation,
-        epochs=xp.astype(epochs, learned.dtype),
+        epochs=epochs,
         reward=xp.mean(reward),
         episodes=xp.sum(episodes.ended),
         episode_return=xp.sum(episodes.ended_earned),
         episode_length=xp.sum(episodes.ended_length),
     )
-    return xp.concat([learned, xp.stack(list(rest)), terms])

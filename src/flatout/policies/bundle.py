@@ -28,11 +28,13 @@ from flatout.market.orders import action_size
 from flatout.policies import bundle_files
 from flatout.policies.actions import CONTINUOUS, MultiCategorical
 from flatout.policies.network import Network, Perceptron, Sizes, actor
+from flatout.policies.per_asset import AssetLayout, actor_of_assets, layout_of
 from flatout.settings.tables import (
     Activation,
     DistributionName,
     FeatureSettings,
     MarketSettings,
+    NetworkKind,
     Settings,
     check_shares,
 )
@@ -52,6 +54,7 @@ class Bundle:
     recipe: FittedRecipe
     settings: MarketSettings  # the market it was trained in
     gates: Floats | None = None  # (hidden layer,) of a network that skips some of its layers
+    kind: NetworkKind = "flat"  # whether the network sees all at once, or one asset after another
     notes: Mapping[str, JsonValue] = field(
         default_factory=dict
     )  # seed, timesteps, figures, versions: plain JSON values
@@ -59,6 +62,7 @@ class Bundle:
     def __post_init__(self) -> None:
         _check_name("activation", self.activation, get_args(Activation))
         _check_name("distribution", self.distribution, tuple(CONTINUOUS))
+        _check_name("kind of network", self.kind, get_args(NetworkKind))
         if self.distribution == "softmax":
             try:
                 check_shares(self.settings)
@@ -98,8 +102,15 @@ class Bundle:
         return len(self.shape.levels) or None
 
     @property
+    def layout(self) -> AssetLayout | None:
+        """Where each asset is in an observation; None if the network sees all of it at once."""
+        return layout_of(self.shape) if self.kind == "per_asset" else None
+
+    @property
     def sizes(self) -> Sizes:
         """What fixes the arrays of its network."""
+        if layout := self.layout:
+            return Sizes(layout.inputs, self.hidden, layout.head, layout.deviations)
         return bundle_files.network_sizes(
             self.observation_size, self.hidden, self.action_size, self.choices
         )
@@ -142,18 +153,25 @@ class Bundle:
                 "the observation holds NaN or infinite values: check the bars it was made from"
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            head = actor(self.network, seen, activation=self.activation, xp=np, gates=self.gates)
+            head = self.run_actor(seen)
             if self.choices:
                 action = MultiCategorical(head, self.choices).mode(np)
             else:
-                kind = CONTINUOUS[self.distribution]
-                policy = kind(head, self.network.log_std)
-                action = kind.bounded(policy.mode(np), -1.0, 1.0, np)
+                action = CONTINUOUS[self.distribution].bounded(head, -1.0, 1.0, np)
         if not (finite(head) and finite(action)):
             raise BundleError(
                 "the action is not a number: the policy's weights are far too large; train it anew"
             )
         return action
+
+    def run_actor(self, seen: Floats) -> Floats:
+        """The distribution's parameters, (..., action): means, or the logits of choices."""
+        found: Floats = (
+            actor_of_assets(self.network, seen, layout, self.activation, np, self.gates)
+            if (layout := self.layout)
+            else actor(self.network, seen, self.activation, np, self.gates)
+        )
+        return found
 
     def market(
         self,
@@ -219,8 +237,8 @@ class Bundle:
         for name, array in tensors.items():
             if not finite(array):
                 raise BundleError(f"{name} holds NaN or infinite values: the training has diverged")
-        check_widths("actor", self.network.actor, self.observation_size, self.sizes.head)
-        check_widths("critic", self.network.critic, self.observation_size, 1)
+        check_widths("actor", self.network.actor, self.sizes.observation, self.sizes.head)
+        check_widths("critic", self.network.critic, self.sizes.observation, 1)
         if widths_of(self.network.critic) != self.hidden:
             raise BundleError(
                 f"the critic's layers are {widths_of(self.network.critic)} wide, the actor's "
@@ -249,6 +267,7 @@ class Bundle:
             "observation_size": self.observation_size,
             "action_size": self.action_size,
             **({"choices": self.choices} if self.choices else {}),
+            **({"assets": len(self.recipe.symbols)} if self.kind == "per_asset" else {}),
             "market": self.settings.model_dump(mode="json"),
             "notes": self.notes,
             "schema_hash": self.schema_hash,
@@ -275,6 +294,7 @@ class Bundle:
                 recipe=recipe,
                 settings=market,
                 gates=gates,
+                kind="per_asset" if facts.assets else "flat",
                 notes=facts.notes,
             )
         except BundleError as error:

@@ -34,6 +34,7 @@ from flatout.foreign import (
     shorten_repr,
     validate_shape,
 )
+from flatout.market.episode import ACCOUNT_FEATURES
 from flatout.policies.network import Layer, Network, Perceptron, Sizes
 from flatout.runs import pack_arrays, write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
@@ -67,6 +68,7 @@ class PolicyFacts(Model):
     observation_size: AtLeastOne
     action_size: AtLeastOne
     choices: AtLeastOne | None = None  # of each number of a `discrete` action
+    assets: AtLeastOne | None = None  # that a network looks at one after another
     market: object  # `settings` says what is wrong with it
     notes: JsonTable
     schema_hash: Sha256
@@ -77,6 +79,11 @@ class PolicyFacts(Model):
     @property
     def sizes(self) -> Sizes:
         """What fixes the arrays of the network."""
+        if self.assets:
+            own = (self.observation_size - len(ACCOUNT_FEATURES)) // self.assets
+            inputs = max(2 * own, 0) + len(ACCOUNT_FEATURES)
+            outputs = self.choices or sum(divmod(self.action_size, self.assets))  # and cash
+            return Sizes(inputs, tuple(self.hidden), outputs, 0 if self.choices else outputs)
         return network_sizes(
             self.observation_size, tuple(self.hidden), self.action_size, self.choices
         )

@@ -41,7 +41,7 @@ def check_live_knobs(lanes: SpareLanes) -> None:
         pairs = zip(dead, outcomes[::2], outcomes[1::2], strict=True)
         dead = [name for name, low, high in pairs if low == high]
     if dead:
-        usual = study.space == usual_space()
+        usual = study.space == usual_space(study.market.program.algorithm)
         space = "the default search.space" if usual else "search.space"
         cure = "write a search.space without it" if usual else "take it out"
         raise DeadKnobError(

@@ -209,5 +209,6 @@ def save_policy(study: Study, number: int, seed: int, network: Network) -> None:
         recipe=market.stretches[FINAL].fitted,
         settings=apply_values(market.settings, values).market,
         gates=gates,
+        kind=market.program.network,
         notes=notes,
     ).save(policy_folder(study.folder, seed))

@@ -19,6 +19,8 @@ from flatout.settings.tables import MarketSettings, Settings, TrainSettings
 Values = dict[str, SettingValue]  # by dotted setting
 
 SHAPE = {
+    "train.algorithm",
+    "train.network",
     "train.n_envs",
     "train.n_steps",
     "train.minibatches",

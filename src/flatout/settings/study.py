@@ -94,7 +94,7 @@ class Knob(Model):
         return self
 
 
-def usual_space() -> dict[str, Knob]:
+def usual_space(algorithm: str = "ppo") -> dict[str, Knob]:
     """The ranges that crypto-trading studies of this kind have searched, where the knob exists
     here.
 
@@ -103,6 +103,20 @@ def usual_space() -> dict[str, Knob]:
     bars earns 0.027. In the middle of the ranges both penalties together take 0.023; with much
     larger weights it would be best to own nothing.
     """
+    market = {
+        "market.limits.reserve": Knob(low=0.05, high=0.30),
+        "market.reward.drawdown": Knob(low=0.0, high=0.05),
+        "market.reward.concentration": Knob(low=0.0, high=0.05),
+    }
+    if algorithm == "pathwise":
+        return {
+            "train.learning_rate": Knob(low=3e-4, high=1e-2, log=True),
+            "train.final_rate_share": Knob(low=0.0, high=1.0),
+            "train.action_noise": Knob(low=0.01, high=0.5, log=True),
+            "train.feature_noise": Knob(low=0.05, high=1.0, log=True),
+            "train.weight_decay": Knob(low=0.01, high=1.0, log=True),
+            **market,
+        }
     return {
         "train.learning_rate": Knob(low=1e-6, high=1e-3, log=True),
         "train.gamma": Knob(low=0.88, high=0.99),
@@ -113,9 +127,7 @@ def usual_space() -> dict[str, Knob]:
         "train.max_grad_norm": Knob(low=0.3, high=2.0),
         "train.target_kl": Knob(low=0.005, high=0.03),
         "train.final_rate_share": Knob(low=0.0, high=1.0),
-        "market.limits.reserve": Knob(low=0.05, high=0.30),
-        "market.reward.drawdown": Knob(low=0.0, high=0.05),
-        "market.reward.concentration": Knob(low=0.0, high=0.05),
+        **market,
     }
 
 

@@ -36,6 +36,7 @@ from flatout.settings.study import (
     FoldSettings,
     GateSettings,
     SearchSettings,
+    usual_space,
 )
 
 ActionKind = Literal["trade", "weights", "direction_amount", "discrete"]
@@ -44,6 +45,8 @@ ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
 Activation = Literal["tanh", "relu", "silu"]
 DistributionName = Literal["gaussian", "squashed_gaussian", "softmax"]
 EngineName = Literal["auto", "jax", "torch"]
+Algorithm = Literal["ppo", "pathwise"]
+NetworkKind = Literal["flat", "per_asset"]
 MOST_SIZES = 10  # choices grow with them, and with choices what must be explored
 OrderSize = Annotated[Number, Field(gt=0, le=1)]
 TRAINING_TIMESTEPS, TRAINING_HOLD_OUT = 500_000, 0.2
@@ -179,11 +182,29 @@ class FeatureSettings(Model):
     scaler: ScalerName = "quantile"
 
 
+# what `pathwise` takes where nothing is given; all else as for PPO
+PATHWISE = {
+    "n_steps": 32,
+    "minibatches": 1,
+    "epochs": 1,
+    "learning_rate": 3e-3,
+    "value": 0.0,
+    "max_grad_norm": None,
+    "feature_noise": 0.3,
+    "weight_decay": 0.1,
+}
+
+
 class TrainSettings(Model):
-    """How PPO learns. Marked [shape]: another value is another program; all others are data in
+    """How agents learn. Marked [shape]: another value is another program; all others are data in
     one.
     """
 
+    algorithm: Algorithm = Field(
+        "ppo",
+        description="ppo, or pathwise = the gradient of what a window of `n_steps` bars earned, "
+        "through fills and costs [shape]",
+    )
     engine: EngineName = Field(
         "auto",
         description=(
@@ -203,6 +224,10 @@ class TrainSettings(Model):
     n_steps: AtLeastOne = Field(128, description="bars between two updates [shape]")
     minibatches: AtLeastOne = Field(4, description="into which a rollout is split [shape]")
     epochs: AtLeastOne = Field(4, description="passes over a rollout")
+    network: NetworkKind = Field(
+        "flat",
+        description="flat, or per_asset = one small network that looks at each asset [shape]",
+    )
     hidden: Annotated[tuple[AtLeastOne, ...], Field(min_length=1)] = Field(
         (64, 64), description="widths of the hidden layers of actor and critic [shape]"
     )
@@ -238,6 +263,23 @@ class TrainSettings(Model):
     normalise_reward: bool = Field(
         False, description="by the running deviation of discounted returns"
     )
+    action_noise: NotNegative = Field(
+        0.1, description="pathwise: deviation of the noise on actions, before their bounds"
+    )
+    feature_noise: NotNegative = Field(
+        0.0, description="pathwise: deviation of the noise on what agents see while they learn"
+    )
+    weight_decay: NotNegative = Field(
+        0.0, description="pathwise: share of each weight lost per update, times the learning rate"
+    )
+
+    @model_validator(mode="after")
+    def fill_pathwise(self) -> "TrainSettings":
+        """Where the algorithm is pathwise, its own defaults for what is not given."""
+        if self.algorithm == "pathwise":
+            for name in PATHWISE.keys() - self.model_fields_set:
+                object.__setattr__(self, name, PATHWISE[name])
+        return self
 
 
 def check_shares(market: MarketSettings) -> None:
@@ -282,6 +324,14 @@ class Settings(Model, metaclass=InSentences):
     folds: FoldSettings = FoldSettings()
     search: SearchSettings = SearchSettings()
     gates: GateSettings = GateSettings()
+
+    @model_validator(mode="after")
+    def fill_space(self) -> "Settings":
+        """Where no space is given, the usual one of the algorithm."""
+        if self.train.algorithm != "ppo" and "space" not in self.search.model_fields_set:
+            usual = {"space": usual_space(self.train.algorithm)}
+            object.__setattr__(self, "search", self.search.model_copy(update=usual))
+        return self
 
     @model_validator(mode="after")
     def shares_are_weights(self) -> "Settings":

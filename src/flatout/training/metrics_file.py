@@ -38,6 +38,7 @@ TAGS = {
     "learning_rate": "train/learning_rate",
     "std": "train/std",
     "grad_norm": "train/grad_norm",
+    "skipped": "train/skipped",
     "reward": "rollout/reward_mean",
     "episode_return": "rollout/ep_rew_mean",
     "episode_length": "rollout/ep_len_mean",
@@ -169,7 +170,8 @@ class Journal:
             points = {
                 tag: value for tag, value in points.items() if not tag.startswith("rollout/ep_")
             }
-        points["train/entropy_loss"] = -row.metrics["entropy"]
+        if "entropy" in row.metrics:
+            points["train/entropy_loss"] = -row.metrics["entropy"]
         points["train/n_updates"] = row.updates
         points["time/fps"] = row.steps_per_s
         points["eval/mean_reward"] = row.scores["reward"]

@@ -268,11 +268,12 @@ def save_bundles(prepared: PreparedTraining, run: Path) -> SavedBundles:
             notes = describe_lane(made, result.lane.name, result.lane.seed, updates, score)
             bundle = partial(
                 Bundle,
-                network,
-                made.training.program.activation,
-                made.training.program.distribution,
-                made.agent_of[result.lane.name].market.fitted,
-                prepared.resolved.settings.market,
+                network=network,
+                activation=made.training.program.activation,
+                distribution=made.training.program.distribution,
+                recipe=made.agent_of[result.lane.name].market.fitted,
+                settings=prepared.resolved.settings.market,
+                kind=made.training.program.network,
                 notes=notes,
             )
             place = f"{file_name(result.lane.name)}/{which}"

@@ -50,6 +50,7 @@ CASES: dict[str, dict[str, Any]] = {  # the first two are one program in JAX
     },
     "squashed": {"distribution": "squashed_gaussian", "activation": "silu"},
     "shares": {"distribution": "softmax"},
+    "per asset": {"network": "per_asset"},
     "index only": {"index_only": True},
 }  # fmt: skip
 
@@ -177,6 +178,7 @@ def test_the_same_rollout_in_single_precision(case: str) -> None:
         "plain",
         "everything",
         "shares",
+        "per asset",
         *(pytest.param(x, marks=pytest.mark.slow) for x in ("squashed", "index only")),
     ],
 )

@@ -1,5 +1,5 @@
-"""PPO for a population of agents in one compiled program: rollout, advantages and updates, nothing
-leaves the device.
+"""A population of agents in one compiled program, nothing of which leaves the device: PPO's
+rollout, advantages and updates, or the windows of `pathwise.py`.
 
 Every leaf of state and rates has the lane axis first; `data` is shared. On a GPU the lanes are
 vmapped; on a CPU core they run one after another, each within the cache. The program has no
@@ -19,8 +19,10 @@ from jax.flatten_util import ravel_pytree
 from flatout.arrays import Array, ArrayTree
 from flatout.learners import shuffle
 from flatout.learners.agent import critic_of, distribution_of, loss_of
-from flatout.learners.hyperparameters import ADAM_EPSILON, KL_TOLERANCE
+from flatout.learners.hyperparameters import KL_TOLERANCE
+from flatout.learners.jax_engine import pathwise
 from flatout.learners.jax_engine.noise import noise_key
+from flatout.learners.jax_engine.optimiser import ADAM
 from flatout.learners.jax_engine.rollout import run_rollout, scale_rewards, values_of
 from flatout.learners.metrics import MINIBATCH_METRICS, mean_metrics, metric_names
 from flatout.learners.ppo_math import Moments
@@ -35,14 +37,12 @@ from flatout.learners.trajectory import (
 )
 from flatout.policies.network import Network
 
-ADAM = optax.scale_by_adam(eps=ADAM_EPSILON)
-
 
 class DescentCarry(NamedTuple):
     """What goes from one minibatch to the next."""
 
     weights: Array
-    optimiser: optax.OptState
+    optimiser: ArrayTree
     going: Array  # whether the policy has not moved too far yet
     totals: Array  # sums of the metrics
     made: Array  # minibatches so far
@@ -91,7 +91,7 @@ def _init_lanes(
     return jax.lax.map(lambda x: one(*x), (network, rates, seeds))
 
 
-def new_optimiser(network: Network) -> optax.OptState:
+def new_optimiser(network: Network) -> ArrayTree:
     """Adam's state for a network's weights as one long vector: one loop on the device, not one per
     layer.
     """
@@ -129,19 +129,21 @@ def _advance(program: Program, data: ArrayTree, rates: Rates, state: Lanes) -> t
     def going(carry: tuple[Lanes, Array]) -> Array:
         return carry[0].updates < rates.until
 
+    update = pathwise.update_lane if program.algorithm == "pathwise" else _update
+
     def body(carry: tuple[Lanes, Array]) -> tuple[Lanes, Array]:
-        state, metrics = _update(program, data, rates, carry[0])
+        state, metrics = update(program, data, rates, carry[0])
         return state, carry[1] + metrics
 
     state, total = jax.lax.while_loop(going, body, (state, total))
-    return state, mean_metrics(total, state.updates - start, jnp)
+    return state, mean_metrics(program, total, state.updates - start, jnp)
 
 
 def _update(program: Program, data: ArrayTree, rates: Rates, state: Lanes) -> tuple[Lanes, Array]:
     """One rollout and what is learned from it."""
     state, steps, terms = run_rollout(program, data, rates, state)
     value = values_of(program, data, rates, state.network, seen=steps.seen)
-    log_prob = distribution_of(program, state.network, steps.head).log_prob(steps.raw, jnp)
+    log_prob = distribution_of(program, state.network, steps.head, jnp).log_prob(steps.raw, jnp)
     last = critic_of(
         program, rates, state.network, program.environment.observe(state.view, data), xp=jnp
     )
@@ -196,9 +198,9 @@ def _learn(
     rate: Array,
     key: Array,
     network: Network,
-    optimiser: optax.OptState,
+    optimiser: ArrayTree,
     batch: Batch,
-) -> tuple[Network, optax.OptState, Array, Array]:
+) -> tuple[Network, ArrayTree, Array, Array]:
     """Epochs of minibatches until they are done or the policy has moved too far."""
     count, size = program.minibatches, program.minibatch
     grad = jax.value_and_grad(partial(loss_of, program, data, rates, xp=jnp), has_aux=True)

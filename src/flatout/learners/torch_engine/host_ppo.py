@@ -158,7 +158,7 @@ class HostLearner:
         steps.final[:], self.void[:] = 0, False
         for k in range(program.n_steps):
             head = actor(network, self.seen, program.activation, np)
-            raw = distribution_of(program, network, head).sample(noise[k], np)
+            raw = distribution_of(program, network, head, np).sample(noise[k], np)
             arrival = step(raw)
             for buffer, made in zip(
                 steps,

@@ -205,7 +205,7 @@ def advance_lane(lane: TorchLearner, until: int) -> Array:
     total, before = np.zeros(len(metric_names(lane.program)), np.float32), lane.updates
     if before < until:
         total = to_numpy(sum(lane.update() for _ in range(until - before)))
-    return mean_metrics(total, np.asarray(lane.updates - before, np.float32), np)
+    return mean_metrics(lane.program, total, np.asarray(lane.updates - before, np.float32), np)
 
 
 def select_lanes(lanes: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:

@@ -196,7 +196,7 @@ class TorchLearner:
             program.environment.observe(self.view, self.data),
             xp=xp,
         )
-        log_prob = distribution_of(program, self.network, flat.head).log_prob(flat.raw, xp)
+        log_prob = distribution_of(program, self.network, flat.head, xp).log_prob(flat.raw, xp)
         advantage, returns = compute_advantages(
             self.rates, steps, value, last, reward=self.scale_rewards(steps), xp=xp
         )
