@@ -121,14 +121,14 @@ def describe(ground: Ground, gains: Array, traded: Array) -> Figures:
     return Figures(1e4 * float(gains.mean()), sharpe, float(traded.mean()))
 
 
-class Rules(NamedTuple):
+class RuleFigures(NamedTuple):
     """What rules earn that read the signal, each the best of some on the bars that judge."""
 
     simple: Figures  # the mark: it looks at the signal only
     patient: Figures  # it also stays with what it holds
 
 
-def judge_rules(ground: Ground) -> Rules:
+def judge_rules(ground: Ground) -> RuleFigures:
     """Shares by a softmax of how far each asset's signal lies above a threshold."""
     signal = jnp.asarray(ground.market.panel.extras["signal"], jnp.float32)
 
@@ -145,7 +145,7 @@ def judge_rules(ground: Ground) -> Rules:
         found = [describe(ground, *look(*rule)) for rule in rules]
         return max(found, key=lambda one: one.growth_bps)
 
-    return Rules(best((0.0,)), best(PATIENCE))
+    return RuleFigures(best((0.0,)), best(PATIENCE))
 
 
 class Student(NamedTuple):

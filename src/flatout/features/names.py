@@ -14,7 +14,7 @@ from flatout.foreign import shorten_repr
 
 
 class AskedIndicator(NamedTuple):
-    """A name taken apart."""
+    """The parts of a name that features are asked for by."""
 
     name: str
     seconds: int  # of the larger bars; 0 for the bars themselves
