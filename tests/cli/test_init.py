@@ -106,7 +106,7 @@ def test_a_changed_line_changes_the_setting(written: Path) -> None:
 
 def test_settings_are_explained(written: Path) -> None:
     lines = written.read_text().splitlines()
-    (action,) = [line for line in lines if line.startswith("action")]
+    (action,) = [line for line in lines if line.startswith("action =")]
     assert action.endswith("# trade | weights | direction_amount | discrete")
     (gamma,) = [line for line in lines if line.startswith("gamma")]
     assert re.fullmatch(r"gamma = 0.99 +# discount per bar", gamma)

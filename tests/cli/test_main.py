@@ -22,7 +22,7 @@ VERBS = [
     ["train"], ["search"], ["init"], ["status"], ["stop"], ["report"], ["audit"], ["trials"],
      ["trials", "list"],
     ["trials", "show"], ["trials", "diff"], ["export"], ["import-arrays"], ["bench", "torch"],
-     ["bench", "slow"],
+     ["bench", "slow"], ["bench", "learn"],
     ["crawl"], ["crawl", "doctor"], ["crawl", "record"], ["crawl", "run"], ["crawl", "train"],
      ["crawl", "eval"],
     ["crawl", "report"],

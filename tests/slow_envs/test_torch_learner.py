@@ -132,6 +132,7 @@ def rates_of(rule: Rule, model: PerceptronModel) -> Rates:
         value=real(rule.value), max_grad_norm=real(rule.max_grad_norm), target_kl=real(OFF),
         epochs=np.asarray(1, np.int32), normalise_advantage=np.asarray(True),
         normalise_reward=np.asarray(False),
+        action_noise=real(0.0), feature_noise=real(0.0), weight_decay=real(0.0),
         gates=np.ones(len(model.hidden), np.float32), updates=np.asarray(1, np.int32),
         until=np.asarray(0, np.int32),
         environment=(),

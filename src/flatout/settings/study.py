@@ -106,7 +106,6 @@ def usual_space(algorithm: str = "ppo") -> dict[str, Knob]:
     market = {
         "market.limits.reserve": Knob(low=0.05, high=0.30),
         "market.reward.drawdown": Knob(low=0.0, high=0.05),
-        "market.reward.concentration": Knob(low=0.0, high=0.05),
     }
     if algorithm == "pathwise":
         return {
@@ -128,6 +127,7 @@ def usual_space(algorithm: str = "ppo") -> dict[str, Knob]:
         "train.target_kl": Knob(low=0.005, high=0.03),
         "train.final_rate_share": Knob(low=0.0, high=1.0),
         **market,
+        "market.reward.concentration": Knob(low=0.0, high=0.05),
     }
 
 

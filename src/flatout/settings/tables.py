@@ -202,8 +202,7 @@ class TrainSettings(Model):
 
     algorithm: Algorithm = Field(
         "ppo",
-        description="ppo, or pathwise = the gradient of what a window of `n_steps` bars earned, "
-        "through fills and costs [shape]",
+        description="pathwise = along the gradient of what a window of `n_steps` earned [shape]",
     )
     engine: EngineName = Field(
         "auto",
@@ -226,7 +225,7 @@ class TrainSettings(Model):
     epochs: AtLeastOne = Field(4, description="passes over a rollout")
     network: NetworkKind = Field(
         "flat",
-        description="flat, or per_asset = one small network that looks at each asset [shape]",
+        description="per_asset = one small network that looks at each asset [shape]",
     )
     hidden: Annotated[tuple[AtLeastOne, ...], Field(min_length=1)] = Field(
         (64, 64), description="widths of the hidden layers of actor and critic [shape]"
