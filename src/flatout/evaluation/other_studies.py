@@ -92,7 +92,7 @@ def rename_alike(record: StudyRecord, own: StudyRecord) -> StudyRecord:
     alike day by day is one market.
     """
     known = own.judged_bars.names
-    others = set(own.daily_moves) - set(record.symbols)
+    others = [symbol for symbol in own.daily_moves if symbol not in record.symbols]
 
     def name(symbol: str) -> str:
         moves = record.daily_moves.get(symbol)

@@ -36,7 +36,7 @@ from flatout.settings.tables import (
     MarketSettings,
     NetworkKind,
     Settings,
-    check_shares,
+    check_long_weights,
 )
 
 Floats = NDArray[np.float32]
@@ -65,7 +65,7 @@ class Bundle:
         _check_name("kind of network", self.kind, get_args(NetworkKind))
         if self.distribution == "softmax":
             try:
-                check_shares(self.settings)
+                check_long_weights(self.settings)
             except ValueError as error:
                 raise BundleError(str(error)) from None
         tensors = {

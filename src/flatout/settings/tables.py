@@ -281,7 +281,7 @@ class TrainSettings(Model):
         return self
 
 
-def check_shares(market: MarketSettings) -> None:
+def check_long_weights(market: MarketSettings) -> None:
     """Refuse a market in which shares that sum to 1 would not be target weights."""
     if market.action != "weights" or market.limits.max_short_weight > 0:
         short = market.limits.max_short_weight
@@ -336,7 +336,7 @@ class Settings(Model, metaclass=InSentences):
     def shares_are_weights(self) -> "Settings":
         """Shares that sum to 1 are target weights, and cannot be short."""
         if self.train.distribution == "softmax":
-            check_shares(self.market)
+            check_long_weights(self.market)
             if SHORTS in self.search.space:
                 raise ValueError(
                     'train.distribution "softmax" allows no shorts: '
