@@ -75,7 +75,12 @@ def update_lane(
     objective = partial(lose_in_window, program, data, rates, state=state, noise=noise)
     (loss, window), by_actor = jax.value_and_grad(objective, has_aux=True)(state.network)
     judge = partial(lose_by_critic, program, data, rates, window=window)
-    (error, explained), by_critic = jax.value_and_grad(judge, has_aux=True)(state.network)
+    (error, explained), by_critic = jax.lax.cond(
+        rates.value > 0,
+        jax.value_and_grad(judge, has_aux=True),
+        lambda network: ((jnp.zeros(()), jnp.zeros(())), jax.tree.map(jnp.zeros_like, network)),
+        state.network,
+    )
     gradient, norm = join_gradients(rates, by_actor, by_critic)
     rate = scheduled_rate(rates, state.updates, jnp)
     network, optimiser = descend(rates, rate, state, gradient, jnp.isfinite(norm))
@@ -133,11 +138,15 @@ def lose_in_window(
     """
     env, zeros = program.environment, jnp.zeros(program.n_envs)
     frozen = jax.lax.stop_gradient(network)
-    valued = rates.value > 0
 
-    def value(view: ArrayTree) -> Array:
-        seen = env.observe(view, data)
-        return jnp.where(valued, critic_of(program, rates, frozen, seen, xp=jnp), 0.0)
+    def value(view: ArrayTree, wanted: Array) -> Array:
+        """What the critic expects, where anybody asks it; else zeros."""
+        return jax.lax.cond(
+            wanted & (rates.value > 0),
+            lambda view: critic_of(program, rates, frozen, env.observe(view, data), xp=jnp),
+            lambda view: zeros,
+            view,
+        )
 
     def body(
         carry: WindowCarry, noise: WindowNoise
@@ -153,7 +162,8 @@ def lose_in_window(
             data=data,
             rates=rates.environment,
         )
-        final = value(env.view(step.arrived, data, rates.environment))
+        arrived = env.view(step.arrived, data, rates.environment)
+        final = value(arrived, jnp.any(step.truncated))
         truncated = jnp.asarray(step.truncated, final.dtype)
         reward = CRITIC_UNIT * step.reward
         gain = carry.discount * (reward + rates.gamma * truncated * final)
@@ -184,7 +194,7 @@ def lose_in_window(
         discount=jnp.ones(program.n_envs),
     )
     end, (gains, steps) = jax.lax.scan(body, start, noise)
-    beyond = end.discount * value(end.view)
+    beyond = end.discount * value(end.view, jnp.asarray(True))
     gained = jnp.mean(jnp.sum(gains, axis=0) + beyond) / program.n_steps
     terms = jnp.stack([jnp.mean(x) for x in end.sums]) / program.n_steps
     window = Window(end.environment, end.view, end.episodes, terms, steps)
