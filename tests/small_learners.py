@@ -21,7 +21,7 @@ from flatout.learners.metrics import metric_names
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.learners.trajectory import Lanes
 from flatout.policies.network import gates_of, new_network
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from rounding import assert_close
 
 N_ENVS = 8

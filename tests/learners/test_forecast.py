@@ -18,7 +18,8 @@ from flatout.learners.jax_engine.market_environment import JaxMarketEnvironment
 from flatout.learners.rates import Program, program_of, rates_of
 from flatout.market.market import Market, build_market
 from flatout.policies.network import new_network
-from flatout.settings.tables import Settings, TrainSettings
+from flatout.settings.tables import Settings
+from flatout.settings.train import TrainSettings
 from flatout.training.market_training import make_agent, make_training
 from flatout.training.plan import make_plan
 from flatout.workers.slots import ONE_THREAD, Slot

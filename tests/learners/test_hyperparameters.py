@@ -9,7 +9,7 @@ from flatout.learners.hyperparameters import Hyperparameters, hyperparameters_of
 from flatout.learners.rates import Rates, rates_of
 from flatout.market.rules import OFF
 from flatout.sb3.arguments import OUR_NAMES
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from flatout.slow_envs.overlap import Rule
 
 NAMES = [field.name for field in fields(Hyperparameters)]

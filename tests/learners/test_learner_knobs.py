@@ -12,7 +12,7 @@ import pytest
 from flatout.learners.jax_engine.population import make_chunk_runner
 from flatout.learners.jax_engine.rollout import run_rollout
 from flatout.learners.rates import Rates
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from rounding import assert_close
 from small_learners import (
     Clock,

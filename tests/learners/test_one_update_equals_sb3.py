@@ -25,7 +25,7 @@ from flatout.learners.metrics import MINIBATCH_METRICS
 from flatout.learners.rates import Program, program_of, rates_of
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import Layer, Network, Perceptron
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from rounding import close_to
 from small_learners import QUICK, assert_learned_alike, difference, exact
 

@@ -21,7 +21,7 @@ from flatout.learners.ppo_math import normalise
 from flatout.learners.rates import Program, program_of, rates_of
 from flatout.learners.trajectory import Batch
 from flatout.policies.network import new_network
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from rounding import assert_close, tolerance
 from small_learners import QUICK, exact
 

@@ -24,7 +24,8 @@ from flatout.market.market import build_market
 from flatout.policies import bundle_files
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Sizes, actor, gates_of, new_network
-from flatout.settings.tables import FeatureSettings, Settings, TrainSettings
+from flatout.settings.tables import FeatureSettings, Settings
+from flatout.settings.train import TrainSettings
 from market.small_markets import INDICATORS, LIMITS
 from rounding import assert_close
 from small_bundles import bundle_of, market_settings, network_of, panel_of

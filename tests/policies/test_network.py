@@ -24,7 +24,7 @@ from flatout.policies.network import (
     new_network,
     orthogonal,
 )
-from flatout.settings.tables import Activation
+from flatout.settings.train import Activation
 from rounding import assert_close
 
 ACTIVATIONS = get_args(Activation)

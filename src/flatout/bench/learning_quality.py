@@ -32,7 +32,8 @@ from flatout.market.episode import Episode
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.orders import weights_action
 from flatout.policies.network import Network, new_network
-from flatout.settings.tables import Settings, TrainSettings
+from flatout.settings.tables import Settings
+from flatout.settings.train import TrainSettings
 
 TAUGHT, JUDGED, EPISODE = 20_000, 20_000, 256  # bars
 ASSETS, STRENGTH_BPS, SAMPLES = 7, 20.0, 330_000

@@ -28,7 +28,7 @@ from flatout.learners.lane_trees import stack_trees
 from flatout.learners.rates import program_of, rates_of
 from flatout.market.market import Market
 from flatout.policies.network import Sizes, multiplications
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from flatout.training.training import Lane, Training, make_jobs
 from flatout.workers.driving import drive_workers, run_scripts, start_workers
 from flatout.workers.slots import cpu_slots

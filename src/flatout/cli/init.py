@@ -20,6 +20,7 @@ from flatout.cli.options import Json, print_json
 from flatout.errors import SettingsError
 from flatout.runs import write_bytes
 from flatout.settings.tables import Settings
+from flatout.settings.train import AUTO
 from flatout.terminal import say
 
 WIDTH = 120  # of a line; a longer comment goes above its setting
@@ -107,7 +108,7 @@ def explanation(kind: type) -> str:
 def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
     """A model as a TOML table: its own settings first, then the tables inside it."""
     fields = {
-        name: (field, getattr(model, name))
+        name: (field, written_value(model, name, field))
         for name, field in type(model).model_fields.items()
         if not field.exclude
     }
@@ -124,6 +125,18 @@ def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
         elif isinstance(value, Mapping):
             yield from heading(below, field.description or "")
             yield from (f"{key(inner)} = {toml(knob)}" for inner, knob in value.items())
+
+
+def written_value(model: BaseModel, name: str, field: FieldInfo) -> object:
+    """A setting's value; None where the file leaves it to the algorithm, and "auto" where what it
+    stands for was chosen.
+    """
+    value = getattr(model, name)
+    if name in model.model_fields_set:
+        return value
+    if field.json_schema_extra:
+        return None
+    return AUTO if field.default == AUTO else value
 
 
 def is_table(value: object) -> bool:
@@ -145,13 +158,11 @@ def heading(name: str, meaning: str) -> Iterator[str]:
 def setting(name: str, field: FieldInfo, value: object) -> tuple[str, str]:
     """A line without its comment, and the comment: what may be chosen, then what it means."""
     last = name.rpartition(".")[2]
-    if value is None and field.default is not None:
+    usual = field.default  # of another algorithm than the chosen one, or what is not given
+    if value is None and usual is not None and not field.json_schema_extra:
         value = "off"
-    line = (
-        f"{last} = {toml(value)}"
-        if value is not None
-        else f"# {last} = {toml(EXAMPLES.get(name, 'off'))}"
-    )
+    example = EXAMPLES.get(name, "off" if usual is None else usual)
+    line = f"{last} = {toml(value)}" if value is not None else f"# {last} = {toml(example)}"
     return line, "; ".join(filter(None, [" | ".join(choices(field.annotation)), field.description]))
 
 
@@ -166,7 +177,8 @@ def align_comments(lines: list[tuple[str, str]]) -> Iterator[str]:
     for line, comment in lines:
         whole = f"{line:<{column}}  # {comment}" if comment else line
         if len(whole) > WIDTH:
-            yield f"# {comment}:"
+            said = textwrap.wrap(f"{comment}:", WIDTH - 2, subsequent_indent="  ")
+            yield from (f"# {part}" for part in said)
             yield line
         else:
             yield whole

@@ -10,7 +10,7 @@ from flatout.learners.batch_state import BatchState
 from flatout.learners.environment import Environment
 from flatout.learners.jobs import Chunk, Job, WorkOrder
 from flatout.market.episode import Shape
-from flatout.settings.tables import EngineName
+from flatout.settings.train import EngineName
 
 Engine = Literal["jax", "torch"]
 

@@ -8,7 +8,7 @@ arguments into these names and has its own defaults.
 
 from dataclasses import dataclass, fields
 
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 
 DEFAULTS = TrainSettings()
 # learning from a rollout stops when the policy has moved this many times target_kl

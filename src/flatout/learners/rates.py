@@ -18,7 +18,7 @@ from flatout.market.rules import OFF
 from flatout.policies.network import Sizes
 from flatout.policies.per_asset import AssetLayout, layout_of
 from flatout.settings.fields import MOST_COUNTED
-from flatout.settings.tables import (
+from flatout.settings.train import (
     Activation,
     Algorithm,
     DistributionName,
@@ -125,7 +125,8 @@ def program_of(
     settings: TrainSettings, environment: Environment, n_envs: int, **others: bool
 ) -> Program:
     """The program that settings ask for."""
-    if settings.algorithm == "pathwise":
+    kind = settings.kind
+    if kind.algorithm == "pathwise":
         check_pathwise(environment)
     rollout = n_envs * settings.n_steps
     if rollout > MOST_COUNTED:
@@ -147,9 +148,9 @@ def program_of(
         minibatches=settings.minibatches,
         hidden=settings.hidden,
         activation=settings.activation,
-        distribution=settings.distribution,
-        algorithm=settings.algorithm,
-        network=settings.network,
+        algorithm=kind.algorithm,
+        network=kind.network,
+        distribution=kind.distribution,
         **others,
     )
 

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from flatout.arrays import Array, Namespace
-from flatout.settings.tables import DistributionName
+from flatout.settings.train import DistributionName
 
 __all__ = [
     "Categorical",

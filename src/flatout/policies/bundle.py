@@ -29,15 +29,8 @@ from flatout.policies import bundle_files
 from flatout.policies.actions import CONTINUOUS, MultiCategorical
 from flatout.policies.network import Network, Perceptron, Sizes, actor
 from flatout.policies.per_asset import AssetLayout, actor_of_assets, layout_of
-from flatout.settings.tables import (
-    Activation,
-    DistributionName,
-    FeatureSettings,
-    MarketSettings,
-    NetworkKind,
-    Settings,
-    check_long_weights,
-)
+from flatout.settings.tables import FeatureSettings, MarketSettings, Settings, check_long_weights
+from flatout.settings.train import Activation, DistributionName, NetworkKind
 
 Floats = NDArray[np.float32]
 Actions = NDArray[np.float32 | np.int64]

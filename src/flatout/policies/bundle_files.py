@@ -39,7 +39,8 @@ from flatout.policies.network import Layer, Network, Perceptron, Sizes
 from flatout.runs import pack_arrays, write_bytes, write_json
 from flatout.settings.fields import AtLeastOne, Model
 from flatout.settings.loading import validate
-from flatout.settings.tables import Activation, DistributionName, MarketSettings
+from flatout.settings.tables import MarketSettings
+from flatout.settings.train import Activation, DistributionName
 
 FORMAT = "flatout.policy"
 VERSION = 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flatout.arrays import Array, Namespace
 from flatout.errors import SettingsError
-from flatout.settings.tables import Activation
+from flatout.settings.train import Activation
 
 __all__ = ["ACTOR_GAIN", "CRITIC_GAIN", "HIDDEN_GAIN", "Layer", "orthogonal", "relu"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from flatout.arrays import Array, Namespace
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
 from flatout.policies.network import Network, actor, critic
-from flatout.settings.tables import Activation
+from flatout.settings.train import Activation
 
 
 class AssetLayout(NamedTuple):

@@ -16,7 +16,7 @@ from flatout.foreign import shorten_repr
 from flatout.learners.hyperparameters import Hyperparameters
 from flatout.learners.rates import Rates, make_rates
 from flatout.settings.fields import to_whole
-from flatout.settings.tables import Activation
+from flatout.settings.train import Activation
 
 Arguments = Mapping[str, Any]  # by Stable-Baselines3's names; each is checked for what it must be
 Schedule = Callable[[float], float]  # of the progress that remains, from 1 to 0

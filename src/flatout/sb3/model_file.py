@@ -22,7 +22,7 @@ from flatout.errors import BundleError
 from flatout.foreign import Sha256, parse_json, parse_tensors, read_file
 from flatout.runs import pack_arrays, write_bytes
 from flatout.settings.fields import Model, NotNegative, Number, Share
-from flatout.settings.tables import Activation
+from flatout.settings.train import Activation
 
 FORMAT = "flatout.ppo"
 VERSION = 1

@@ -53,7 +53,7 @@ from flatout.search.study import Study
 from flatout.search.study_entry import keep_identity, make_entry, make_id
 from flatout.settings.loading import Resolved
 from flatout.settings.study import Knob
-from flatout.settings.tables import EngineName
+from flatout.settings.train import EngineName
 from flatout.workers.devices import DeviceChoice
 from flatout.workers.slots import Slot
 

@@ -17,7 +17,7 @@ from flatout.search.progress import StudyProgress
 from flatout.search.report_model import StudyReport
 from flatout.search.run import PreparedStudy, StudyRequest, agreed_engine, prepare, run_studies
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
-from flatout.settings.tables import EngineName
+from flatout.settings.train import EngineName
 from flatout.workers.devices import DeviceChoice, choose_devices
 
 LONGEST_SENTENCE = 300  # letters of a verdict in a line about a study

@@ -14,7 +14,8 @@ from flatout.errors import RunError, SettingsError
 from flatout.foreign import shorten_repr
 from flatout.settings.problems import known_keys
 from flatout.settings.study import Knob, SettingValue
-from flatout.settings.tables import MarketSettings, Settings, TrainSettings
+from flatout.settings.tables import MarketSettings, Settings
+from flatout.settings.train import TrainSettings
 
 Values = dict[str, SettingValue]  # by dotted setting
 

@@ -2,6 +2,7 @@
 stand beside them.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,6 @@ from flatout.settings.fields import (
     Positive,
     Share,
     Switchable,
-    Timesteps,
 )
 from flatout.settings.problems import LOT_STEP_KINDS, describe_problems
 from flatout.settings.study import (
@@ -38,18 +38,16 @@ from flatout.settings.study import (
     SearchSettings,
     usual_space,
 )
+from flatout.settings.train import AUTO, PLAIN, PPO_ONLY, LearnerKind, TrainSettings
 
 ActionKind = Literal["trade", "weights", "direction_amount", "discrete"]
 Fill = Literal["next_open", "next_close", "same_close"]
 ScalerName = Literal["zscore", "robust", "quantile", "quantile_uniform"]
-Activation = Literal["tanh", "relu", "silu"]
-DistributionName = Literal["gaussian", "squashed_gaussian", "softmax"]
-EngineName = Literal["auto", "jax", "torch"]
-Algorithm = Literal["ppo", "pathwise"]
-NetworkKind = Literal["flat", "per_asset"]
 MOST_SIZES = 10  # choices grow with them, and with choices what must be explored
 OrderSize = Annotated[Number, Field(gt=0, le=1)]
 TRAINING_TIMESTEPS, TRAINING_HOLD_OUT = 500_000, 0.2
+# kinds of actions whose gradient says how to trade; directions and choices have none
+SMOOTH_ACTIONS = ("weights", "trade")
 SHORTS = "market.limits.max_short_weight"
 OLD_SEARCH = ("timesteps", "seeds")  # once in [search], now in [train]
 
@@ -182,108 +180,31 @@ class FeatureSettings(Model):
     scaler: ScalerName = "quantile"
 
 
-# what `pathwise` takes where nothing is given; all else as for PPO
-PATHWISE = {
-    "n_steps": 32,
-    "minibatches": 1,
-    "epochs": 1,
-    "learning_rate": 3e-3,
-    "value": 0.0,
-    "max_grad_norm": None,
-    "feature_noise": 0.3,
-    "weight_decay": 0.1,
-}
-
-
-class TrainSettings(Model):
-    """How agents learn. Marked [shape]: another value is another program; all others are data in
-    one.
+def choose_learner(
+    train: TrainSettings, market: MarketSettings, space: Iterable[str]
+) -> LearnerKind:
+    """What learns in this market where the settings leave it open. Who gives or searches a number
+    that only PPO has means PPO. `flatout bench learn` shows what the choice rests on.
     """
+    names = {*space, *(f"train.{name}" for name in train.model_fields_set)}
+    smooth = market.action in SMOOTH_ACTIONS and names.isdisjoint(
+        f"train.{name}" for name in PPO_ONLY
+    )
+    if train.algorithm == "ppo" or (train.algorithm == AUTO and not smooth):
+        return PLAIN
+    if is_long_only(market) and SHORTS not in names:
+        return LearnerKind("pathwise", "per_asset", "softmax")
+    return LearnerKind("pathwise", "per_asset", "gaussian")
 
-    algorithm: Algorithm = Field(
-        "ppo",
-        description="pathwise = along the gradient of what a window of `n_steps` earned [shape]",
-    )
-    engine: EngineName = Field(
-        "auto",
-        description=(
-            "library that computes [shape]; auto = jax, but torch where only PyTorch can "
-            "use the GPU"
-        ),
-    )
-    timesteps: Annotated[Timesteps | None, Switchable] = Field(
-        None,
-        description="bars that each agent trades, in a study each lane; not given = "
-        "500,000 in a training, 100,000 in a study",
-    )
-    seeds: AtLeastOne = Field(1, description="agents per market; in a study per trial and split")
-    n_envs: Annotated[AtLeastOne | None, Switchable] = Field(
-        None, description="accounts trading at once [shape]; not given = chosen from memory"
-    )
-    n_steps: AtLeastOne = Field(128, description="bars between two updates [shape]")
-    minibatches: AtLeastOne = Field(4, description="into which a rollout is split [shape]")
-    epochs: AtLeastOne = Field(4, description="passes over a rollout")
-    network: NetworkKind = Field(
-        "flat",
-        description="per_asset = one small network that looks at each asset [shape]",
-    )
-    hidden: Annotated[tuple[AtLeastOne, ...], Field(min_length=1)] = Field(
-        (64, 64), description="widths of the hidden layers of actor and critic [shape]"
-    )
-    activation: Activation = Field("tanh", description="[shape]")
-    distribution: DistributionName = Field(
-        "gaussian",
-        description="of actions [shape]; softmax = shares that sum to 1, for long-only `weights`",
-    )
-    learning_rate: Positive = 3e-4
-    final_rate_share: Share = Field(
-        1.0,
-        description=(
-            "share of the learning rate at the last update, reached in a straight line; 1 "
-            "= constant"
-        ),
-    )
-    gamma: Share = Field(0.99, description="discount per bar")
-    gae_lambda: Share = 0.95
-    clip: Positive = Field(0.2, description="of the probability ratio")
-    value_clip: Annotated[Positive | None, Switchable] = Field(
-        None, description="of the critic's change; off"
-    )
-    entropy: NotNegative = Field(0.0, description="weight of the entropy bonus")
-    value: NotNegative = Field(0.5, description="weight of the critic's loss")
-    max_grad_norm: Annotated[Positive | None, Switchable] = Field(
-        0.5, description="of all gradients together"
-    )
-    target_kl: Annotated[Positive | None, Switchable] = Field(
-        None, description="epochs stop above 1.5 times this; off"
-    )
-    log_std: Number = Field(0.0, description="logarithm of the first standard deviation of actions")
-    normalise_advantage: bool = Field(True, description="per minibatch")
-    normalise_reward: bool = Field(
-        False, description="by the running deviation of discounted returns"
-    )
-    action_noise: NotNegative = Field(
-        0.1, description="pathwise: deviation of the noise on actions, before their bounds"
-    )
-    feature_noise: NotNegative = Field(
-        0.0, description="pathwise: deviation of the noise on what agents see while they learn"
-    )
-    weight_decay: NotNegative = Field(
-        0.0, description="pathwise: share of each weight lost per update, times the learning rate"
-    )
 
-    @model_validator(mode="after")
-    def fill_pathwise(self) -> "TrainSettings":
-        """Where the algorithm is pathwise, its own defaults for what is not given."""
-        if self.algorithm == "pathwise":
-            for name in PATHWISE.keys() - self.model_fields_set:
-                object.__setattr__(self, name, PATHWISE[name])
-        return self
+def is_long_only(market: MarketSettings) -> bool:
+    """Whether actions are target weights none of which may be short."""
+    return market.action == "weights" and market.limits.max_short_weight <= 0
 
 
 def check_long_weights(market: MarketSettings) -> None:
     """Refuse a market in which shares that sum to 1 would not be target weights."""
-    if market.action != "weights" or market.limits.max_short_weight > 0:
+    if not is_long_only(market):
         short = market.limits.max_short_weight
         raise ValueError(
             'train.distribution "softmax" is for market.action "weights" without shorts; given '
@@ -325,11 +246,23 @@ class Settings(Model, metaclass=InSentences):
     gates: GateSettings = GateSettings()
 
     @model_validator(mode="after")
+    def settle_learner(self) -> "Settings":
+        """What the market decides of how agents learn, where it is left open."""
+        kind = choose_learner(
+            self.train,
+            self.market,
+            self.search.space if "space" in self.search.model_fields_set else (),
+        )
+        object.__setattr__(self, "train", self.train.settle(kind))
+        return self
+
+    @model_validator(mode="after")
     def fill_space(self) -> "Settings":
         """Where no space is given, the usual one of the algorithm."""
-        if self.train.algorithm != "ppo" and "space" not in self.search.model_fields_set:
-            usual = {"space": usual_space(self.train.algorithm)}
-            object.__setattr__(self, "search", self.search.model_copy(update=usual))
+        if "space" not in self.search.model_fields_set:
+            search = self.search.model_copy()
+            object.__setattr__(search, "space", usual_space(self.train.algorithm))
+            object.__setattr__(self, "search", search)
         return self
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from flatout.learners.agent import choices_of
 from flatout.learners.environment import Actions, Box
 from flatout.policies.actions import Distribution, Gaussian
 from flatout.policies.network import Network, Sizes, actor, critic, new_network
-from flatout.settings.tables import Activation
+from flatout.settings.train import Activation
 
 __all__ = ["PerceptronModel", "PolicyModel", "flatten_weights", "unflatten_weights"]
 

@@ -21,7 +21,7 @@ from flatout.policies.bundle import Bundle
 from flatout.runs import is_held, versions, write_json
 from flatout.settings.fields import to_whole
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
-from flatout.settings.tables import EngineName
+from flatout.settings.train import EngineName
 from flatout.terminal import progress_bar
 from flatout.training.market_training import Agent, MarketTraining
 from flatout.training.metrics_file import Row

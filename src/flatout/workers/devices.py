@@ -16,7 +16,7 @@ from flatout.errors import RunError
 from flatout.learners.engines import Engine
 from flatout.learners.jobs import TORCH_DEVICE
 from flatout.settings.fields import to_whole
-from flatout.settings.tables import EngineName
+from flatout.settings.train import EngineName
 from flatout.workers.slots import CACHE, Slot, cpu_slots
 
 MOST_WORKERS = 1024

@@ -13,7 +13,7 @@ import pytest
 from flatout.learners.environment import Box, Discrete
 from flatout.learners.jax_engine.evaluate import make_evaluator
 from flatout.learners.jax_engine.gymnax_environment import GymnaxEnvironment
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from rounding import assert_close
 from small_learners import population, runner, train
 

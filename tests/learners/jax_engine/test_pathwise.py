@@ -18,7 +18,8 @@ from flatout.learners.metrics import metric_names
 from flatout.learners.rates import program_of
 from flatout.market import jax_market
 from flatout.market.market import Market, build_market, recipe_of
-from flatout.settings.tables import PATHWISE, Settings, TrainSettings
+from flatout.settings.tables import Settings
+from flatout.settings.train import TrainSettings
 from small_learners import CLOCK, Population, clock, difference, lane, population, train
 
 RULES = [clock(7), clock(5, True), clock(9, False, 0.5)]
@@ -158,8 +159,9 @@ def test_it_learns_a_planted_signal(network: str) -> None:
 
 def test_its_own_defaults_stand_where_nothing_is_given() -> None:
     given = TrainSettings(algorithm="pathwise", n_steps=16)
-    assert given.n_steps == 16
-    assert all(getattr(given, name) == PATHWISE[name] for name in PATHWISE if name != "n_steps")
+    assert (given.n_steps, given.minibatches, given.hidden) == (16, 1, (32, 32))
+    assert (given.learning_rate, given.value, given.max_grad_norm) == (3e-3, 0.0, None)
+    assert TrainSettings() == TrainSettings(algorithm="auto")
     assert TrainSettings().learning_rate == TrainSettings(algorithm="ppo").learning_rate
 
 

@@ -31,7 +31,7 @@ from flatout.learners.torch_engine.ppo import TorchLearner  # noqa: E402
 from flatout.learners.torch_engine.rollout import Noise  # noqa: E402
 from flatout.learners.trajectory import Lanes  # noqa: E402
 from flatout.policies.network import Network, new_network  # noqa: E402
-from flatout.settings.tables import TrainSettings  # noqa: E402
+from flatout.settings.train import TrainSettings  # noqa: E402
 from market.small_markets import biting_market  # noqa: E402
 from rounding import assert_close, tolerance  # noqa: E402
 

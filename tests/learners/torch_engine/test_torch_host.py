@@ -10,7 +10,7 @@ from flatout.learners.environment import Box, Discrete
 from flatout.learners.rates import Program, rates_of
 from flatout.learners.torch_engine.host_ppo import Arrival, HostEnvironment, HostLearner
 from flatout.policies.network import critic, new_network
-from flatout.settings.tables import TrainSettings
+from flatout.settings.train import TrainSettings
 from rounding import assert_close
 
 N_STEPS, N_ENVS, OBSERVATION = 6, 3, 4

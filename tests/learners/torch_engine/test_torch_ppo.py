@@ -22,7 +22,7 @@ from flatout.learners.torch_engine.rollout import Kernels  # noqa: E402
 from flatout.learners.torch_engine.threads import limit_threads  # noqa: E402
 from flatout.market.torch_market import HostSyncs  # noqa: E402
 from flatout.policies.network import new_network  # noqa: E402
-from flatout.settings.tables import TrainSettings  # noqa: E402
+from flatout.settings.train import TrainSettings  # noqa: E402
 from market.small_markets import biting_market  # noqa: E402
 
 TRAIN: dict[str, Any] = {
