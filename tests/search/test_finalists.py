@@ -15,17 +15,11 @@ from small_studies import SPACE
 from flatout.errors import RunError
 from flatout.search.dead_knobs import values_at_both_ends
 from flatout.search.finalist_results import Condition, conditions_of
-from flatout.search.finalists import (
-    FinalAgent,
-    choose_finalists,
-    order_agents,
-    rank_finalists,
-    train_agents,
-    trial_values,
-)
+from flatout.search.finalists import choose_finalists, rank_finalists, trial_values
 from flatout.search.forecast import make_study_plan
 from flatout.search.market_study import FINAL, TERMS
 from flatout.search.run import open_study_folder
+from flatout.search.spare_agents import SpareAgent, order_agents, train_agents
 from flatout.search.spare_lanes import SpareLanes
 from flatout.search.study import Study
 from flatout.workers.slots import cpu_slots
@@ -133,7 +127,7 @@ def test_a_finalist_that_diverges_is_none_any_more(study: Study, condition: int)
 
 def test_agents_are_trained_once_and_judged_under_each_condition(study: Study) -> None:
     values = trial_values(study, 0)
-    agents = [FinalAgent(FINAL, values, 0)]
+    agents = [SpareAgent(FINAL, values, 0)]
     lanes = SpareLanes(study, [], 2)
     first = order_agents(lanes, agents, Condition(1.0, 0), begin=True, networks=True)
     later = order_agents(lanes, agents, Condition(2.0, 1), begin=False, networks=False)
@@ -159,7 +153,7 @@ def test_groups_of_agents_fill_the_lanes_evenly(
         return given
 
     monkeypatch.setattr("flatout.search.spare_lanes.run_scripts", carried)
-    agents = [FinalAgent(FINAL, trial_values(study, k), 0) for k in range(count)]
+    agents = [SpareAgent(FINAL, trial_values(study, k), 0) for k in range(count)]
     found = train_agents(SpareLanes(study, [], 2), agents, conditions_of(study))
     assert len(found) == count
     assert all(len(script) == len(conditions_of(study)) for script in scripts)

@@ -78,7 +78,7 @@ def made_up_finals(study: Study, rng: np.random.Generator) -> FinalistResults:
         finalist_terms=terms,
         finalist_sums=np.broadcast_to(kept, (1, len(conditions), *kept.shape)).astype(np.float32),
         winner_weights=weights,
-        control_traces={},
+        controls=np.zeros(0, np.float32),
         policies=(),
     )
 

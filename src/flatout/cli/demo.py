@@ -78,6 +78,7 @@ def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None
             None,
             on_round=progress.show_round,
             on_stage=progress.show_stage,
+            on_note=progress.show_note,
         )
     if report is None:
         return

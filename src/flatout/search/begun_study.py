@@ -18,6 +18,7 @@ from flatout.evaluation.skill import PARTS
 from flatout.file_names import file_name
 from flatout.foreign import JsonTable, shorten_repr
 from flatout.search.about_study import ABOUT, NO_WEIGHTS, SETTINGS, is_begun, read_run
+from flatout.search.control_results import FILE as CONTROLS
 from flatout.search.study_state import FILE as STATE
 from flatout.settings.tables import Settings
 from flatout.training.prepare import KEPT_BARS
@@ -62,6 +63,7 @@ def forget_study(folder: Path) -> None:
     for path in (
         kept,
         manifest_path(kept),
+        folder / CONTROLS,
         folder / STATE,
         folder / SETTINGS,  # without which nothing is begun
         folder / ABOUT,

@@ -1,5 +1,5 @@
-"""What a running study calls back: after each round, when a stage begins, and while bars are
-replayed.
+"""What a running study calls back: after each round, when a stage begins, when it has something to
+say, and while bars are replayed.
 """
 
 from typing import Protocol
@@ -16,10 +16,17 @@ class OnRound(Protocol):
 
 
 class OnStage(Protocol):
-    """Called when a stage of a study begins that comes after its trials."""
+    """Called when a stage of a study begins that comes before or after its trials."""
 
     def __call__(self, study: Study, stage: str, /) -> None:
         """`stage` is a sentence for people."""
+
+
+class OnNote(Protocol):
+    """Called when a study has something to say that its user should not miss."""
+
+    def __call__(self, study: Study, note: str, /) -> None:
+        """`note` is a sentence for people, which follows the study's name."""
 
 
 class OnStageText(Protocol):

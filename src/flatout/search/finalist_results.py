@@ -15,7 +15,6 @@ from flatout.errors import RunError
 from flatout.evaluation.skill import PARTS
 from flatout.foreign import finite, read_tensors, shorten_repr
 from flatout.runs import write_arrays
-from flatout.search.controls import NOISE, ORACLE
 from flatout.search.market_study import TERMS
 from flatout.search.scores import sum_trial_weights
 from flatout.search.study import Study
@@ -43,7 +42,7 @@ class FinalistResults:
     finalist_terms: Floats  # (finalist, condition, split, seed, term, block, bar)
     finalist_sums: Floats  # (finalist, condition, split, seed, block, part, asset) of the weights
     winner_weights: Floats  # (split, seed, asset, block, bar) under plain conditions
-    control_traces: dict[str, Floats]  # by name: (seed, term or weight, block, bar)
+    controls: Floats  # (agent of either, term or weight, block, bar)
     policies: tuple[Path, ...]  # the winner's, one folder per seed
 
     @property
@@ -71,7 +70,7 @@ def has_finalist_results(study: Study) -> bool:
 
 
 def write_finalist_results(
-    study: Study, finalists: Sequence[int], traces: Floats, controls: Sequence[Floats]
+    study: Study, finalists: Sequence[int], traces: Floats, controls: Floats
 ) -> None:
     """Write what was found, whole: traces are (finalist, condition, split, seed, term or weight,
     block, bar), the winner's first; `controls` are the agents of both markets, one after another.
@@ -82,7 +81,7 @@ def write_finalist_results(
         "finalist_terms": np.ascontiguousarray(traces[:, :, :, :, :TERMS], np.float32),
         "finalist_sums": np.asarray(sums, np.float32),
         "winner_weights": np.ascontiguousarray(traces[0, 0, :, :, TERMS:], np.float32),
-        "controls": np.ascontiguousarray(np.stack(controls), np.float32),
+        "controls": np.ascontiguousarray(controls, np.float32),
     }
     write_arrays(study.folder / FILE, arrays)
 
@@ -93,14 +92,14 @@ def read_finalist_results(study: Study) -> FinalistResults:
     arrays = read_tensors(path, RunError, CURE).arrays
     if problem := find_contradiction(study, arrays):
         raise RunError(f"{path}: {problem}; {CURE}")
-    seeds, controls = study.market.settings.search.final_seeds, arrays["controls"]
+    seeds = study.market.settings.search.final_seeds
     return FinalistResults(
         finalists=tuple(int(number) for number in arrays["finalists"]),
         conditions=conditions_of(study),
         finalist_terms=arrays["finalist_terms"],
         finalist_sums=arrays["finalist_sums"],
         winner_weights=arrays["winner_weights"],
-        control_traces={NOISE: controls[:seeds], ORACLE: controls[seeds:]},
+        controls=arrays["controls"],
         policies=tuple(policy_folder(study.folder, seed) for seed in range(seeds)),
     )
 
@@ -117,7 +116,7 @@ def find_contradiction(study: Study, arrays: Mapping[str, NumpyArray]) -> str | 
         "finalist_terms": (np.float32, (*each, TERMS, *bars)),
         "finalist_sums": (np.float32, (*each, market.test_blocks, PARTS, assets)),
         "winner_weights": (np.float32, (splits, search.final_seeds, assets, *bars)),
-        "controls": (np.float32, (2 * search.final_seeds, TERMS + assets, *bars)),
+        "controls": (np.float32, control_shape(study)),
     }
     if set(arrays) != set(wanted):
         return f"holds {shorten_repr(sorted(arrays))} instead of {', '.join(wanted)}"
@@ -134,6 +133,13 @@ def find_contradiction(study: Study, arrays: Mapping[str, NumpyArray]) -> str | 
             f"{shorten_repr(finalists.tolist())}"
         )
     return None if finite(arrays["finalist_terms"]) else "finalist_terms holds what is no number"
+
+
+def control_shape(study: Study) -> tuple[int, ...]:
+    """Of the traces of all agents on both controls: (agent, term or weight, block, bar)."""
+    market = study.market
+    agents = 2 * market.settings.search.final_seeds
+    return (agents, TERMS + market.panel.n_assets, market.test_blocks, market.test_bars)
 
 
 def policy_folder(folder: Path, seed: int) -> Path:

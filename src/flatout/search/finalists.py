@@ -1,26 +1,22 @@
-"""After the last trial: controls, finalists with more seeds under harder conditions, and the
-winner's last training.
+"""After the last trial: finalists with more seeds under harder conditions, and the winner's last
+training.
 
 All of it runs in lanes that no trial uses, on the programs that are compiled already. What comes
 out is written down when it is complete; a kill before that costs this last minute, not the study.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import optuna
 
-from flatout.arrays import map_leaves
 from flatout.errors import RunError
-from flatout.learners.jobs import Chunk, WorkOrder
 from flatout.policies.bundle import Bundle
 from flatout.policies.network import Network
 from flatout.runs import sweep, versions
 from flatout.search.callbacks import OnStageText
-from flatout.search.controls import NOISE, ORACLE
+from flatout.search.control_results import train_controls
 from flatout.search.finalist_results import (
-    Condition,
     Floats,
     conditions_of,
     policy_folder,
@@ -29,36 +25,10 @@ from flatout.search.finalist_results import (
 from flatout.search.market_study import FINAL
 from flatout.search.scores import score_lanes
 from flatout.search.space import Values, apply_values, values_of
+from flatout.search.spare_agents import SpareAgent, train_agents
 from flatout.search.spare_lanes import SpareLanes
 from flatout.search.study import Study
 from flatout.search.trial_files import read_trial
-
-
-class FinalAgent(NamedTuple):
-    """Who is trained after the last trial: some values on a stretch of the tape, from a seed."""
-
-    stretch: str
-    values: Values
-    seed: int
-
-
-class JudgedAgent(NamedTuple):
-    """An agent after its training: the answers of its worker under each condition, and its lane."""
-
-    chunks: Sequence[Chunk]
-    lane: int
-
-    @property
-    def traces(self) -> Floats:
-        """(condition, term or weight, block, bar): what it earned and held."""
-        return np.stack([np.asarray(chunk.traces[self.lane]) for chunk in self.chunks])
-
-    @property
-    def network(self) -> Network:
-        """What it learned, where networks were asked for."""
-        networks = self.chunks[0].networks
-        assert networks is not None
-        return map_leaves(lambda leaf: np.array(leaf[self.lane]), networks)
 
 
 def run_finals(lanes: SpareLanes, on_stage: OnStageText) -> None:
@@ -68,10 +38,7 @@ def run_finals(lanes: SpareLanes, on_stage: OnStageText) -> None:
     seeds = range(study.market.settings.search.final_seeds)
     policy_seeds = list_fresh_seeds(study)
     plain = conditions_of(study)[:1]
-    on_stage("controls: a market without edge, and one with tomorrow among the features")
-    controls = train_agents(
-        lanes, [FinalAgent(name, {}, seed) for name in (NOISE, ORACLE) for seed in seeds], plain
-    )
+    controls = train_controls(lanes, on_stage)  # of a study that was begun without
     on_stage(
         f"finalists: trials {', '.join(map(str, numbers))}, {len(seeds)} seeds each, costs and "
         f"delays varied"
@@ -82,11 +49,11 @@ def run_finals(lanes: SpareLanes, on_stage: OnStageText) -> None:
     on_stage(f"winner: trial {numbers[0]}, trained again on all bars before the hold-out")
     values = trial_values(study, numbers[0])
     trained = train_agents(
-        lanes, [FinalAgent(FINAL, values, seed) for seed in policy_seeds], plain, networks=True
+        lanes, [SpareAgent(FINAL, values, seed) for seed in policy_seeds], plain, networks=True
     )
     for seed, agent in enumerate(trained):
         save_policy(study, numbers[0], seed, agent.network)
-    write_finalist_results(study, numbers, traces, [agent.traces[0] for agent in controls])
+    write_finalist_results(study, numbers, traces, controls)
     sweep(study.folder / "checkpoints")
 
 
@@ -123,7 +90,7 @@ def judge_finalists(lanes: SpareLanes, numbers: Sequence[int]) -> Floats:
     """
     splits, seeds = lanes.study.market.folds.splits, list_fresh_seeds(lanes.study)
     agents = [
-        FinalAgent(split.name, trial_values(lanes.study, number), seed)
+        SpareAgent(split.name, trial_values(lanes.study, number), seed)
         for number in numbers
         for split in splits
         for seed in seeds
@@ -149,49 +116,6 @@ def rank_finalists(study: Study, traces: Floats) -> list[int]:
             "learning rate"
         )
     return sorted(means, key=lambda k: (-means[k], k))
-
-
-def train_agents(
-    lanes: SpareLanes,
-    agents: Sequence[FinalAgent],
-    conditions: Sequence[Condition],
-    networks: bool = False,
-) -> list[JudgedAgent]:
-    """Train agents in groups that fill a worker's lanes, and judge each group under all
-    conditions.
-    """
-    width = -(-len(agents) // max(1, -(-len(agents) // lanes.study.layout.lanes)))
-    groups = [agents[first : first + width] for first in range(0, len(agents), width)]
-    scripts = [
-        [
-            order_agents(lanes, group, condition, begin=n == 0, networks=networks)
-            for n, condition in enumerate(conditions)
-        ]
-        for group in groups
-    ]
-    return [
-        JudgedAgent(chunks, lane)
-        for group, chunks in zip(groups, lanes.carry_out(scripts), strict=True)
-        for lane in range(len(group))
-    ]
-
-
-def order_agents(
-    lanes: SpareLanes,
-    agents: Sequence[FinalAgent],
-    condition: Condition,
-    begin: bool,
-    networks: bool,
-) -> WorkOrder:
-    """Train some agents to the end (or leave them as they are) and judge them under a condition."""
-    market = lanes.study.market
-    specs = [
-        market.lane_on(agent.stretch, agent.values, agent.seed, condition.cost_factor)
-        for agent in agents
-    ]
-    return lanes.make_order(
-        specs, market.updates, begin=begin, delay=condition.delay, networks=networks
-    )
 
 
 def save_policy(study: Study, number: int, seed: int, network: Network) -> None:

@@ -10,15 +10,12 @@ import optuna
 
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RunError
-from flatout.evaluation import metrics
 from flatout.evaluation.baselines import BASELINES
 from flatout.evaluation.decisions import Activity, Decisions, find_decisions
-from flatout.evaluation.deflation import probabilistic_sharpe
 from flatout.evaluation.evidence import Harder, Weighed, Winner, weigh_winner
 from flatout.evaluation.held_out import BESIDE
 from flatout.evaluation.other_studies import OtherStudies, find_other_studies
 from flatout.evaluation.paths import (
-    finite,
     median_path,
     path_figures,
     path_returns,
@@ -27,25 +24,19 @@ from flatout.evaluation.paths import (
 )
 from flatout.evaluation.reference import Reference, run_baselines
 from flatout.evaluation.shifted import COPIES, ShiftedNull, compare_with_moves
-from flatout.evaluation.skill import make_timeline, skill_returns, sum_by_part
 from flatout.evaluation.verdict import Verdict, give_verdict
 from flatout.market.market import build_market
 from flatout.search.about_study import NO_WEIGHTS
 from flatout.search.callbacks import OnBar, OnStageText
-from flatout.search.controls import NOISE
 from flatout.search.finalist_results import FinalistResults
 from flatout.search.hold_out_wear import describe_wear, mark_verdict
-from flatout.search.market_study import FINAL, LOG_RETURN, TERMS, TURNOVER, MarketStudy
-from flatout.search.report_model import ControlFacts, DeflatedFacts, OverfittingFacts
+from flatout.search.market_study import FINAL, LOG_RETURN, TURNOVER, MarketStudy
+from flatout.search.report_model import DeflatedFacts, OverfittingFacts
 from flatout.search.sealed import SealedResult, judge_sealed
 from flatout.search.study import Study
 from flatout.search.trial_files import check_fits, read_trial
 
 TRADED = 1e-6  # turnover from which a bar counts as one with trades
-UNLEARNED = (
-    "could not learn even with tomorrow's prices: give more train.timesteps or a larger "
-    "train.learning_rate"
-)
 
 
 @dataclass(frozen=True)
@@ -213,34 +204,6 @@ class Judgement:
     def baselines(self) -> dict[str, FloatArray]:
         """(bar,) of each baseline: its returns on the judged bars."""
         return {name: one.returns for name, one in self.references.items()}
-
-    def judge_control(self, name: str) -> ControlFacts:
-        """What agents earned in a market whose answer is known, and whether that is right."""
-        control = self.market.stretches[name]
-        [block], traces = control.test, self.finals.control_traces[name][:, :, 0]
-        returns = skill_returns(
-            np.expm1(traces[:, LOG_RETURN, : block.length].astype(np.float64)),
-            sum_by_part(traces[:, TERMS:], block.length),
-            make_timeline(control.closes, [block]),
-        )
-        known = float(np.median([probabilistic_sharpe(path) for path in returns]))
-        found = known >= 0.95
-        if name == NOISE:
-            sentence = (
-                "found an edge where there is none"
-                if found
-                else "found nothing where there is nothing"
-            )
-            passed = not found
-        else:
-            sentence = "learned from tomorrow's prices" if found else UNLEARNED
-            passed = found
-        return ControlFacts(
-            sharpe=finite(float(np.median(metrics.sharpe(returns, self.per_year)))),
-            probability=known,
-            sentence=sentence,
-            passed=passed,
-        )
 
 
 def judge_study(

@@ -59,6 +59,13 @@ class StudyProgress:
         if not self.quiet and not self.drawn:
             say(f"{name}: {stage}", err=True)
 
+    def show_note(self, study: Study, note: str) -> None:
+        """Show a sentence that stays on the screen."""
+        if self.drawn:
+            self.console.print(plain(f"{study.name}: {note}"), highlight=False)
+        elif not self.quiet:
+            say(f"{study.name}: {note}", err=True)
+
     def show_round(self, study: Study, decisions: Sequence[TrialDecision]) -> None:
         """Some trials were judged."""
         name, state = study.name, study.state

@@ -17,6 +17,7 @@ from flatout.evaluation.verdict import CONSTANT_P
 from flatout.folds.stitch import judged_bars
 from flatout.market.rewards import RewardTerms
 from flatout.runs import installed_version
+from flatout.search.control_results import judge_control, split_controls
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.judgement import TRADED, Judgement
 from flatout.search.report_assumed import list_assumptions
@@ -47,6 +48,7 @@ FILES = {"ledger": "ledger.csv", "days": "days.csv", "report": "report.json"}
 def make_report(found: Judgement) -> StudyReport:
     """The report of a study that was judged, every part of it."""
     conditions = found.finals.conditions
+    controls = split_controls(found.study, found.finals.controls)
     return StudyReport(
         flatout=installed_version("flatout"),
         study=found.study.name,
@@ -84,8 +86,8 @@ def make_report(found: Judgement) -> StudyReport:
             days=list_days(found),
         ),
         controls={
-            "noise": found.judge_control(NOISE),
-            "oracle": found.judge_control(ORACLE),
+            "noise": judge_control(found.market, NOISE, controls[NOISE]),
+            "oracle": judge_control(found.market, ORACLE, controls[ORACLE]),
             "constant": ConstantFacts(
                 passed=found.activity.p_value <= CONSTANT_P,
                 active_share=found.activity.share,

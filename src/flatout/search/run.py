@@ -24,7 +24,7 @@ from flatout.runs import LOCK, hold_folder, runs_folder, sweep, versions, write_
 from flatout.search.about_study import ABOUT, CURE, SETTINGS, is_begun, study_path
 from flatout.search.about_study import read_run as read_run
 from flatout.search.begun_study import check_begun, keep_bars, storage_mark
-from flatout.search.callbacks import OnBar, OnRound, OnStage
+from flatout.search.callbacks import OnBar, OnNote, OnRound, OnStage
 from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.finalist_results import read_finalist_results
 from flatout.search.judgement import judge_study
@@ -144,6 +144,7 @@ def run_studies(
     on_round: OnRound,
     on_stage: OnStage,
     progress: OnBar = lambda bar: None,
+    on_note: OnNote = lambda study, note: None,
 ) -> list[StudyReport | None]:
     """Run studies to their reports; None for one that was asked to stop before."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -153,7 +154,7 @@ def run_studies(
             for one in prepared
         ]
         logs = studies[0].folder / "logs"
-        run_scheduler(studies, slots, logs, on_round=on_round, on_stage=on_stage)
+        run_scheduler(studies, slots, logs, on_round=on_round, on_stage=on_stage, on_note=on_note)
         return [
             write_missing_report(study, one, on_stage, progress)
             for study, one in zip(studies, prepared, strict=True)

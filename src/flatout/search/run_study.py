@@ -187,6 +187,7 @@ def run_prepared(
         storage,
         on_round=shown.show_round,
         on_stage=shown.show_stage,
+        on_note=shown.show_note,
     )
     return [
         StudyResult(one.request.name, study_path(out, one.request.name), report)

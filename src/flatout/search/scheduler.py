@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from flatout.learners.jobs import Chunk, WorkOrder
 from flatout.search.begun_study import forget_study
-from flatout.search.callbacks import OnRound, OnStage
+from flatout.search.callbacks import OnNote, OnRound, OnStage
+from flatout.search.control_results import try_controls
 from flatout.search.dead_knobs import DeadKnobError, check_live_knobs
 from flatout.search.finalist_results import has_finalist_results
 from flatout.search.finalists import run_finals
@@ -48,6 +49,7 @@ def run_scheduler(
     logs: Path,
     on_round: OnRound,
     on_stage: OnStage,
+    on_note: OnNote,
 ) -> None:
     """Run all studies to their ends, finalists included, or until they are asked to stop. New ones
     have no trial before all of their knobs were seen to act; else they are forgotten.
@@ -64,7 +66,7 @@ def run_scheduler(
             spare = [
                 SpareLanes(study, workers, k * JOBS + SPARE_BATCH) for k, study in enumerate(going)
             ]
-            begin_checked(spare)
+            check_new(spare, on_stage, on_note)
             Scheduler(going, workers, on_round).run()
             for lanes in spare:
                 if lanes.study.done and not has_finalist_results(lanes.study):
@@ -76,13 +78,16 @@ def run_scheduler(
         raise
 
 
-def begin_checked(spare: Sequence[SpareLanes]) -> None:
-    """Begin the studies that are new, once every knob of all of them was seen to act."""
+def check_new(spare: Sequence[SpareLanes], on_stage: OnStage, on_note: OnNote) -> None:
+    """Begin the studies that are new, once every knob of all of them was seen to act and it was
+    tried what their agents make of the controls.
+    """
     unchecked = [lanes for lanes in spare if not lanes.study.state.live_knobs]
     for lanes in unchecked:
         check_live_knobs(lanes)
     for lanes in unchecked:
         if lanes.study.untried:
+            try_controls(lanes, partial(on_stage, lanes.study), on_note)
             lanes.study.begin()
         lanes.study.save(live_knobs=True)
 

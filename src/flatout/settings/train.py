@@ -145,11 +145,11 @@ class TrainSettings(Model):
     action_noise: NotNegative = Field(
         0.1, description="pathwise: deviation of the noise on actions, before their bounds"
     )
-    feature_noise: NotNegative = Field(
-        0.3, description="pathwise: deviation of the noise on what agents see while they learn"
+    feature_noise: NotNegative = by_algorithm(
+        0.0, 0.3, "pathwise: deviation of the noise on what agents see while they learn"
     )
-    weight_decay: NotNegative = Field(
-        0.1, description="pathwise: share of each weight lost per update, times the learning rate"
+    weight_decay: NotNegative = by_algorithm(
+        0.0, 0.1, "pathwise: share of each weight lost per update, times the learning rate"
     )
 
     @model_validator(mode="after")

@@ -1,0 +1,106 @@
+"""What agents make of the two controls within a study's own budget. They are trained before the
+first trial: a study whose agents cannot learn says so at once, not by refusing its winner.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from flatout.arrays import NumpyArray
+from flatout.errors import RunError
+from flatout.evaluation import metrics
+from flatout.evaluation.deflation import probabilistic_sharpe
+from flatout.evaluation.paths import finite
+from flatout.evaluation.skill import make_timeline, skill_returns, sum_by_part
+from flatout.foreign import read_tensors
+from flatout.runs import write_arrays
+from flatout.search.callbacks import OnNote, OnStageText
+from flatout.search.controls import NOISE, ORACLE
+from flatout.search.finalist_results import CURE, Floats, conditions_of, control_shape
+from flatout.search.market_study import LOG_RETURN, TERMS, MarketStudy
+from flatout.search.report_model import ControlFacts
+from flatout.search.spare_agents import SpareAgent, train_agents
+from flatout.search.spare_lanes import SpareLanes
+from flatout.search.study import Study
+
+FILE = "controls.safetensors"
+SURE = 0.95  # probability that what was earned is more than luck
+UNLEARNED = (
+    "could not learn even with tomorrow's prices: give more train.timesteps or a larger "
+    "train.learning_rate"
+)
+
+
+def try_controls(lanes: SpareLanes, on_stage: OnStageText, on_note: OnNote) -> None:
+    """Train agents on the controls, and say so if even tomorrow's prices teach them nothing."""
+    study = lanes.study
+    traces = split_controls(study, train_controls(lanes, on_stage))
+    oracle = judge_control(study.market, ORACLE, traces[ORACLE])
+    if not oracle.passed:
+        on_note(
+            study,
+            f"its agents {oracle.sentence}. The trials begin all the same, but a winner that is "
+            "refused may only have been taught too little.",
+        )
+
+
+def train_controls(lanes: SpareLanes, on_stage: OnStageText) -> Floats:
+    """The traces of agents on both controls, (agent, term or weight, block, bar): as they were
+    written down, or trained now, with the settings that trials start from.
+    """
+    study = lanes.study
+    if (study.folder / FILE).exists():
+        return read_controls(study)
+    on_stage("controls: a market without edge, and one with tomorrow among the features")
+    seeds = range(study.market.settings.search.final_seeds)
+    agents = [SpareAgent(name, {}, seed) for name in (NOISE, ORACLE) for seed in seeds]
+    trained = train_agents(lanes, agents, conditions_of(study)[:1])
+    traces = np.stack([agent.traces[0] for agent in trained]).astype(np.float32)
+    write_arrays(study.folder / FILE, {"controls": traces})
+    return traces
+
+
+def read_controls(study: Study) -> Floats:
+    """The traces as they were written down; refused if they are not of this study."""
+    path = study.folder / FILE
+    arrays: Mapping[str, NumpyArray] = read_tensors(path, RunError, CURE).arrays
+    found = arrays.get("controls", np.zeros(0))
+    if found.dtype != np.float32 or found.shape != control_shape(study):
+        raise RunError(
+            f"{path}: controls are {found.dtype} of shape {found.shape}, not float32 of shape "
+            f"{control_shape(study)}; {CURE}"
+        )
+    return found
+
+
+def split_controls(study: Study, traces: Floats) -> dict[str, Floats]:
+    """By name of the control: (seed, term or weight, block, bar)."""
+    seeds = study.market.settings.search.final_seeds
+    return {NOISE: traces[:seeds], ORACLE: traces[seeds:]}
+
+
+def judge_control(market: MarketStudy, name: str, traces: Floats) -> ControlFacts:
+    """What agents earned in a market whose answer is known, and whether that is right."""
+    control, judged = market.stretches[name], traces[:, :, 0]
+    [block] = control.test
+    returns = skill_returns(
+        np.expm1(judged[:, LOG_RETURN, : block.length].astype(np.float64)),
+        sum_by_part(judged[:, TERMS:], block.length),
+        make_timeline(control.closes, [block]),
+    )
+    known = float(np.median([probabilistic_sharpe(path) for path in returns]))
+    found = known >= SURE
+    if name == NOISE:
+        passed = not found
+        sentence = (
+            "found an edge where there is none" if found else "found nothing where there is nothing"
+        )
+    else:
+        passed = found
+        sentence = "learned from tomorrow's prices" if found else UNLEARNED
+    return ControlFacts(
+        sharpe=finite(float(np.median(metrics.sharpe(returns, market.panel.bars_per_year)))),
+        probability=known,
+        sentence=sentence,
+        passed=passed,
+    )
