@@ -314,7 +314,8 @@ class OracleFeature(SyntheticMarket):
 
 
 def built_in_market(n_bars: int = 4000, seed: int = 0) -> Panel:
-    """The market of the demo: a random walk of five assets, on which nothing can be earned.
+    """The market that commands take where no bars are given: a random walk of five assets, on which
+    nothing can be earned.
 
     >>> built_in_market(n_bars=100).close.shape
     (100, 5)

@@ -1,95 +1,108 @@
-"""`flatout demo`: the main job on a built-in market, offline: checks, a small search, and a verdict
-that refuses.
+"""`flatout demo`: the main job on two made-up markets, offline: checks, a small study of each, and
+two verdicts. One winner must be refused, the other one found.
 """
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from flatout.bars.synthetic import built_in_market
 from flatout.cli.audit import show
 from flatout.cli.doctor import memory
 from flatout.cli.options import Json, Out, Seed, print_json
 from flatout.cli.verdict_box import show_verdict
-from flatout.settings.loading import Resolved
-from flatout.settings.tables import Settings
+from flatout.foreign import JsonTable
 from flatout.terminal import say
 from flatout.workers.devices import choose_devices
 
-TABLES = {
-    "train": {"timesteps": 16_000, "n_envs": 16, "n_steps": 64},
-    "search": {"trials": 8, "finalists": 2},
-}
+if TYPE_CHECKING:
+    from flatout.search.demonstration import DemoMarket
+    from flatout.search.report_model import StudyReport
+
 MANY = 1000  # lanes: more than there are devices
+ABOUT: "dict[DemoMarket, str]" = {
+    "walk": "nothing can be earned here: gains are luck, turnover only costs",
+    "edge": "a weak edge is planted here: a signal that explains 2 % of the next bar's move",
+}
+RIGHT: "dict[DemoMarket, str]" = {
+    "walk": "This is the right answer: nothing can be earned on this market.",
+    "edge": "This is the right answer: the edge is real, and it pays for its costs.",
+}
+WRONG: "dict[DemoMarket, str]" = {
+    "walk": "This is the wrong answer: the winner was lucky, which happens in few studies; try "
+    "--seed.",
+    "edge": "This is the wrong answer: the edge is real, but this study could not show it; try "
+    "--seed.",
+}
 
 
 def demo(out: Out = Path("runs"), seed: Seed = 0, as_json: Json = False) -> None:
-    """Search a built-in random walk, on which nothing can be earned, and refuse the winner; about a
-    minute.
+    """Search a random walk, on which nothing can be earned, and a market with a weak edge: refuse
+    the one winner, find the other; about a minute.
     """
     from flatout.bench.calibration import own_registry
     from flatout.evaluation.audit import audit
+    from flatout.search import demonstration
     from flatout.search.progress import StudyProgress
-    from flatout.search.run import StudyRequest, prepare, run_studies
+    from flatout.search.run import run_studies
 
-    settings = Settings.model_validate({**TABLES, "search": {**TABLES["search"], "seed": seed}})
-    chosen, panel = choose_devices("auto", None, MANY), built_in_market(seed=seed)
-    slots = chosen.slots
+    chosen = choose_devices("auto", None, MANY)
     quiet = Console(quiet=True) if as_json else Console()
     quiet.print(
-        f"[bold]flatout[/] on {', '.join(slot.name for slot in slots)}, {memory()}", highlight=False
-    )
-    quiet.print(
-        (
-            f"a random walk of {panel.n_assets} assets, {panel.n_bars:,} bars: gains here are "
-            f"luck, turnover only costs"
-        ),
+        f"[bold]flatout[/] on {', '.join(slot.name for slot in chosen.slots)}, {memory()}",
         highlight=False,
     )
+    stamp = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
+    names = {market: f"{stamp}-{market}" for market in ABOUT}
+    made = list(demonstration.prepare_demo(names, seed, out, chosen))
+    first = made[0]
     findings = []
-    for finding in audit(panel, settings, seed):
+    for finding in audit(first.panel, first.market.settings, seed):
         findings.append(finding._asdict())
         show({**findings[-1], "details": ()}, quiet)
-    name = f"demo-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}"
-    made = prepare(
-        StudyRequest(name),
-        Resolved(settings=settings, origin={}),
-        panel,
-        workers=len(slots),
-        out=out,
-        chosen=chosen,
-    )
     quiet.print(
-        f"search: {settings.search.trials} trials x {made.layout.splits} splits, "
-        f"{len(made.market.folds.paths)} paths, "
-        f"gaps of {made.market.folds.purge} and {made.market.folds.embargo} bars around every "
-        f"test block",
+        f"two studies of {first.market.settings.search.trials} trials x {first.layout.splits} "
+        f"splits, on markets of {first.panel.n_assets} assets and {first.panel.n_bars:,} bars",
         highlight=False,
     )
     with (
-        own_registry(out / name / "registry"),
-        StudyProgress([made], quiet=as_json) as progress,
+        own_registry(out / names["walk"] / "registry"),
+        StudyProgress(made, quiet=as_json) as progress,
     ):
-        [report] = run_studies(
-            [made],
-            slots,
+        reports = run_studies(
+            made,
+            chosen.slots,
             out,
             None,
             on_round=progress.show_round,
             on_stage=progress.show_stage,
             on_note=progress.show_note,
         )
-    if report is None:
-        return
+    found = dict(zip(names, reports, strict=True))
     if as_json:
-        print_json({"checks": findings, **report.facts(), "folder": str(out / name)})
+        answers: JsonTable = {
+            market: report and {**report.facts(), "folder": str(out / names[market])}
+            for market, report in found.items()
+        }
+        print_json({"checks": findings, **answers})
         return
-    show_verdict(report, quiet)
-    if not report.promotable:
-        quiet.print("This is the right answer: nothing can be earned on this market.", style="bold")
-    say(f"report: {out / name / 'report.html'}")
+    for market, report in found.items():
+        if report:
+            show_answer(market, report, out / names[market], quiet)
     quiet.print(
         "next: flatout init && flatout search flatout.toml --bars YOUR_BARS.parquet --plan",
         highlight=False,
     )
+
+
+def show_answer(
+    market: "DemoMarket", report: "StudyReport", folder: Path, console: Console
+) -> None:
+    """Print a verdict and whether it is right."""
+    console.print()
+    console.print(f"[bold]{market}[/]: {ABOUT[market]}", highlight=False)
+    show_verdict(report, console)
+    is_right = report.promotable is (market == "edge")
+    console.print((RIGHT if is_right else WRONG)[market], style="bold", highlight=False)
+    say(f"report: {folder / 'report.html'}")

@@ -59,6 +59,9 @@ def list_lines(report: StudyReport) -> Iterator[str]:
         f"{format_number(winner.seeds_sd)}"
     )
     yield f"Beside it: {baselines}"
+    if winner.share_of_rule is not None:
+        rule = plain((winner.known_rule or "").replace("_", " "))
+        yield f"It earned {winner.share_of_rule:.0%} of what could be earned ({rule})"
     yield (
         f"Deflated Sharpe of skill {format_number(deflated.dsr_effective)} (N = "
         f"{format_count(deflated.trials)} ever on these bars, effective "

@@ -3,8 +3,8 @@ up, usable bars.
 
 Every finding comes from an experiment that could go wrong: bars are replaced by garbage, accounts
 are traded and added up again. Of the hold-out only gaps and jumps are counted. Nothing is trained:
-controls that need agents, a market without edge and one with tomorrow among the features, belong to
-every study's end.
+controls that need agents, a market without edge and one with tomorrow among the features, are where
+every study begins.
 """
 
 from collections.abc import Iterator

@@ -4,13 +4,14 @@ verdict.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import optuna
 
 from flatout.bars.panel import FloatArray, Panel
 from flatout.errors import RunError
-from flatout.evaluation.baselines import BASELINES
+from flatout.evaluation.baselines import BASELINES, Policy
 from flatout.evaluation.decisions import Activity, Decisions, find_decisions
 from flatout.evaluation.evidence import Harder, Weighed, Winner, weigh_winner
 from flatout.evaluation.held_out import BESIDE
@@ -39,6 +40,13 @@ from flatout.search.trial_files import check_fits, read_trial
 TRADED = 1e-6  # turnover from which a bar counts as one with trades
 
 
+class KnownRule(NamedTuple):
+    """A rule that knows the edge of a made-up market: what could be earned there."""
+
+    name: str  # among the baselines
+    policy: Policy
+
+
 @dataclass(frozen=True)
 class Judgement:
     """Everything that the report is made of; parts are computed when they are asked for."""
@@ -50,6 +58,7 @@ class Judgement:
     sealed: SealedResult | None
     references: dict[str, Reference]  # of the baselines
     null: ShiftedNull
+    known_rule: str | None  # the name of that baseline
 
     @property
     def market(self) -> MarketStudy:
@@ -214,6 +223,7 @@ def judge_study(
     *,
     on_stage: OnStageText,
     progress: OnBar,
+    known_rule: KnownRule | None = None,
 ) -> Judgement:
     """Run the baselines and the winner's copies, and open the seal once for the winner."""
     market = study.market
@@ -222,7 +232,10 @@ def judge_study(
     )
     blocks = [market.folds.groups[group] for group in market.folds.judged]
     on_stage("baselines")
-    references = run_baselines(traded, blocks, {name: BASELINES[name] for name in BESIDE}, progress)
+    beside = {name: BASELINES[name] for name in BESIDE}
+    if known_rule:
+        beside[known_rule.name] = known_rule.policy
+    references = run_baselines(traded, blocks, beside, progress)
     on_stage(f"{COPIES} copies of the winner that decide at other times")
     chosen = choose_path(market, finals)
     log_return, sums = finals.finalist_terms[0, 0, :, :, LOG_RETURN], finals.finalist_sums[0, 0]
@@ -250,6 +263,7 @@ def judge_study(
         sealed=sealed,
         references=references,
         null=null,
+        known_rule=known_rule and known_rule.name,
     )
 
 

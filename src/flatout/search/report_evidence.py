@@ -67,6 +67,8 @@ def show_winner(report: StudyReport) -> Html:
     rows = [(f"path {k}", *list_figures(path)) for k, path in enumerate(paths, 1)]
     for name, account in (report.baselines or {}).items():
         rows.append((name.replace("_", " "), *list_figures(account)))
+    known = found.known_rule.replace("_", " ") if found.known_rule else ""
+    share = ("of what could be earned", write_percent(found.share_of_rule), known)
     summary = write_facts(
         ("winner", fill_in("trial {n}", n=found.trial), ""),
         ("Sharpe ratio of the median path", write_decimal(found.median_sharpe), ""),
@@ -78,6 +80,7 @@ def show_winner(report: StudyReport) -> Html:
                 sd=write_decimal(found.seeds_sd),
             ),
         ),
+        *([share] if known else []),
     )
     return fill_in(
         '{summary}{chart}<div class="columns">{numbers}{parameters}</div>',

@@ -118,7 +118,20 @@ def describe_winner(found: Judgement) -> WinnerFacts:
         median_sharpe=finite(figures.median_sharpe),
         median_skill=finite(float(np.median(skills))),
         seeds_sd=measure_spread(by_seed),
+        known_rule=found.known_rule,
+        share_of_rule=measure_share_of_rule(found),
     )
+
+
+def measure_share_of_rule(found: Judgement) -> float | None:
+    """The growth of the winner's median path as a share of that of the rule that knows the edge,
+    per bar; None where there is no such rule, or it earns nothing.
+    """
+    if found.known_rule is None:
+        return None
+    earned = float(np.log1p(found.references[found.known_rule].returns).mean())
+    growths = np.log1p(found.flat_returns).mean(axis=-1)
+    return finite(float(np.median(growths)) / earned) if earned > 0 else None
 
 
 def make_curves(found: Judgement) -> CurveFacts:

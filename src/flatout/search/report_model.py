@@ -50,6 +50,8 @@ class WinnerFacts(ReportPart):
     median_sharpe: Figure | None = None
     median_skill: Figure | None = None
     seeds_sd: Figure | None = None
+    known_rule: str | None = None  # the baseline that knows the edge of a made-up market
+    share_of_rule: Figure | None = None  # of that rule's growth
 
 
 class HoldOutCurves(ReportPart):
