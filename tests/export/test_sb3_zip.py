@@ -144,7 +144,7 @@ def test_other_distributions_are_refused_by_name(name: str) -> None:
 
 
 def test_a_network_of_assets_is_refused_by_name() -> None:
-    with pytest.raises(BundleError, match=r'train\.network = "flat", or export to onnx'):
+    with pytest.raises(BundleError, match=r'train\.algorithm = "ppo", .* or export to onnx'):
         zip_of(bundle_of(kind="per_asset"))
 
 
