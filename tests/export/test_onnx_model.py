@@ -23,10 +23,12 @@ from policies_to_export import (
     random_observations,
 )
 
+from flatout.bars.source import select_symbols
 from flatout.export.onnx_model import account_names, model_of, onnx_of, properties
 from flatout.features.recipe import Recipe, fit
 from flatout.features.scalers import SCALERS
 from flatout.policies.bundle import Bundle
+from flatout.policies.other_symbols import move_bundle
 
 LARGER = Recipe(("return_1", "4h:return_5", "obv", "1d:willr", "4h:volume"), LOOKBACK)
 POLICIES = {name: policy_of(name) for name in SCALERS} | {
@@ -179,6 +181,19 @@ def test_the_model_says_what_its_numbers_mean() -> None:
         "action": ("tensor(float)", ["batch", 4]),
         "observation": ("tensor(float)", ["batch", bundle.observation_size]),
     }
+
+
+def test_a_policy_taken_to_other_symbols_is_exported_for_them() -> None:
+    moved = move_bundle(POLICIES["each asset: shares"], ("NEW", "AAA"))
+    facts = session_of(moved).get_modelmeta().custom_metadata_map
+    assert json.loads(facts["symbols"]) == ["NEW", "AAA"]
+    assert json.loads(facts["taught_symbols"]) == list(SYMBOLS)
+    panel = replace(select_symbols(PANEL, ("BBB", "AAA")), symbols=("NEW", "AAA"))
+    seen = follow(moved, panel, bars=50)
+    given = {"indicators": seen.indicators, "account": seen.account}
+    action, observation = session_of(moved).run(["action", "observation"], given)
+    assert_same_view(observation, seen.observation)
+    assert_same_actions(action, seen.action)
 
 
 def test_skipped_layers_are_not_in_the_graph() -> None:

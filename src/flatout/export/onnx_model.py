@@ -78,6 +78,8 @@ def properties(bundle: Bundle) -> dict[str, str]:
         "bar": bar_name(bundle.recipe.bar_seconds),
         # by which larger bars are over
         **({"calendar": bundle.recipe.calendar} if bundle.recipe.calendar else {}),
+        # where they are others than `symbols`
+        **({"taught_symbols": json.dumps(bundle.taught)} if bundle.taught else {}),
         "scaler": bundle.recipe.recipe.scaler,
         "action": bundle.settings.action,
         "fill": bundle.settings.fill,

@@ -2,8 +2,8 @@
 
 It acts on NumPy alone: whoever backtests or trades a policy needs neither JAX nor PyTorch. It
 refuses to act in a market that means something else than the one it learnt in: other symbols,
-features, actions or fills. Other costs are an experiment, and allowed. How it lies on disk is
-`bundle_files.py`'s business.
+features, actions or fills. Other costs are an experiment, and allowed; other symbols have a door of
+their own, `other_symbols.py`. How it lies on disk is `bundle_files.py`'s business.
 """
 
 import hashlib
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from flatout.arrays import Array, to_numpy
 from flatout.bars.panel import Panel
-from flatout.errors import BundleError
+from flatout.errors import BundleError, RecipeError
 from flatout.features.recipe import FittedRecipe
-from flatout.foreign import JsonTable, JsonValue, finite
+from flatout.features.unseen_symbols import list_unseen
+from flatout.foreign import JsonTable, JsonValue, finite, shorten_repr
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
 from flatout.market.market import Market, build_market, make_shape, recipe_of
 from flatout.market.orders import action_size
@@ -30,6 +31,7 @@ from flatout.policies.actions import CONTINUOUS, MultiCategorical
 from flatout.policies.bundle_checks import (
     check_gates,
     check_known,
+    check_lot_steps,
     check_network,
     check_setting,
     plain_notes,
@@ -55,6 +57,7 @@ class Bundle:
     settings: MarketSettings  # the market it was trained in
     gates: Floats | None = None  # (hidden layer,) of a network that skips some of its layers
     kind: NetworkKind = "flat"  # whether the network sees all at once, or one asset after another
+    taught: tuple[str, ...] = ()  # the symbols that taught it, where it is asked to trade others
     notes: Mapping[str, JsonValue] = field(
         default_factory=dict
     )  # seed, timesteps, figures, versions: plain JSON values
@@ -63,6 +66,11 @@ class Bundle:
         check_known("activation", self.activation, get_args(Activation))
         check_known("distribution", self.distribution, tuple(CONTINUOUS))
         check_known("kind of network", self.kind, get_args(NetworkKind))
+        if self.taught and self.kind == "flat":
+            raise BundleError(
+                "a flat network trades the symbols that taught it, and this one is said to be "
+                f"taught on {shorten_repr(self.taught)}: leave `taught` out"
+            )
         if self.distribution == "softmax":
             try:
                 check_long_weights(self.settings)
@@ -149,6 +157,7 @@ class Bundle:
             raise BundleError(
                 f"the observation has shape {seen.shape}, this policy reads (..., "
                 f"{self.observation_size}): make it with the market of `Bundle.market`"
+                + ("" if self.kind == "flat" else "; `for_symbols` makes it read other symbols")
             )
         if not finite(seen):
             raise BundleError(
@@ -203,11 +212,13 @@ class Bundle:
         """Refuse bars and settings in which observations or actions would mean something else, by
         name.
         """
-        self.recipe.check(panel)
+        self._check_bars(panel)
         if features is not None:
             asked, own = recipe_of(features), self.recipe.recipe
             for name in ("indicators", "lookback", "scaler"):
                 check_setting(f"features.{name}", getattr(asked, name), getattr(own, name))
+        if self.taught:
+            check_lot_steps(settings or self.settings, list_unseen(self.taught, panel.symbols))
         if settings is None:
             return
         check_setting("market.action", settings.action, self.settings.action)
@@ -223,6 +234,18 @@ class Bundle:
             # shares become (a + 1) / 2 of the long side without shorts, a with them:
             # market/orders.py
             check_setting("market.limits.max_short_weight", shorts, own_shorts)
+
+    def _check_bars(self, panel: Panel) -> None:
+        """Refuse bars that the recipe is not for; who could ask for other symbols is told how."""
+        try:
+            self.recipe.check(panel)
+        except RecipeError as error:
+            if self.kind == "flat" or panel.symbols == self.recipe.symbols:
+                raise
+            raise RecipeError(
+                f"{error}. This policy looks at each asset in turn: it trades other symbols, too, "
+                "if you name them by `symbols`"
+            ) from None
 
     def check_shown(self, fitted: FittedRecipe, shape: Shape) -> None:
         """Refuse the observations and actions of a market that was built otherwise, by name."""
@@ -246,6 +269,7 @@ class Bundle:
             "action_size": self.action_size,
             **({"choices": self.choices} if self.choices else {}),
             **({"assets": len(self.recipe.symbols)} if self.kind == "per_asset" else {}),
+            **({"taught_symbols": list(self.taught)} if self.taught else {}),
             "market": self.settings.model_dump(mode="json"),
             "notes": self.notes,
             "schema_hash": self.schema_hash,
@@ -273,6 +297,7 @@ class Bundle:
                 settings=market,
                 gates=gates,
                 kind="per_asset" if facts.assets else "flat",
+                taught=tuple(facts.taught_symbols or ()),
                 notes=facts.notes,
             )
         except BundleError as error:

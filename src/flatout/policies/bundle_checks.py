@@ -3,18 +3,20 @@ mean something else. It knows neither files nor markets.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flatout.arrays import NumpyArray
 from flatout.errors import BundleError
-from flatout.foreign import JsonTable, finite, parse_json
+from flatout.foreign import JsonTable, finite, parse_json, shorten
 from flatout.policies import bundle_files
 from flatout.policies.network import Network, Perceptron, Sizes
+from flatout.settings.tables import MarketSettings
 
 MOST_NOTES = 1 << 20
+LONGEST = 200  # letters of symbols in a sentence
 
 
 def check_network(network: Network, tensors: Mapping[str, NumpyArray], sizes: Sizes) -> None:
@@ -56,6 +58,20 @@ def plain_notes(notes: Mapping[str, object]) -> JsonTable:
             f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere"
         )
     return parse_json(text, JsonTable, where="the notes", refuse=BundleError, cure=cure)
+
+
+def check_lot_steps(settings: MarketSettings, unseen: Sequence[str]) -> None:
+    """Refuse to trade symbols without a lot step where steps are given by symbol: a policy brings
+    those of the symbols that taught it only.
+    """
+    steps = settings.limits.lot_step
+    missing = [symbol for symbol in unseen if isinstance(steps, dict) and symbol not in steps]
+    if missing:
+        raise BundleError(
+            f"market.limits.lot_step is by symbol, and has no step for "
+            f"{shorten(', '.join(missing), LONGEST)}, which did not teach this policy: give theirs "
+            "in the settings, or one step for all; 0 is any amount"
+        )
 
 
 def widths_of(perceptron: Perceptron) -> tuple[int, ...]:
