@@ -10,14 +10,19 @@ import onnxruntime
 
 import flatout
 
-result = flatout.train(
-    timesteps=4096,
-    settings={"train": {"n_envs": 16, "hidden": [16]}},
-    evaluations=1,
-    progress=False,
-)
-folder = result.folder / result.bundles["portfolio-seed0"][0]
-written = flatout.export_policy(folder, "onnx", Path("policy.onnx"))
+
+def train_policy(**changes: object) -> Path:
+    """The folder of a policy that was trained for a moment."""
+    result = flatout.train(
+        timesteps=4096,
+        settings={"train": {"n_envs": 16, "hidden": [16], **changes}},
+        evaluations=1,
+        progress=False,
+    )
+    return result.folder / result.bundles["portfolio-seed0"][0]
+
+
+written = flatout.export_policy(train_policy(), "onnx", Path("policy.onnx"))
 print(written.file, written.meaning)
 
 session = onnxruntime.InferenceSession("policy.onnx")
@@ -32,5 +37,6 @@ outputs = dict(
 print("inputs:", {name: value.shape for name, value in inputs.items()})
 print("outputs:", {name: value.shape for name, value in outputs.items()})
 
-written = flatout.export_policy(folder, "sb3", Path("policy.zip"))
+# Stable-Baselines3 knows flat networks only, as PPO trains them by default
+written = flatout.export_policy(train_policy(algorithm="ppo"), "sb3", Path("policy.zip"))
 print(written.file, written.meaning)  # stable_baselines3.PPO.load("policy.zip") opens it

@@ -52,9 +52,11 @@ def network_of(
     return sharpen(network_sizes(observation, hidden, actions, choices), seed)
 
 
-def network_of_assets(layout: AssetLayout, seed: int = 0) -> Network:
+def network_of_assets(
+    layout: AssetLayout, seed: int = 0, hidden: tuple[int, ...] = HIDDEN
+) -> Network:
     """Such a network that looks at each asset."""
-    return sharpen(Sizes(layout.inputs, HIDDEN, layout.head, layout.deviations), seed)
+    return sharpen(Sizes(layout.inputs, hidden, layout.head, layout.deviations), seed)
 
 
 def sharpen(sizes: Sizes, seed: int) -> Network:

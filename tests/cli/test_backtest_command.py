@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from flatout.bars.read import read_bars
 from flatout.bars.synthetic import RandomWalk, built_in_market
+from flatout.bars.write import write_bars
 from flatout.cli.backtest import SHOWN
 from flatout.cli.failures import name_options
 from flatout.cli.main import main
@@ -416,8 +418,11 @@ def test_settings_stand_over_those_of_the_policy(bars: Path, best: Path, tmp_pat
             "features.lookback is 5, this policy was trained with 2",
         ),
         (["--set", "market.limits.max_short_weight=0"], "market.limits.max_short_weight is 0"),
-        (["--symbols", "BBB,AAA"], "another order: fitted on AAA, BBB; given BBB, AAA"),
-        (["--symbols", "BBB"], "missing AAA; unknown none"),
+        (
+            ["--symbols", "BBB,AAA"],
+            "symbols are BBB, AAA, and this policy trades exactly AAA, BBB, in this order",
+        ),
+        (["--symbols", "BBB"], "symbols are BBB, and this policy trades exactly AAA, BBB"),
         (["--bar", "4h"], "fitted on bars of 1h, given bars of 4h; give `bar` as 1h"),
     ],
 )
@@ -425,6 +430,71 @@ def test_what_the_policy_cannot_trade_is_refused(
     bars: Path, best: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     assert message in learned_refusal(bars, tmp_path / "runs", best, *words)
+
+
+@pytest.fixture(scope="module")
+def each(bars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that looks at each asset in turn, taught on AAA and BBB."""
+    folder = tmp_path_factory.mktemp("each") / "each"
+    bundle_of(read_bars(bars), 3, kind="per_asset", distribution="softmax", notes={}).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bars of AAA and of three symbols that taught nobody."""
+    path = tmp_path_factory.mktemp("others") / "others.parquet"
+    symbols = ("AAA", "XXX", "YYY", "ZZZ")
+    write_bars(RandomWalk(n_bars=N_BARS, symbols=symbols, seed=2).panel(), path)
+    return path
+
+
+def test_other_symbols_are_traded_where_they_are_named(
+    others: Path, each: Path, tmp_path: Path
+) -> None:
+    names = ["--symbols", "ZZZ", "AAA", "XXX"]
+    said = learned_report(others, tmp_path, each, *names)
+    assert said["symbols"] == ["ZZZ", "AAA", "XXX"]
+    assert said["bundle"]["taught_symbols"] == ["AAA", "BBB"]
+    assert said["bundle"]["unseen_symbols"] == ["ZZZ", "XXX"]
+    assert said["fills"] > 0
+    remark = "taught on other symbols, AAA, BBB; it never saw ZZZ, XXX, whose indicators are scaled"
+    assert said["bundle"]["remark"].startswith(remark)
+    assert remark in (Path(said["run"]) / "equity.html").read_text(encoding="utf-8")
+    assert remark in learned_line(others, tmp_path, each, *names).output
+
+
+def test_its_own_symbols_by_name_change_nothing(bars: Path, each: Path, tmp_path: Path) -> None:
+    own = learned_report(bars, tmp_path, each)
+    named = learned_report(bars, tmp_path, each, "--symbols", "AAA,BBB")
+    assert {**own, "run": ""} == {**named, "run": ""}
+    assert "remark" not in own["bundle"]
+
+
+def test_other_symbols_that_are_not_named_are_refused_with_how_to_ask(
+    others: Path, each: Path, tmp_path: Path
+) -> None:
+    said = learned_refusal(others, tmp_path / "runs", each)
+    assert "missing BBB; unknown XXX, YYY, ZZZ" in said
+    assert name_options(said).endswith(
+        "it trades other symbols, too, if you name them by --symbols"
+    )
+    settings = ["--set", "data.symbols=['XXX', 'YYY']"]
+    assert "by `symbols`" in learned_refusal(others, tmp_path / "runs", each, *settings)
+
+
+def test_lot_steps_of_new_symbols_are_asked_for(others: Path, each: Path, tmp_path: Path) -> None:
+    own = load_policy(each).bundle
+    limits = own.settings.limits.model_copy(update={"lot_step": {"AAA": 0.1, "BBB": 0.1}})
+    stepped = replace(own, settings=own.settings.model_copy(update={"limits": limits}))
+    stepped.save(tmp_path / "each")
+    names = ["--symbols", "AAA", "XXX"]
+    said = learned_refusal(others, tmp_path / "runs", tmp_path / "each", *names)
+    assert "market.limits.lot_step is by symbol, and has no step for XXX" in said
+    step = ["--set", "market.limits.lot_step.XXX=0.01"]
+    run = Path(learned_report(others, tmp_path, tmp_path / "each", *names, *step)["run"])
+    settings = json.loads((run / "settings.json").read_text())["settings"]
+    assert settings["market"]["limits"]["lot_step"] == {"AAA": 0.1, "XXX": 0.01}
 
 
 def test_the_settings_it_was_trained_with_may_be_given_again(

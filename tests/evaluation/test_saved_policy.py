@@ -10,7 +10,7 @@ import pytest
 
 from flatout.bars.panel import Panel
 from flatout.bars.synthetic import built_in_market
-from flatout.errors import BundleError, RecipeError, RulesError
+from flatout.errors import BarsError, BundleError, RecipeError, RulesError
 from flatout.evaluation.accounts import Accounts
 from flatout.evaluation.backtest import SideBySide, backtest, order_in_money
 from flatout.evaluation.baselines import BASELINES, EqualWeight, Moment, Momentum, RandomTrader
@@ -305,6 +305,51 @@ def test_without_bars_it_says_that_the_built_in_market_is_not_its_own() -> None:
         RecipeError, match=r"^other symbols .*give bars that hold all of the former"
     ):
         policy.backtest(built_in_market(), progress=False)
+
+
+# --- other symbols --------------------------------------------------------------------------------
+
+
+def policy_of_seven(tmp_path: Path) -> SavedPolicy:
+    """Taught on S00 to S06, saved and loaded."""
+    panel = panel_of(4, 200, 7)
+    bundle_of(panel, 1, kind="per_asset", distribution="softmax").save(tmp_path / "best")
+    return load_policy(tmp_path / "best")
+
+
+def test_seven_symbols_by_name_are_the_policy_as_it_was(tmp_path: Path) -> None:
+    policy, panel = policy_of_seven(tmp_path), panel_of(4, 200, 7)
+    own = policy.backtest(panel, progress=False)
+    named = policy.backtest(panel, symbols=panel.symbols, progress=False)
+    assert own.facts() == named.facts()
+    np.testing.assert_array_equal(own.comparison.chosen.equity, named.comparison.chosen.equity)
+    assert policy.for_symbols(panel.symbols) is policy
+    assert "taught" not in repr(own)
+
+
+def test_a_policy_of_seven_symbols_trades_twelve_and_says_so(tmp_path: Path) -> None:
+    policy = policy_of_seven(tmp_path)
+    panel = panel_of(9, 200, 12)
+    with pytest.raises(RecipeError, match=r"unknown S07, .*if you name them by `symbols`"):
+        policy.backtest(panel, progress=False)
+    result = policy.backtest(panel, symbols=panel.symbols, progress=False)
+    said = "taught on other symbols, S00, S01, S02, S03, S04, S05, S06; it never saw S07, S08"
+    assert said in repr(result)
+    assert result.facts()["bundle"]["unseen_symbols"] == [f"S{k:02d}" for k in range(7, 12)]
+    traded = {k for fill in result.comparison.chosen.fills for k in np.flatnonzero(fill.units)}
+    assert traded == set(range(12))
+
+
+def test_it_predicts_for_other_symbols_when_asked(tmp_path: Path) -> None:
+    panel = panel_of(9, 200, 12)
+    policy = policy_of_seven(tmp_path).for_symbols(panel.symbols)
+    assert "taught on other symbols, S00" in repr(policy)
+    observation, _ = MarketEnv(policy.bundle.market(panel)).reset(seed=0)
+    shares = (policy.predict(observation) + 1) / 2
+    assert shares.shape == (13,)
+    assert_close(shares.sum(keepdims=True), np.ones(1), roundings=64, dtype=np.float32)
+    with pytest.raises(BarsError, match="symbols are an empty list"):
+        policy.for_symbols([])
 
 
 # --- names and training bars ----------------------------------------------------------------------

@@ -9,10 +9,14 @@ from flatout.bars.synthetic import RandomWalk
 from flatout.features import indicators
 from flatout.features.recipe import Recipe, fit
 from flatout.market import episode
+from flatout.market.market import make_shape
 from flatout.market.orders import action_size
 from flatout.policies.bundle import Bundle
+from flatout.policies.network import Network
+from flatout.policies.per_asset import layout_of
+from flatout.settings.tables import MarketSettings
 from rounding import assert_close
-from small_bundles import LONG_ONLY, choices_of, market_settings, network_of
+from small_bundles import LONG_ONLY, choices_of, market_settings, network_of, network_of_assets
 
 SYMBOLS = ("AAA", "BBB", "CCC")
 FEATURES = ("return_1", "rsi", "obv", "volume", "willr")  # obv and willr have ties
@@ -32,12 +36,7 @@ def policy_of(scaler: str = "quantile", panel: Panel = PANEL, **changes: Any) ->
         changes = {"limits": LONG_ONLY, **changes}
     settings = market_settings(**changes)
     values = {
-        "network": network_of(
-            SIZE,
-            action_size(settings.action, len(SYMBOLS)),
-            hidden=(24, 16),
-            choices=choices_of(settings),
-        ),
+        "network": network_for(settings, fields.get("kind", "flat")),
         "activation": "tanh",
         "distribution": "gaussian",
         "recipe": fit(Recipe(FEATURES, LOOKBACK, scaler), panel, np.arange(500)),
@@ -45,9 +44,19 @@ def policy_of(scaler: str = "quantile", panel: Panel = PANEL, **changes: Any) ->
     return Bundle(settings=settings, **(values | fields))
 
 
+def network_for(settings: MarketSettings, kind: str, hidden: tuple[int, ...] = (24, 16)) -> Network:
+    """A sharp network for the action of these settings."""
+    if kind == "per_asset":
+        shape = make_shape(settings, len(SYMBOLS), len(FEATURES), LOOKBACK)
+        return network_of_assets(layout_of(shape), hidden=hidden)
+    actions = action_size(settings.action, len(SYMBOLS))
+    return network_of(SIZE, actions, hidden=hidden, choices=choices_of(settings))
+
+
 def gated(gates: tuple[float, ...], **changes: Any) -> Bundle:
     """A policy of equally wide layers with these gates."""
-    network = network_of(SIZE, len(SYMBOLS) + 1, hidden=(16,) * len(gates))
+    kind = changes.get("kind", "flat")
+    network = network_for(market_settings(), kind, hidden=(16,) * len(gates))
     return policy_of(network=network, gates=np.array(gates), **changes)
 
 

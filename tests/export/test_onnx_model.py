@@ -4,6 +4,7 @@ trained for.
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,10 +23,12 @@ from policies_to_export import (
     random_observations,
 )
 
+from flatout.bars.source import select_symbols
 from flatout.export.onnx_model import account_names, model_of, onnx_of, properties
 from flatout.features.recipe import Recipe, fit
 from flatout.features.scalers import SCALERS
 from flatout.policies.bundle import Bundle
+from flatout.policies.other_symbols import move_bundle
 
 LARGER = Recipe(("return_1", "4h:return_5", "obv", "1d:willr", "4h:volume"), LOOKBACK)
 POLICIES = {name: policy_of(name) for name in SCALERS} | {
@@ -38,6 +41,24 @@ POLICIES = {name: policy_of(name) for name in SCALERS} | {
     "gates": gated((1, 0, 1)),
     "gates that mix": gated((1, 0.25, 0.6), activation="silu"),
 }
+PER_ASSET: dict[str, dict[str, Any]] = {
+    "weights": {},
+    "weights, squashed": {"distribution": "squashed_gaussian", "activation": "silu"},
+    "shares": {"scaler": "zscore", "distribution": "softmax"},
+    "shares, relu": {"scaler": "robust", "distribution": "softmax", "activation": "relu"},
+    "trade": {"action": "trade", "activation": "relu"},
+    "trade, squashed": {"action": "trade", "distribution": "squashed_gaussian"},
+    "directions": {"action": "direction_amount", "activation": "silu"},
+    "choices": {"scaler": "robust", "action": "discrete", "order_sizes": [0.1, 0.4]},
+    "larger bars": {"recipe": fit(LARGER, PANEL, np.arange(500))},
+}
+ASSETS_SEEN = {
+    name: policy_of(kind="per_asset", **changes) for name, changes in PER_ASSET.items()
+} | {
+    "gates": gated((1, 0, 1), kind="per_asset"),
+    "gates that mix": gated((1, 0.25, 0.6), kind="per_asset", activation="silu"),
+}
+POLICIES |= {f"each asset: {name}": bundle for name, bundle in ASSETS_SEEN.items()}
 
 
 def session_of(bundle: Bundle) -> onnxruntime.InferenceSession:
@@ -57,12 +78,41 @@ def test_actions_are_those_of_the_policy_over_many_bars(name: str) -> None:
     assert_same_actions(action, seen.action)
 
 
-def test_one_row_is_a_batch_too() -> None:
-    seen = follow(POLICIES["quantile"], bars=3)
-    action = session_of(POLICIES["quantile"]).run(
-        ["action"], {"indicators": seen.indicators[:1], "account": seen.account[:1]}
-    )[0]
-    assert_same_actions(action, seen.action[:1])
+@pytest.mark.parametrize("name", ["quantile", "choices", *(f"each asset: {n}" for n in PER_ASSET)])
+def test_one_row_is_a_batch_too(name: str) -> None:
+    seen = follow(POLICIES[name], bars=3)
+    session = session_of(POLICIES[name])
+    for rows in (0, 1, 5):
+        given = {"indicators": seen.indicators[:rows], "account": seen.account[:rows]}
+        assert_same_actions(session.run(["action"], given)[0], seen.action[:rows])
+
+
+def test_a_network_of_assets_takes_and_gives_what_a_flat_one_does() -> None:
+    """So whoever runs one can run the other: names, types, sizes and what the model says."""
+    for flat, other in (("quantile", "weights"), ("choices", "choices")):
+        one, two = (session_of(POLICIES[name]) for name in (flat, f"each asset: {other}"))
+        for kind in ("get_inputs", "get_outputs"):
+            puts = [[(p.name, p.type, p.shape) for p in getattr(s, kind)()] for s in (one, two)]
+            assert puts[0] == puts[1]
+        assert one.get_modelmeta().custom_metadata_map == two.get_modelmeta().custom_metadata_map
+
+
+def test_assets_that_change_places_change_places_in_the_models_action() -> None:
+    bundle, order = POLICIES["each asset: weights"], [2, 0, 1]
+    seen, scaler = follow(bundle, bars=20), bundle.recipe.scaler
+    moved = replace(
+        bundle.recipe,
+        symbols=tuple(SYMBOLS[k] for k in order),
+        scaler=scaler._replace(statistics=scaler.statistics[:, order]),
+    )
+    places = seen.account[:, 7:].reshape(-1, 4, 3)[:, :, order].reshape(len(seen.account), -1)
+    given = {
+        "indicators": seen.indicators[:, :, order],
+        "account": np.concatenate([seen.account[:, :7], places], axis=1),
+    }
+    action = session_of(replace(bundle, recipe=moved)).run(["action"], given)[0]
+    assert_same_actions(action, seen.action[:, [*order, 3]])
+    assert np.ptp(seen.action[:, :3], axis=1).min() > 0.01
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian", "softmax"])
@@ -131,6 +181,19 @@ def test_the_model_says_what_its_numbers_mean() -> None:
         "action": ("tensor(float)", ["batch", 4]),
         "observation": ("tensor(float)", ["batch", bundle.observation_size]),
     }
+
+
+def test_a_policy_taken_to_other_symbols_is_exported_for_them() -> None:
+    moved = move_bundle(POLICIES["each asset: shares"], ("NEW", "AAA"))
+    facts = session_of(moved).get_modelmeta().custom_metadata_map
+    assert json.loads(facts["symbols"]) == ["NEW", "AAA"]
+    assert json.loads(facts["taught_symbols"]) == list(SYMBOLS)
+    panel = replace(select_symbols(PANEL, ("BBB", "AAA")), symbols=("NEW", "AAA"))
+    seen = follow(moved, panel, bars=50)
+    given = {"indicators": seen.indicators, "account": seen.account}
+    action, observation = session_of(moved).run(["action", "observation"], given)
+    assert_same_view(observation, seen.observation)
+    assert_same_actions(action, seen.action)
 
 
 def test_skipped_layers_are_not_in_the_graph() -> None:

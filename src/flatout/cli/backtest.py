@@ -45,7 +45,8 @@ SHOWN = {
 POLICY_HELP = (
     f"One of: {', '.join(BASELINES)}; or the folder of a saved policy. A saved policy brings its "
     "own features and its own market settings; --config, FLATOUT__ variables and --set change the "
-    "latter, but neither action nor fill."
+    "latter, but neither action nor fill. One that looks at each asset in turn also trades other "
+    "symbols, if --symbols names them."
 )
 
 
@@ -68,6 +69,8 @@ def backtest_command(
     picture (HTML).
     """
     chosen = find_policy(policy, seed)
+    if isinstance(chosen, SavedPolicy) and symbols is not None:
+        chosen = chosen.for_symbols(symbols)
     own = chosen.bundle.as_settings() if isinstance(chosen, SavedPolicy) else {}
     resolved = load_settings(config, overrides or (), base=own, base_source=f"the policy {policy}")
     source = find_source(resolved, bars, symbols=symbols, bar=bar, seed=seed)
@@ -117,6 +120,8 @@ def show(report: JsonTable, console: Console) -> None:
             f"{learned['bars_of_training']} of the bars traded here lie between",
             highlight=False,
         )
+        if learned.get("remark"):
+            console.print(plain(learned["remark"]), highlight=False)
     table = Table("")
     for name in report["metrics"]:
         table.add_column(

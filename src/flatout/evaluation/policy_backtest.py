@@ -46,8 +46,14 @@ class BacktestResult:
         times = " to ".join(str(self.panel.time[k])[:16] for k in (self.first + 1, self.stop - 1))
         return (
             f"BacktestResult({self.policy!r}: return {share:+.1%}, p-value against copies at other "
-            f"times {self.comparison.p_value():.3f}; {self.source}, {times} UTC)"
+            f"times {self.comparison.p_value():.3f}; {self.source}, {times} UTC{self.remark})"
         )
+
+    @property
+    def remark(self) -> str:
+        """What must be said wherever the figures are: that other symbols taught the policy."""
+        said = self.bundle.get("remark")
+        return f"; {said}" if said else ""
 
     @property
     def metrics(self) -> dict[str, dict[str, float | None]]:
@@ -103,7 +109,7 @@ class BacktestResult:
         fills = self.comparison.chosen.fills
         write_ledger(run / "ledger.csv", self.panel, fills, settings.capital)
         write_json(run / "metrics.json", {**self.facts(), "run": str(run)})
-        subtitle = f"{self.source} — {describe_market(settings)}"
+        subtitle = f"{self.source} — {describe_market(settings)}{self.remark}"
         figure = draw_equity(self.comparison, self.panel, self.policy, subtitle)
         write_picture(run / "equity.html", figure)
         return run

@@ -7,7 +7,7 @@ bar.
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from flatout.bars.panel import Panel
+from flatout.bars.read import name_symbols
 from flatout.bars.source import Bars, BarsSource, find_source
 from flatout.errors import BundleError, RecipeError, RulesError
 from flatout.evaluation.accounts import Floats
 from flatout.evaluation.baselines import BASELINES, Moment, Policy, RandomTrader
 from flatout.evaluation.policy_backtest import BacktestResult, Period, backtest_policy, find_rows
+from flatout.features.unseen_symbols import list_unseen
 from flatout.foreign import shorten, shorten_repr, to_path
 from flatout.market.rewards import LEAST_EQUITY
 from flatout.policies.bundle import Actions, Bundle
 from flatout.policies.bundle_files import JSON_FILE
+from flatout.policies.other_symbols import describe_taught, move_bundle
 from flatout.settings.loading import GivenSettings, Resolved, resolve_settings
 
 LONGEST_SYMBOLS = 60  # letters of them in a line about a policy
@@ -49,6 +52,8 @@ class SavedPolicy:
             said.append(f"{steps:,} timesteps")
         if isinstance(score := notes.get("best_held_out_reward"), float):
             said.append(f"held-out reward {score:.4g}")
+        if taught := describe_taught(bundle):
+            said.append(taught)
         return f"SavedPolicy({str(self.folder)!r}: {', '.join(said)})"
 
     @property
@@ -73,6 +78,15 @@ class SavedPolicy:
             ) from None
         return self.bundle.act(seen)
 
+    def for_symbols(self, symbols: Sequence[str]) -> "SavedPolicy":
+        """The same policy for bars of exactly these symbols, in this order: how one that looks at
+        each asset in turn (`train.network = "per_asset"`) is asked to trade symbols that did not
+        teach it. Its results say so. Flat networks have a place for each symbol and are refused.
+        """
+        named = name_symbols(symbols) or self.bundle.recipe.symbols
+        moved = move_bundle(self.bundle, named)
+        return self if moved is self.bundle else replace(self, bundle=moved)
+
     def backtest(
         self,
         bars: Bars | None = None,
@@ -90,7 +104,9 @@ class SavedPolicy:
 
         bars          a path, a Panel, or a frame; by default `data.bars` of the settings, and
                       without these the built-in random walk
-        symbols, bar  which symbols, and the size to resample to; they must be the policy's own
+        symbols       which symbols, by default the policy's own; one that looks at each asset in
+                      turn trades others, too, if they are named here: see `for_symbols`
+        bar           the size to resample to, which must be the policy's own
         since, until  times in UTC, as in "2024-05-01": the first decision is made at or after
                       `since`, the last bar traded is before `until`
         settings      changes of the market it was trained in: costs and limits, but neither action
@@ -98,9 +114,10 @@ class SavedPolicy:
         seed          of the built-in market, and of the copies that are luck
         progress      whether to show a bar
         """
-        resolved = resolve_settings(settings, base=self.bundle.as_settings())
+        policy = self if symbols is None else self.for_symbols(symbols)
+        resolved = resolve_settings(settings, base=policy.bundle.as_settings())
         source = find_source(resolved, bars, symbols, bar, seed)
-        return self.backtest_on(source, resolved, (since, until), source.seed, quiet=not progress)
+        return policy.backtest_on(source, resolved, (since, until), source.seed, quiet=not progress)
 
     def backtest_on(
         self, source: BarsSource, resolved: Resolved, period: Period, seed: int, quiet: bool
@@ -133,8 +150,14 @@ class SavedPolicy:
 
     def describe(self, panel: Panel, first: int, stop: int) -> dict[str, Any]:
         """Where it comes from, and how many of the bars traded here it may have learnt by heart."""
-        training = self.bundle.recipe.training
+        training, taught = self.bundle.recipe.training, self.bundle.taught
+        others = {
+            "taught_symbols": list(taught),
+            "unseen_symbols": list_unseen(taught, panel.symbols),
+            "remark": describe_taught(self.bundle),
+        }
         return {
+            **(others if taught else {}),
             "folder": str(self.folder),
             "schema_hash": self.bundle.schema_hash,
             "notes": dict(self.bundle.notes),

@@ -68,7 +68,8 @@ def check_expressible(bundle: Bundle) -> None:
     if bundle.kind != "flat":
         raise BundleError(
             "a network that looks at each asset has no equal in Stable-Baselines3's MlpPolicy: "
-            'train with train.network = "flat"'
+            'train with train.algorithm = "ppo", whose network is flat unless asked, or export to '
+            "onnx"
         )
     if bundle.distribution != "gaussian" and not bundle.choices:
         raise BundleError(

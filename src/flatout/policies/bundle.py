@@ -2,8 +2,8 @@
 
 It acts on NumPy alone: whoever backtests or trades a policy needs neither JAX nor PyTorch. It
 refuses to act in a market that means something else than the one it learnt in: other symbols,
-features, actions or fills. Other costs are an experiment, and allowed. How it lies on disk is
-`bundle_files.py`'s business.
+features, actions or fills. Other costs are an experiment, and allowed; other symbols have a door of
+their own, `other_symbols.py`. How it lies on disk is `bundle_files.py`'s business.
 """
 
 import hashlib
@@ -17,24 +17,33 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.arrays import Array, NumpyArray, to_numpy
+from flatout.arrays import Array, to_numpy
 from flatout.bars.panel import Panel
-from flatout.errors import BundleError
+from flatout.errors import BundleError, RecipeError
 from flatout.features.recipe import FittedRecipe
-from flatout.foreign import JsonTable, JsonValue, finite, parse_json
+from flatout.features.unseen_symbols import list_unseen
+from flatout.foreign import JsonTable, JsonValue, finite, shorten_repr
 from flatout.market.episode import ACCOUNT_FEATURES, POSITION_FEATURES, Shape
 from flatout.market.market import Market, build_market, make_shape, recipe_of
 from flatout.market.orders import action_size
 from flatout.policies import bundle_files
 from flatout.policies.actions import CONTINUOUS, MultiCategorical
-from flatout.policies.network import Network, Perceptron, Sizes, actor
+from flatout.policies.bundle_checks import (
+    check_gates,
+    check_known,
+    check_lot_steps,
+    check_network,
+    check_setting,
+    plain_notes,
+    widths_of,
+)
+from flatout.policies.network import Network, Sizes, actor
 from flatout.policies.per_asset import AssetLayout, actor_of_assets, layout_of
 from flatout.settings.tables import FeatureSettings, MarketSettings, Settings, check_long_weights
 from flatout.settings.train import Activation, DistributionName, NetworkKind
 
 Floats = NDArray[np.float32]
 Actions = NDArray[np.float32 | np.int64]
-MOST_NOTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +57,20 @@ class Bundle:
     settings: MarketSettings  # the market it was trained in
     gates: Floats | None = None  # (hidden layer,) of a network that skips some of its layers
     kind: NetworkKind = "flat"  # whether the network sees all at once, or one asset after another
+    taught: tuple[str, ...] = ()  # the symbols that taught it, where it is asked to trade others
     notes: Mapping[str, JsonValue] = field(
         default_factory=dict
     )  # seed, timesteps, figures, versions: plain JSON values
 
     def __post_init__(self) -> None:
-        _check_name("activation", self.activation, get_args(Activation))
-        _check_name("distribution", self.distribution, tuple(CONTINUOUS))
-        _check_name("kind of network", self.kind, get_args(NetworkKind))
+        check_known("activation", self.activation, get_args(Activation))
+        check_known("distribution", self.distribution, tuple(CONTINUOUS))
+        check_known("kind of network", self.kind, get_args(NetworkKind))
+        if self.taught and self.kind == "flat":
+            raise BundleError(
+                "a flat network trades the symbols that taught it, and this one is said to be "
+                f"taught on {shorten_repr(self.taught)}: leave `taught` out"
+            )
         if self.distribution == "softmax":
             try:
                 check_long_weights(self.settings)
@@ -71,7 +86,9 @@ class Bundle:
                 self, "gates", None if (gates == 1).all() else gates
             )  # ones skip nothing
         object.__setattr__(self, "notes", plain_notes(self.notes))
-        self._check_network(tensors)
+        check_network(self.network, tensors, self.sizes)
+        if self.gates is not None:
+            check_gates(self.gates, self.hidden)
 
     @property
     def shape(self) -> Shape:
@@ -140,6 +157,7 @@ class Bundle:
             raise BundleError(
                 f"the observation has shape {seen.shape}, this policy reads (..., "
                 f"{self.observation_size}): make it with the market of `Bundle.market`"
+                + ("" if self.kind == "flat" else "; `for_symbols` makes it read other symbols")
             )
         if not finite(seen):
             raise BundleError(
@@ -194,17 +212,19 @@ class Bundle:
         """Refuse bars and settings in which observations or actions would mean something else, by
         name.
         """
-        self.recipe.check(panel)
+        self._check_bars(panel)
         if features is not None:
             asked, own = recipe_of(features), self.recipe.recipe
             for name in ("indicators", "lookback", "scaler"):
-                _check_setting(f"features.{name}", getattr(asked, name), getattr(own, name))
+                check_setting(f"features.{name}", getattr(asked, name), getattr(own, name))
+        if self.taught:
+            check_lot_steps(settings or self.settings, list_unseen(self.taught, panel.symbols))
         if settings is None:
             return
-        _check_setting("market.action", settings.action, self.settings.action)
-        _check_setting("market.fill", settings.fill, self.settings.fill)
+        check_setting("market.action", settings.action, self.settings.action)
+        check_setting("market.fill", settings.fill, self.settings.fill)
         if self.choices:
-            _check_setting(
+            check_setting(
                 "market.order_sizes",
                 sorted(settings.order_sizes),
                 sorted(self.settings.order_sizes),
@@ -213,7 +233,19 @@ class Bundle:
         if self.settings.action != "trade" and (shorts > 0) != (own_shorts > 0):
             # shares become (a + 1) / 2 of the long side without shorts, a with them:
             # market/orders.py
-            _check_setting("market.limits.max_short_weight", shorts, own_shorts)
+            check_setting("market.limits.max_short_weight", shorts, own_shorts)
+
+    def _check_bars(self, panel: Panel) -> None:
+        """Refuse bars that the recipe is not for; who could ask for other symbols is told how."""
+        try:
+            self.recipe.check(panel)
+        except RecipeError as error:
+            if self.kind == "flat" or panel.symbols == self.recipe.symbols:
+                raise
+            raise RecipeError(
+                f"{error}. This policy looks at each asset in turn: it trades other symbols, too, "
+                "if you name them by `symbols`"
+            ) from None
 
     def check_shown(self, fitted: FittedRecipe, shape: Shape) -> None:
         """Refuse the observations and actions of a market that was built otherwise, by name."""
@@ -223,31 +255,7 @@ class Bundle:
                 "other rows; build the market with `Bundle.market`"
             )
         for name, given, own in zip(Shape._fields, shape, self.shape, strict=True):
-            _check_setting(f"the market's {name}", given, own)
-
-    def _check_network(self, tensors: Mapping[str, NumpyArray]) -> None:
-        """Refuse a network that has diverged or does not fit the market."""
-        for name, array in tensors.items():
-            if not finite(array):
-                raise BundleError(f"{name} holds NaN or infinite values: the training has diverged")
-        check_widths("actor", self.network.actor, self.sizes.observation, self.sizes.head)
-        check_widths("critic", self.network.critic, self.sizes.observation, 1)
-        if widths_of(self.network.critic) != self.hidden:
-            raise BundleError(
-                f"the critic's layers are {widths_of(self.network.critic)} wide, the actor's "
-                f"{self.hidden}"
-            )
-        bundle_files.check_size(self.sizes)
-        _check_array("log_std", self.network.log_std, (self.sizes.deviations,))
-        if self.gates is not None:
-            _check_array("gates", self.gates, (len(self.hidden),))
-            if not ((self.gates >= 0) & (self.gates <= 1)).all():
-                raise BundleError(f"gates are shares from 0 to 1, got {self.gates}")
-            if len(set(self.hidden)) > 1:
-                widths = ", ".join(map(str, self.hidden))
-                raise BundleError(
-                    f"gates skip layers of one width; the actor's are {widths} wide: leave them out"
-                )
+            check_setting(f"the market's {name}", given, own)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy into a folder, in place of the one it may hold; killed at any moment,
@@ -261,6 +269,7 @@ class Bundle:
             "action_size": self.action_size,
             **({"choices": self.choices} if self.choices else {}),
             **({"assets": len(self.recipe.symbols)} if self.kind == "per_asset" else {}),
+            **({"taught_symbols": list(self.taught)} if self.taught else {}),
             "market": self.settings.model_dump(mode="json"),
             "notes": self.notes,
             "schema_hash": self.schema_hash,
@@ -288,6 +297,7 @@ class Bundle:
                 settings=market,
                 gates=gates,
                 kind="per_asset" if facts.assets else "flat",
+                taught=tuple(facts.taught_symbols or ()),
                 notes=facts.notes,
             )
         except BundleError as error:
@@ -305,66 +315,7 @@ def own_copy(array: Array) -> Floats:
     return np.array(to_numpy(array), np.float32, order="C")
 
 
-def plain_notes(notes: Mapping[str, object]) -> JsonTable:
-    """The notes as JSON gives them back."""
-    cure = "notes must be a dict of names and plain JSON values, None for what is not finite"
-    try:
-        text = json.dumps(notes, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BundleError(f"the notes cannot be written: {error}; {cure}") from None
-    if len(text) > MOST_NOTES:
-        raise BundleError(
-            f"the notes have {len(text):,} letters; {MOST_NOTES:,} are allowed: keep them elsewhere"
-        )
-    return parse_json(text, JsonTable, where="the notes", refuse=BundleError, cure=cure)
-
-
 def same_recipe(one: FittedRecipe, other: FittedRecipe) -> bool:
     """Whether two fitted recipes make the same features of the same bars."""
     same = np.array_equal(one.scaler.statistics, other.scaler.statistics, equal_nan=True)
     return same and one.schema_hash == other.schema_hash
-
-
-def widths_of(perceptron: Perceptron) -> tuple[int, ...]:
-    """Widths of the hidden layers."""
-    return tuple(layer.weight.shape[1] for layer in perceptron.hidden)
-
-
-def check_widths(name: str, perceptron: Perceptron, inputs: int, outputs: int) -> None:
-    """Refuse layers that do not follow from each other or from the observation and the action."""
-    if not perceptron.hidden:
-        raise BundleError(f"the {name} has no hidden layer; a network has at least one")
-    width = inputs
-    for k, layer in enumerate(perceptron.hidden):
-        wide = np.shape(layer.weight)[-1] if np.ndim(layer.weight) else 0
-        if not wide:
-            raise BundleError(f"{name}.hidden.{k} has no units; a layer has at least one")
-        _check_array(f"{name}.hidden.{k}.weight", layer.weight, (width, wide))
-        _check_array(f"{name}.hidden.{k}.bias", layer.bias, (wide,))
-        width = wide
-    _check_array(f"{name}.head.weight", perceptron.head.weight, (outputs, width))
-    _check_array(f"{name}.head.bias", perceptron.head.bias, (outputs,))
-
-
-def _check_array(name: str, array: Floats, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        lanes = (
-            "; give the network of one lane, not of a population" if array.ndim > len(shape) else ""
-        )
-        raise BundleError(
-            f"{name} has shape {array.shape}, the recipe, the symbols and the action kind ask "
-            f"for {shape}{lanes}"
-        )
-
-
-def _check_name(what: str, given: str, allowed: tuple[str, ...]) -> None:
-    if given not in allowed:
-        raise BundleError(f"there is no {what} {given!r}: choose one of {', '.join(allowed)}")
-
-
-def _check_setting(name: str, given: object, own: object) -> None:
-    if given != own:
-        raise BundleError(
-            f"{name} is {given!r}, this policy was trained with {own!r}: leave it so, or "
-            f"train a policy for the other"
-        )

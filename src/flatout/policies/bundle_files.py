@@ -70,6 +70,8 @@ class PolicyFacts(Model):
     action_size: AtLeastOne
     choices: AtLeastOne | None = None  # of each number of a `discrete` action
     assets: AtLeastOne | None = None  # that a network looks at one after another
+    # that taught it, where it was saved for others
+    taught_symbols: Annotated[list[str], Field(min_length=1)] | None = None
     market: object  # `settings` says what is wrong with it
     notes: JsonTable
     schema_hash: Sha256
