@@ -8,8 +8,8 @@ It sees windows of prices, as its paper has them, and the planted signal as one 
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -25,6 +25,7 @@ from flatout.market.market import Market
 from flatout.market.orders import weights_action
 
 EVERY = 1000  # samples: it is judged after multiples of them
+END_SECONDS = 10.0
 PROGRAM = Path(__file__).with_name("finrl_program.py")
 WINDOW, BATCH = 50, 100  # bars that EIIE sees, and those of an update: FinRL's own defaults
 
@@ -35,6 +36,7 @@ class Answers(NamedTuple):
     orders: IO[bytes]
     answers: IO[bytes]
     complaints: Path  # what it wrote to its standard error
+    wait: Callable[[float], int]  # until it has ended
 
     def ask(self, order: JsonTable) -> dict[str, float]:
         """The table that it answers an order with."""
@@ -67,6 +69,8 @@ class Answers(NamedTuple):
 
     def refuse(self) -> RunError:
         """Why it ended, by its own last words."""
+        with suppress(subprocess.TimeoutExpired):  # it may still be writing them
+            self.wait(END_SECONDS)
         said = self.complaints.read_text(errors="replace").strip().splitlines()
         return RunError(f"FinRL's process ended: {said[-1] if said else 'it said nothing'}")
 
@@ -126,7 +130,7 @@ def start_finrl(market: Market, python: Path, seed: int) -> Iterator[Answers]:
                 ) from None
         assert process.stdin is not None and process.stdout is not None
         try:
-            yield Answers(process.stdin, process.stdout, complaints)
+            yield Answers(process.stdin, process.stdout, complaints, process.wait)
         finally:
             process.kill()
             process.communicate()

@@ -205,6 +205,10 @@ class Student(NamedTuple):
         seen = episode.observe(
             state, ground.tape, ground.market.shape, ground.judged, jax_market.xp
         )
+        return self.choose(network, seen)
+
+    def choose(self, network: Network, seen: Array) -> Array:
+        """The same of what it sees: (account, action) of (account, feature)."""
         policy = actor_of(self.program, self.rates, network, seen, xp=jnp)
         return bound_action(self.program, policy, policy.mode(jnp), jnp)
 

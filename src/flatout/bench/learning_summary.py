@@ -56,7 +56,8 @@ def compare_curves(curves: Curves, goal_bps: float, peers: Sequence[str]) -> Jso
             for unit in units()
         },
         "growth_at_100k": {name: middle_growth(by_seed) for name, by_seed in curves.items()},
-        "growth_at_100k_is": "of the last point at or below 100,000 samples; nothing interpolated",
+        "growth_at_100k_is": "of the last point at or below 100,000 samples; null where a curve "
+        "ends before them",
         **{f"ratio_{unit}": ratio.times for unit, ratio in ratios.items()},
         "ratio_is_bound": any(ratio.is_bound for ratio in ratios.values()),
         **{f"ratio_{unit}_{APART}": ratio.times for unit, ratio in others.items()},
@@ -82,15 +83,17 @@ def middle_reached(by_seed: Mapping[int, list[JsonTable]], growth_bps: float, un
 
 
 def middle_growth(by_seed: Mapping[int, list[JsonTable]]) -> float | None:
-    """What the middle seed earned at the last point at or below `EARLY` samples; None without such
-    a point.
+    """What the middle seed earned at the last point at or below `EARLY` samples; None where there
+    is none, or where a curve ends before them.
     """
-    found = [
-        [point["growth_bps"] for point in points if point["samples"] <= EARLY][-1:]
+    growths = [
+        [point["growth_bps"] for point in points if point["samples"] <= EARLY]
         for points in by_seed.values()
+        if points[-1]["samples"] >= EARLY
     ]
-    growths = [growth for one in found for growth in one]
-    return median_high(growths) if growths else None
+    if len(growths) < len(by_seed) or not all(growths):
+        return None
+    return median_high([early[-1] for early in growths])
 
 
 def ratio_of(curves: Curves, goal_bps: float, peers: Sequence[str], unit: Unit) -> Ratio:

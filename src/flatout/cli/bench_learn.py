@@ -106,15 +106,16 @@ def show_curves(result: JsonTable) -> None:
             *("–" if samples is None else f"{samples:,}" for samples in when),
             "–" if seconds is None else f"{seconds:.1f} s",
         )
-    for name, why in result.get("not_measured", {}).items():
-        table.add_row(name, why)
+    missing = result.get("not_measured", {})
+    for name in missing:
+        table.add_row(name, "not installed")
     console = Console()
     console.print(table)
     console.print(
         "50, 80, 95 %: samples until that share of the rule's growth; in: seconds until 80 %",
         highlight=False,
     )
-    for line in describe_lead(result):
+    for line in [*(f"{name}: {why}" for name, why in missing.items()), *describe_lead(result)]:
         console.print(line, highlight=False)
 
 
