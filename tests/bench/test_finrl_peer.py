@@ -16,7 +16,7 @@ import pytest
 
 from flatout.bench import finrl_peer
 from flatout.bench.finrl_peer import price_features, price_relatives, write_prices
-from flatout.bench.finrl_program import Prices, rest_after_costs
+from flatout.bench.finrl_program import PriceWindows, rest_after_costs
 from flatout.bench.learning_quality import TAUGHT, Ground, describe, make_ground, trade_judged
 from flatout.errors import RunError
 from flatout.market.orders import weights_action
@@ -134,7 +134,7 @@ def test_an_episode_is_the_bars_that_teach_and_an_action_earns_the_next_bar(
     write_prices(ground().market, tmp_path, seed=1)
     first = int(ground().market.rules.segments.first[0])
     job = {"first": first, "stop": TAUGHT, "window": 50, "batch": 100, "cost": 0.0027}
-    env = Prices(tmp_path, job, wait=lambda: 10**6)
+    env = PriceWindows(tmp_path, job, wait=lambda: 10**6)
     panel, held = ground().market.panel, np.eye(1, 8, 3)[0]
     seen = env.reset()
     assert (panel.extras["signal"][first : first + 50] == seen[3].T).all()
@@ -156,7 +156,7 @@ def test_an_episode_leaves_something_for_the_last_batch(tmp_path: Path) -> None:
     write_prices(ground().market, tmp_path, seed=1)
     for stop in range(400, 410):
         job = {"first": 151, "stop": stop, "window": 50, "batch": 3, "cost": 0.0}
-        assert Prices(tmp_path, job, wait=lambda: 0).episode_length % 3
+        assert PriceWindows(tmp_path, job, wait=lambda: 0).episode_length % 3
 
 
 def test_costs_are_paid_of_what_is_moved() -> None:

@@ -14,7 +14,7 @@ from flatout.bench import learning_peers, learning_quality
 from flatout.bench.learning_peers import (
     FINRL,
     LearningPeer,
-    Limits,
+    PeerLimits,
     find_learning_peers,
     follow_model,
 )
@@ -108,12 +108,12 @@ def test_a_peer_is_judged_between_updates_until_its_limits(
     pytest.importorskip({"sb3_plain": "stable_baselines3", "sbx_plain": "sbx"}[name])
     model = getattr(learning_peers, name)(ground().lesson, 1, n_steps=16, n_epochs=1)
     monkeypatch.setattr(learning_quality, "EPISODE", 4)
-    points = list(follow_model(ground(), model, Limits(300, 60.0)))
+    points = list(follow_model(ground(), model, PeerLimits(300, 60.0)))
     assert [point["samples"] for point in points] == [128, 256]
     assert 0 < points[0]["seconds"] < points[1]["seconds"]
     assert points[0].keys() == {"samples", "seconds", "growth_bps", "sharpe", "turnover"}
     assert model.num_timesteps == 256
-    assert len(list(follow_model(ground(), model, Limits(300, 0.0)))) == 1  # out of time
+    assert len(list(follow_model(ground(), model, PeerLimits(300, 0.0)))) == 1  # out of time
 
 
 @pytest.mark.long
@@ -142,7 +142,7 @@ def test_what_is_not_installed_is_said_by_row(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_samples_asked_for_are_every_peers(tmp_path: Path) -> None:
     found = find_learning_peers(5000, 7.0, finrl=tmp_path / "python")
-    assert set(found.limits.values()) == {Limits(5000, 7.0)}
+    assert set(found.limits.values()) == {PeerLimits(5000, 7.0)}
     assert found.follow.keys() == found.limits.keys() and FINRL in found.follow
     usual = find_learning_peers().limits
     assert {name: limit.samples for name, limit in usual.items()} == {

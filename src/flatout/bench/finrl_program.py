@@ -49,7 +49,7 @@ def rest_after_costs(before: Any, after: Any, cost: float) -> float:
     return rest
 
 
-class Prices:
+class PriceWindows:
     """The bars that teach as FinRL's `PolicyGradient` wants its environment."""
 
     def __init__(self, folder: Path, job: Any, wait: Callable[[], int]) -> None:
@@ -102,7 +102,7 @@ class Desk:
         algorithms = load_finrl()
         algorithms.torch.manual_seed(job["seed"])
         self.no_grad = algorithms.torch.no_grad
-        self.prices = Prices(folder, job, self.wait)
+        self.prices = PriceWindows(folder, job, self.wait)
         self.agent = algorithms.PolicyGradient(
             self.prices,
             policy_kwargs={

@@ -34,7 +34,7 @@ GIVE = (
 NewModel = Callable[[Market, int], "OnPolicyAlgorithm"]  # of a market and a seed
 
 
-class Limits(NamedTuple):
+class PeerLimits(NamedTuple):
     """After how much learning a peer's row ends, whichever comes first."""
 
     samples: int
@@ -90,7 +90,7 @@ class FoundPeers(NamedTuple):
 
     follow: dict[str, Follow]
     missing: dict[str, str]
-    limits: dict[str, Limits]
+    limits: dict[str, PeerLimits]
 
 
 def find_learning_peers(
@@ -103,24 +103,26 @@ def find_learning_peers(
         name: INSTALL for name, peer in PEERS.items() if not importlib.util.find_spec(peer.module)
     }
     limits = {
-        name: Limits(samples or peer.samples, seconds)
+        name: PeerLimits(samples or peer.samples, seconds)
         for name, peer in PEERS.items()
         if name not in missing
     }
     follow = {name: follow_peer(PEERS[name], limit) for name, limit in limits.items()}
     if finrl is None:
         return FoundPeers(follow, missing | {FINRL: GIVE}, limits)
-    limits[FINRL] = Limits(samples or FINRL_SAMPLES, seconds)
+    limits[FINRL] = PeerLimits(samples or FINRL_SAMPLES, seconds)
     follow[FINRL] = lambda ground, seed: follow_finrl(ground, finrl, *limits[FINRL], seed)
     return FoundPeers(follow, missing, limits)
 
 
-def follow_peer(peer: LearningPeer, limits: Limits) -> Follow:
+def follow_peer(peer: LearningPeer, limits: PeerLimits) -> Follow:
     """The points of a peer, of a seed."""
     return lambda ground, seed: follow_model(ground, peer.make(ground.lesson, seed), limits)
 
 
-def follow_model(ground: Ground, model: "OnPolicyAlgorithm", limits: Limits) -> Iterator[JsonTable]:
+def follow_model(
+    ground: Ground, model: "OnPolicyAlgorithm", limits: PeerLimits
+) -> Iterator[JsonTable]:
     """What a model earns out of sample, by and by; seconds are of its `learn` alone."""
     forget_after(model)
     rollout = model.n_steps * model.n_envs
