@@ -93,17 +93,15 @@ def follow_finrl(
 
 def act_by_weights(process: Answers, n_assets: int) -> Act:
     """FinRL's policy: it is told what it decided in the bar before, which at first is cash."""
-    last: list[NumpyArray] = []
+    decided: list[NumpyArray] = []
 
     def act(seen: NumpyArray, bars: NumpyArray) -> NumpyArray:
-        before = (
-            last[-1]
-            if last
-            else np.eye(1, n_assets + 1, dtype=np.float32).repeat(len(bars), axis=0)
-        )
-        process.send({"decide": len(bars)}, bars.astype(np.int64), before)
-        last[:] = [process.read_weights(len(bars), n_assets + 1)]
-        return np.asarray(weights_action(last[0][:, 1:].T, np).T)
+        cash = np.zeros((len(bars), n_assets + 1), np.float32)
+        cash[:, 0] = 1
+        last = decided[-1] if decided else cash
+        process.send({"decide": len(bars)}, bars.astype(np.int64), last)
+        decided[:] = [process.read_weights(*cash.shape)]
+        return np.asarray(weights_action(decided[0][:, 1:].T, np).T)
 
     return act
 
