@@ -54,6 +54,7 @@ def test_every_part_of_a_package_has_a_layer(package: ModuleType) -> None:
 
 # Started by name: as a program of flatout's own, by the shell, by Gymnasium, or from Python.
 STARTED = {
+    "flatout.bench.finrl_program",
     "flatout.cli.main",
     "flatout.sb3.vec_env",
     "flatout_crawl.bench.slow_contestant",

@@ -7,7 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
-__all__ = ["own_program"]
+__all__ = ["foreign_program", "own_program"]
 
 
 def own_program(module: str, *words: str) -> list[str]:
@@ -18,6 +18,16 @@ def own_program(module: str, *words: str) -> list[str]:
     ['-P', '-m', 'json.tool', '--indent', '2']
     """
     return [sys.executable, "-P", "-m", module, *words]
+
+
+def foreign_program(python: Path, file: Path, *words: str) -> list[str]:
+    """The command that runs a file with another interpreter, which has libraries that must not be
+    installed beside flatout. -I keeps this one's import path and the current folder from it.
+
+    >>> foreign_program(Path("python3"), Path("learn.py"), "folder")
+    ['python3', '-I', 'learn.py', 'folder']
+    """
+    return [str(python), "-I", str(file), *words]
 
 
 def available_cores() -> list[int]:

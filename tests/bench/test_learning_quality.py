@@ -19,7 +19,7 @@ def test_the_gradient_earns_most_of_what_the_rule_does() -> None:
         on_point=lambda name, point: seen.append(name),
     )
     [(name, points)] = found["curves"].items()
-    assert seen == [name] * len(points) == ["pathwise per_asset, seed 1"] * 6
+    assert seen == [name] * len(points) == ["pathwise per_asset, seed 1"] * 11
     assert 10 < found["rule"]["growth_bps"] < 15
     assert points[0]["growth_bps"] < 0.5 * found["rule"]["growth_bps"]
     assert points[-1]["growth_bps"] > 0.8 * found["rule"]["growth_bps"]

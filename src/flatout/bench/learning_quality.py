@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flatout.arrays import Array, ArrayTree
+from flatout.arrays import Array, ArrayTree, NumpyArray
 from flatout.bars.synthetic import PlantedSignal
+from flatout.bench.learning_summary import OnPoint, compare_curves
 from flatout.features.indicators import DEFAULT_INDICATORS
 from flatout.features.recipe import fit
 from flatout.foreign import JsonTable
@@ -28,7 +29,7 @@ from flatout.learners.engines import market_environment
 from flatout.learners.jax_engine import population
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market import episode, jax_market
-from flatout.market.episode import Episode
+from flatout.market.episode import Episode, Shape
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.orders import weights_action
 from flatout.policies.network import Network, new_network
@@ -38,8 +39,8 @@ from flatout.settings.train import TrainSettings
 TAUGHT, JUDGED, EPISODE = 20_000, 20_000, 256  # bars
 ASSETS, STRENGTH_BPS, SAMPLES = 7, 20.0, 330_000
 ACCOUNTS, JUDGES = 64, 512
-SHARES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)  # of the samples, after which learners are judged
-MARKS = (0.5, 0.8, 0.95)  # of the rule's growth
+# of the samples, after which learners are judged
+SHARES = (0.03, 0.06, 0.09, 0.12, 0.18, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)
 KEENNESS, THRESHOLDS, PATIENCE = (2.0, 4.0, 16.0), (0.0, 0.5, 1.0, 1.5), (0.5, 1.0, 1.5)  # of rules
 EVERY_RULE = {
     "trailing_stop": 0.05, "cooldown_bars": 3, "max_held_bars": 48, "forced_share": 0.25,
@@ -56,7 +57,8 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "myopic per_asset": {"algorithm": "pathwise", **PER_ASSET, "n_steps": 1, "n_envs": 2048},
 }  # fmt: skip
 Decide = Callable[[Episode], Array]  # the (account, action) actions of states
-OnPoint = Callable[[str, JsonTable], None]
+# The (account, action) actions of what accounts see, and of the bars at which they stand.
+Act = Callable[[NumpyArray, NumpyArray], NumpyArray]
 
 
 class Figures(NamedTuple):
@@ -74,6 +76,11 @@ class Ground(NamedTuple):
     tape: ArrayTree
     taught: ArrayTree  # rules
     judged: ArrayTree
+
+    @property
+    def lesson(self) -> Market:
+        """The market of the bars that teach, in episodes as long as a judge's stretch."""
+        return self.market.between(int(self.market.rules.segments.first[0]), TAUGHT, EPISODE)
 
 
 def make_ground(strength_bps: float, every_rule: bool) -> Ground:
@@ -96,13 +103,17 @@ def make_ground(strength_bps: float, every_rule: bool) -> Ground:
     return Ground(market, tape, taught, judged)
 
 
+def start_judges(ground: Ground) -> Episode:
+    """The accounts that judge, each at the first bar of its stretch: the same for every policy."""
+    noise = jax.random.uniform(jax.random.key(5), (JUDGES,))
+    return episode.reset(noise, ground.market.shape, ground.judged, jax_market.xp)
+
+
 def trade_judged(ground: Ground, decide: Decide) -> tuple[Array, Array]:
     """(bar, account) log returns and traded notional of a policy, without noise, on the bars that
     judge.
     """
-    shape = ground.market.shape
-    noise = jax.random.uniform(jax.random.key(5), (JUDGES,))
-    start = episode.reset(noise, shape, ground.judged, jax_market.xp)
+    shape, start = ground.market.shape, start_judges(ground)
 
     def body(state: Episode, _: None) -> tuple[Episode, tuple[Array, Array]]:
         state, outcome = episode.step(
@@ -114,12 +125,45 @@ def trade_judged(ground: Ground, decide: Decide) -> tuple[Array, Array]:
     return found
 
 
+def trade_outside(ground: Ground, act: Act) -> tuple[Array, Array]:
+    """What `trade_judged` tells, of a policy that XLA cannot compile: the same accounts on the same
+    stretches, through the same kernel, but the policy is asked bar after bar.
+    """
+    shape, state = ground.market.shape, start_judges(ground)
+    gains, traded = [], []
+    for _ in range(EPISODE):
+        seen = see_judged(state, ground.tape, ground.judged, shape)
+        action = jnp.asarray(act(np.asarray(seen), np.asarray(state.t)), seen.dtype)
+        state, gained, notional = advance_judged(state, action, ground.tape, ground.judged, shape)
+        gains.append(gained)
+        traded.append(notional)
+    return np.stack(gains), np.stack(traded)
+
+
+@partial(jax.jit, static_argnames="shape")
+def see_judged(state: Episode, tape: ArrayTree, rules: ArrayTree, shape: Shape) -> Array:
+    """The (account, feature) observations of accounts that judge."""
+    return episode.observe(state, tape, shape, rules, jax_market.xp)
+
+
+@partial(jax.jit, static_argnames="shape")
+def advance_judged(
+    state: Episode, action: Array, tape: ArrayTree, rules: ArrayTree, shape: Shape
+) -> tuple[Episode, Array, Array]:
+    """One bar: where accounts stand then, their log returns, and what they traded."""
+    state, outcome = episode.step(state, action.T, tape, shape, rules, jax_market.xp)
+    return state, outcome.terms.log_return, outcome.executed.notional
+
+
 def describe(ground: Ground, gains: Array, traded: Array) -> Figures:
     """The figures of what accounts earned and traded."""
     gains, traded = np.asarray(gains, np.float64), np.asarray(traded, np.float64)
     deviation, per_year = float(gains.std()), ground.market.panel.bars_per_year
     sharpe = float(gains.mean()) / deviation * per_year**0.5 if deviation else 0.0
     return Figures(1e4 * float(gains.mean()), sharpe, float(traded.mean()))
+
+
+Follow = Callable[[Ground, int], Iterator[JsonTable]]  # what a learner of a seed earns, by and by
 
 
 class RuleFigures(NamedTuple):
@@ -161,6 +205,10 @@ class Student(NamedTuple):
         seen = episode.observe(
             state, ground.tape, ground.market.shape, ground.judged, jax_market.xp
         )
+        return self.choose(network, seen)
+
+    def choose(self, network: Network, seen: Array) -> Array:
+        """The same of what it sees: (account, action) of (account, feature)."""
         policy = actor_of(self.program, self.rates, network, seen, xp=jnp)
         return bound_action(self.program, policy, policy.mode(jnp), jnp)
 
@@ -210,40 +258,35 @@ def measure_learning(
     seeds: Sequence[int] = (1,),
     learners: Sequence[str] = tuple(LEARNERS),
     every_rule: bool = False,
+    peers: Mapping[str, Follow] | None = None,
     on_point: OnPoint = lambda name, point: None,
 ) -> JsonTable:
-    """Curves of all learners on one market, and when each reached the marks."""
+    """Curves of all learners, and of peers beside them, on one market; and when each reached the
+    marks.
+    """
     ground = make_ground(strength_bps, every_rule)
     rules = judge_rules(ground)
-    curves: dict[str, list[JsonTable]] = {}
-    for name in learners:
+    follow: dict[str, Follow] = {
+        **{name: follow_own(LEARNERS[name], samples) for name in learners},
+        **(peers or {}),
+    }
+    curves: dict[str, dict[int, list[JsonTable]]] = {}
+    for name, points_of in follow.items():
         for seed in seeds:
             points: list[JsonTable] = []
-            for point in follow_learning(ground, LEARNERS[name], samples, seed):
+            for point in points_of(ground, seed):
                 points.append(point)
                 on_point(f"{name}, seed {seed}", point)
-            curves[f"{name}, seed {seed}"] = points
-    reached = {
-        name: {
-            f"{mark:.0%}": next(
-                (p for p in points if p["growth_bps"] >= mark * rules.simple.growth_bps > 0), None
-            )
-            for mark in MARKS
-        }
-        for name, points in curves.items()
-    }
+            curves.setdefault(name, {})[seed] = points
     return {
         "strength_bps": strength_bps,
         "every_rule": every_rule,
         "rule": rules.simple._asdict(),
         "patient_rule": rules.patient._asdict(),
-        "curves": curves,
-        "samples_to": {
-            name: {mark: point and point["samples"] for mark, point in marks.items()}
-            for name, marks in reached.items()
-        },
-        "seconds_to": {
-            name: {mark: point and point["seconds"] for mark, point in marks.items()}
-            for name, marks in reached.items()
-        },
+        **compare_curves(curves, rules.simple.growth_bps, peers=tuple(peers or ())),
     }
+
+
+def follow_own(changes: Mapping[str, Any], samples: int) -> Follow:
+    """The points of one of our own learners, of a seed."""
+    return lambda ground, seed: follow_learning(ground, changes, samples, seed)

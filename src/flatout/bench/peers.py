@@ -75,7 +75,7 @@ class FastVecEnv(VecEnv):  # type: ignore[misc]
         super().__init__(n_envs, self.env.single_observation_space, self.env.single_action_space)
 
     def reset(self) -> Floats:
-        return self.env.reset(seed=0)[0]
+        return self.env.reset(seed=self._seeds[0] or 0)[0]
 
     def step_async(self, actions: Floats) -> None:
         self.actions = actions

@@ -11,8 +11,8 @@ from flatout.bench.known_truths import LUCK, Luck
 from flatout.bench.market_speed import measure_market, profile_step
 from flatout.bench.training_speed import measure_training, profile_training
 from flatout.bench.workload import WIDTHS
+from flatout.cli.bench_learn import learning_quality
 from flatout.cli.options import Json, print_json
-from flatout.errors import SettingsError
 from flatout.foreign import JsonTable
 
 app = typer.Typer(help="Speeds, measured side by side in one run.", no_args_is_help=True)
@@ -127,67 +127,7 @@ def show_pairs(result: JsonTable, as_json: bool) -> None:
     Console().print(table)
 
 
-@app.command("learn")
-def learning_quality(
-    strength: Annotated[
-        float, typer.Option("--strength-bps", min=0, help="Of the planted signal; 0 = none.")
-    ] = 20.0,
-    samples: Annotated[
-        int, typer.Option("--samples", min=2048, help="Bars that each learner trades.")
-    ] = 330_000,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Agents of each learner.")] = 1,
-    every_rule: Annotated[
-        bool,
-        typer.Option("--every-rule", help="Stops, cooldown, forced reduction, reserve and lots."),
-    ] = False,
-    learners: Annotated[
-        list[str] | None, typer.Option("--learner", help="Only this one; may be repeated.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """How much of a planted edge each way of learning earns on bars that did not teach, and after
-    how many samples and seconds.
-    """
-    from flatout.bench.learning_quality import LEARNERS, measure_learning  # loads JAX
-
-    chosen = tuple(learners or LEARNERS)
-    if unknown := [name for name in chosen if name not in LEARNERS]:
-        raise SettingsError(f"there is no learner {unknown[0]!r}: choose {', '.join(LEARNERS)}")
-    console = Console(stderr=True)
-    with console.status("the market") as status:
-        result = measure_learning(
-            strength,
-            samples,
-            seeds=range(1, seeds + 1),
-            learners=chosen,
-            every_rule=every_rule,
-            on_point=lambda name, point: status.update(f"{name}: {point['samples']:,} samples"),
-        )
-    if as_json:
-        print_json(result)
-    else:
-        show_curves(result)
-
-
-def show_curves(result: JsonTable) -> None:
-    """What each learner earned out of sample at its last point, and when it reached the marks."""
-    table = Table(
-        "", "samples", "seconds", "bps per bar", "Sharpe", "turnover", "50 %", "80 %", "95 %"
-    )
-    for name in ("rule", "patient_rule"):
-        figures = result[name]
-        cells = [f"{figures[key]:.2f}" for key in ("growth_bps", "sharpe", "turnover")]
-        table.add_row(name.replace("_", " "), "", "", *cells, "", "", "")
-    for name, points in result["curves"].items():
-        last, when = points[-1], result["samples_to"][name].values()
-        table.add_row(
-            name,
-            f"{last['samples']:,}",
-            f"{last['seconds']:.1f}",
-            *(f"{last[key]:.2f}" for key in ("growth_bps", "sharpe", "turnover")),
-            *("–" if samples is None else f"{samples:,}" for samples in when),
-        )
-    Console().print(table)
+app.command("learn")(learning_quality)
 
 
 @app.command("verdict")
