@@ -421,7 +421,10 @@ def test_an_unknown_engine_is_refused(bars: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--timesteps", "2000000000000"], "more steps of the optimiser than a program can count"),
+        (
+            ["--timesteps", "20000000000000"],
+            "more steps of the optimiser than a program can count",
+        ),
         (["--n-envs", "1000000000"], "is more than a program can count"),
         (
             ["--set", "train.epochs=99999999999999"],

@@ -54,8 +54,9 @@ class PatientRule:
         return wanted[:, :-1] - moment.weights
 
 
-def make_market(market: DemoMarket, seed: int, n_bars: int = BARS) -> Panel:
+def make_market(market: DemoMarket, seed: int, n_bars: int | None = None) -> Panel:
     """The bars of one of the two, with a column of signals."""
+    n_bars = n_bars or BARS
     edge = PlantedSignal(
         n_bars=n_bars, seed=seed, symbols=EDGE_SYMBOLS, strength_bps=STRENGTH_BPS
     ).panel()
@@ -63,13 +64,13 @@ def make_market(market: DemoMarket, seed: int, n_bars: int = BARS) -> Panel:
 
 
 def prepare_demo(
-    names: dict[DemoMarket, str], seed: int, out: Path, chosen: DeviceChoice, n_bars: int = BARS
+    names: dict[DemoMarket, str], seed: int, out: Path, chosen: DeviceChoice
 ) -> Iterator[PreparedStudy]:
     """The same study on each market, by the names that they get."""
     search = {**TABLES["search"], "seed": seed}
     settings = Settings.model_validate({**TABLES, "search": search})
     for market, name in names.items():
-        panel = make_market(market, seed, n_bars)
+        panel = make_market(market, seed)
         made = prepare(
             StudyRequest(name, IN_MEMORY),
             Resolved(settings=settings, origin={}),
