@@ -135,9 +135,7 @@ def pass_bar(
     return after, Passage(passed, arrived, carry.discount)
 
 
-def count_gain(
-    rates: Rates, bar: Passage, final: Array, xp: Namespace
-) -> tuple[Array, Transition]:
+def count_gain(rates: Rates, bar: Passage, final: Array, xp: Namespace) -> tuple[Array, Transition]:
     """What a bar adds to what its window is worth, (env,), and what the critic learns from it;
     `final` is what the critic says of where it led, which counts where an episode was truncated.
     """

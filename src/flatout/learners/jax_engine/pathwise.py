@@ -1,5 +1,6 @@
-"""Learning along the path in JAX: a window of bars as a scan, its gradient, and a step of Adam. What
-is computed stands in `learners/pathwise_math.py`.
+"""Learning along the path in JAX: a window of bars as a scan, its gradient, and a step of Adam.
+
+What is computed stands in `learners/pathwise_math.py`.
 """
 
 from functools import partial
