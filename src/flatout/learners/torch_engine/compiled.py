@@ -17,16 +17,15 @@ import torch
 from flatout.arrays import map_leaves
 
 SWITCH = "FLATOUT_TORCH_COMPILE"
-WORTH = 50_000  # steps of all environments together, from which fusing pays for its compilation
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
 KernelsT = TypeVar("KernelsT", bound=tuple[Callable[..., Any], ...])
 
 
-def choose_kernels(plain: KernelsT, steps: int, device: str) -> KernelsT:
-    """What a training of so many steps uses: the plain functions, or the same compiled."""
+def choose_kernels(plain: KernelsT, worth: bool, device: str) -> KernelsT:
+    """What a training uses: the plain functions, or the same compiled where that is worth it."""
     asked = os.environ.get(SWITCH)
-    wanted = steps >= WORTH if asked is None else asked not in ("", "0")
+    wanted = worth if asked is None else asked not in ("", "0")
     if not (wanted and can_compile(device)):
         return plain
     return map_leaves(FusedFunction, plain)

@@ -194,8 +194,8 @@ def make_programs(job: Job, device: str) -> TorchPrograms:
     """What the job's lanes share: the functions of its algorithm, compiled where that pays."""
     steps = count_vector_steps(job)
     if job.program.algorithm == "pathwise":
-        return TorchPrograms(choose_kernels(pathwise.PLAIN, steps, device))
-    return TorchPrograms(choose_kernels(ppo.PLAIN, steps, device))
+        return TorchPrograms(choose_kernels(pathwise.PLAIN, steps >= pathwise.WORTH, device))
+    return TorchPrograms(choose_kernels(ppo.PLAIN, steps >= ppo.WORTH, device))
 
 
 def count_vector_steps(job: Job) -> int:

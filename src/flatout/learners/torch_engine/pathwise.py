@@ -45,6 +45,7 @@ class PathwiseKernels(NamedTuple):
 
 
 PLAIN = PathwiseKernels(pass_bar)
+WORTH = 15_000  # steps of all environments together, from which fusing pays for its compilation
 
 
 class PathwiseLearner(TorchLane):
@@ -115,6 +116,8 @@ class PathwiseLearner(TorchLane):
         program, given = self.program, (self.program, self.data, self.rates, self.network)
         terms = len(program.environment.terms)
         carry = open_window(self.environment, self.view, self.episodes, terms, xp)
+        # no tensor twice: what is compiled would be so again for each way in which they may be one
+        carry = map_leaves(freeze, carry)
         gains, steps = [], []
         for k in range(program.n_steps):
             carry, bar = self.kernels.bar(*given, carry, index_leaves(noise, k), xp)

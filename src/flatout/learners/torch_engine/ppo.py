@@ -47,6 +47,7 @@ from flatout.market.rules import OFF
 from flatout.policies.network import Network
 
 PLAIN = Kernels(step_environments, loss_of)
+WORTH = 50_000  # steps of all environments together, from which fusing pays for its compilation
 
 
 class TorchLearner(TorchLane):
