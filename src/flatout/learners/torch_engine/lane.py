@@ -105,7 +105,11 @@ class TorchLane(ABC):
             ):
                 weight.copy_(up(saved))
         load_adam(self.optimiser, self.weights, state.optimiser, up)
-        self.environment, self.view = map_leaves(up, state.environment), map_leaves(up, state.view)
+        kinds = iter([leaf.dtype for leaf in leaves_of((self.environment, self.view))])
+        # whole numbers are wider here than on disk; another kind would be compiled once more
+        self.environment, self.view = map_leaves(
+            lambda leaf: up(leaf).to(next(kinds)), (state.environment, state.view)
+        )
         self.episodes, self.moments = map_leaves(up, state.episodes), map_leaves(up, state.moments)
         self.discounted = up(state.discounted)
         self.seed, self.updates = int(state.seed), int(state.updates)
