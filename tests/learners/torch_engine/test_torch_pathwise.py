@@ -288,6 +288,7 @@ def test_it_learns_a_planted_signal(network: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # the compiler looks at it
 def test_the_fused_bar_learns_alike() -> None:
     """In float64: in float32 an order may fall on the other side of a lot, and Adam enlarges what
     is rounded off.
