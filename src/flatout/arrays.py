@@ -20,6 +20,7 @@ Namespace = Any  # the module of such a library; modules have no type to name
 # be told apart again wherever a tree is read, and JAX's own pytrees are of no type either.
 ArrayTree = Any
 NumpyArray = NDArray[Any]  # of numbers of any kind; where the kind is known, say it instead
+NUMPY = (np.ndarray, np.generic)  # a tuple, as torch.compile knows no unions of types
 T = TypeVar("T", bound=tuple[ArrayTree, ...])
 
 
@@ -63,7 +64,7 @@ def contiguous(array: Array) -> Array:
 
 def freeze(array: Array) -> Array:
     """The same values as constants: no gradient goes through."""
-    if isinstance(array, np.ndarray | np.generic):
+    if isinstance(array, NUMPY):
         return array
     if hasattr(array, "detach"):  # PyTorch's
         return array.detach()
@@ -77,7 +78,7 @@ def freeze_where(mask: Array, values: Array, xp: Namespace) -> Array:
 
 def straight_through(values: Array, like: Array) -> Array:
     """The values, to the bit, with the gradient of others: as if nothing stood between the two."""
-    if isinstance(values, np.ndarray | np.generic):
+    if isinstance(values, NUMPY):
         return values
     return freeze(values) + (like - freeze(like))
 
@@ -86,7 +87,7 @@ def square_root(values: Array, xp: Namespace) -> Array:
     """Square roots, 0 of what is negative. The gradient at 0 is 0: there it has none, and infinity
     times the zero that a root of 0 is often multiplied by would be NaN.
     """
-    if isinstance(values, np.ndarray | np.generic):
+    if isinstance(values, NUMPY):
         return np.sqrt(np.maximum(values, 0.0))
     positive = values > 0
     roots = xp.sqrt(xp.where(positive, values, xp.ones_like(values)))

@@ -21,7 +21,7 @@ from flatout.policies.network import new_network
 from flatout.settings.tables import Settings
 from flatout.settings.train import TrainSettings
 from flatout.training.market_training import make_agent, make_training
-from flatout.training.plan import make_plan
+from flatout.training.plan import Plan, make_plan
 from flatout.workers.slots import ONE_THREAD, Slot
 
 SYMBOLS = ("AAA", "BBB", "CCC", "DDD", "EEE")
@@ -96,6 +96,7 @@ def test_the_entropy_of_squashed_actions_is_in_the_forecast(market: Market) -> N
         {"network": "per_asset"},
         {"algorithm": "pathwise", "n_steps": 32},
         {"algorithm": "pathwise", "n_steps": 32, "network": "per_asset"},
+        {"algorithm": "pathwise", "n_steps": 32, "activation": "silu"},
     ],
 )
 def test_windows_and_networks_of_assets_are_in_the_forecast(
@@ -122,6 +123,36 @@ def test_the_forecast_is_what_a_worker_takes(tmp_path: Path) -> None:
     plan = make_plan(made.training, slots).with_trial(slots)
     assert plan.measured_bytes is not None
     assert plan.memory.total == pytest.approx(plan.measured_bytes, rel=0.2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"network": "per_asset"},
+        pytest.param({"network": "flat"}, marks=pytest.mark.slow),
+        pytest.param({"network": "flat", "hidden": (64, 64)}, marks=pytest.mark.slow),
+        pytest.param({"network": "per_asset", "activation": "silu"}, marks=pytest.mark.slow),
+    ],
+)
+def test_windows_on_pytorch_are_in_the_forecast_of_a_worker(changes: dict[str, Any]) -> None:
+    """What more accounts take: a worker without its compiler takes less than it may."""
+    pytest.importorskip("torch")
+    few, many = (pathwise_plan(n_envs, **changes) for n_envs in (64, 2048))
+    assert few.measured_bytes is not None and many.measured_bytes is not None
+    found = many.measured_bytes - few.measured_bytes
+    assert many.memory.total - few.memory.total == pytest.approx(found, rel=0.25)
+    assert few.memory.process > 0.8 * few.measured_bytes
+
+
+def pathwise_plan(n_envs: int, **changes: Any) -> Plan:
+    """What a worker on PyTorch takes for one window, as told before and as measured."""
+    train = {"algorithm": "pathwise", "engine": "torch", "n_steps": 32, "value": 0.5}
+    settings = Settings.model_validate({"train": train | {"n_envs": n_envs} | changes})
+    agent = make_agent("five", RandomWalk(n_bars=400, symbols=SYMBOLS).panel(), settings, 0.2)
+    slots = [Slot("cpu", (), {})]
+    made = make_training([agent], settings, (0,), timesteps=1)
+    return make_plan(made.training, slots).with_trial(slots)
 
 
 def test_lanes_at_once_take_more_than_one_after_another(market: Market) -> None:

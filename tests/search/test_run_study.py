@@ -62,6 +62,26 @@ def test_a_study_comes_to_a_verdict(study: StudyResult, out: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_study_along_the_path_on_pytorch_comes_to_a_verdict(out: Path) -> None:
+    settings = {
+        **TINY,
+        "train": {
+            "engine": "torch", "algorithm": "pathwise", "n_envs": 4, "n_steps": 8, "hidden": [8],
+            "timesteps": 64,
+        },
+        "search": {
+            **TINY["search"], "space": {"train.feature_noise": {"low": 0.1, "high": 1.0}},
+        },
+    }  # fmt: skip
+    found = flatout.run_study(
+        small_panel(), name="path", settings=settings, workers=1, out=out, progress=False
+    )
+    assert found.finished
+    result = found.load_policy().backtest(small_panel(), progress=False)
+    assert "seed-0" in result.metrics
+
+
+@pytest.mark.long
 def test_the_same_call_runs_nothing_again(study: StudyResult, out: Path) -> None:
     before = (out / "tiny" / "report.json").stat().st_mtime_ns
     again = flatout.run_study(small_panel(), name="tiny", settings=TINY, out=out, progress=False)

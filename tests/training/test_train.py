@@ -89,14 +89,17 @@ def test_agents_that_read_larger_bars_learn_and_backtest(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_agents_learn_along_the_path_with_one_network_for_all_assets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["jax", "torch"])
+def test_agents_learn_along_the_path_with_one_network_for_all_assets(
+    tmp_path: Path, engine: str
+) -> None:
     """From the door to a backtest: a planted signal is earned from in 30,000 steps."""
     panel = PlantedSignal(n_bars=3000, seed=4, symbols=("AAA", "BBB"), strength_bps=60.0).panel()
     settings = {
         "features": {"indicators": ["return_1", "extra:signal"]},
         "train": {
             "algorithm": "pathwise", "network": "per_asset", "distribution": "softmax",
-            "hidden": [16, 16], "n_envs": 16, "timesteps": 30_000,
+            "hidden": [16, 16], "n_envs": 16, "timesteps": 30_000, "engine": engine,
         },
     }  # fmt: skip
     given = {"settings": settings, "evaluations": 2, "workers": 1, "progress": False}

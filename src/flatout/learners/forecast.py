@@ -17,8 +17,8 @@ from flatout.policies.actions import NODES
 
 FLOAT = 4
 # Python, the library and its compiler at work; measured: jax 680 to 930 (400 with a kept program),
-# torch 340 to 480
-PROCESS = {"jax": 800 * 2**20, "torch": 480 * 2**20}
+# torch 340 to 530
+PROCESS = {"jax": 800 * 2**20, "torch": 540 * 2**20}
 BETWEEN = {
     "jax": 1.0,
     "torch": 1.4,
@@ -27,11 +27,25 @@ BESIDE_SEEN = 14  # numbers per transition beside what is seen and three times t
 # arrays per hidden unit of a minibatch: activations and gradients that live together; measured
 PER_UNIT = 1.6
 PER_NODE = 2.3  # the same per action and node of the squashed entropy; measured
-# numbers per transition that pathwise keeps to go back through a window; measured
-BACK_PER_UNIT, BACK_PER_INPUT, BACK_PER_ACTION, BACK_BESIDE = 2.8, 2.0, 90, 120
 BUDGET = 0.6  # share of the free memory that a training may take
 USUAL_ENVS = 64
 LEAST_ENVS = 4
+
+
+class BackNumbers(NamedTuple):
+    """Numbers per transition that pathwise keeps to go back through a window, with a critic."""
+
+    unit: float  # for each hidden unit of actor and critic
+    silu: float  # more for each unit whose activation is not of one operation
+    input: float
+    action: float
+    beside: float
+
+
+BACK = {  # measured; PyTorch was given a process of its own for each size
+    "jax": BackNumbers(unit=2.8, silu=3.0, input=2.0, action=90, beside=120),
+    "torch": BackNumbers(unit=2.3, silu=2.8, input=2.0, action=140, beside=60),
+}
 
 
 class Forecast(NamedTuple):
@@ -66,13 +80,14 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
         + (sizes.hidden[-1] + 1) * (sizes.head + 1)
         + sizes.deviations
     )
-    kept = {"data": data_bytes, "process": PROCESS[engine]}
+    always = {"data": data_bytes, "process": PROCESS[engine]}
     state = 2 * lanes * FLOAT * (4 * weights + program.n_envs * 2 * env.view_size)
     if program.algorithm == "pathwise":
-        back = BACK_PER_UNIT * units + BACK_PER_INPUT * inputs + BACK_BESIDE
-        back += BACK_PER_ACTION * env.actions.size
-        window = int(at_once * program.rollout * FLOAT * back)
-        return Forecast(rollout=window, minibatch=0, state=state, **kept)
+        back = BACK[engine]
+        per_unit = back.unit + back.silu * (program.activation == "silu")
+        kept = per_unit * units + back.input * inputs + back.action * env.actions.size
+        window = int(at_once * program.rollout * FLOAT * (kept + back.beside))
+        return Forecast(rollout=window, minibatch=0, state=state, **always)
     return Forecast(
         rollout=int(
             between
@@ -89,7 +104,7 @@ def forecast(program: Program, lanes: int, data_bytes: int, one_by_one: bool = T
             * (inputs + PER_UNIT * units + PER_NODE * len(NODES) * squashed)
         ),
         state=state,
-        **kept,
+        **always,
     )
 
 

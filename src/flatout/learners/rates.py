@@ -109,15 +109,11 @@ class Rates(NamedTuple):
 
 
 def check_pathwise(environment: Environment) -> None:
-    """Refuse environments through which no gradient goes, and engines that have no pathwise."""
+    """Refuse environments through which no gradient goes."""
     if not isinstance(environment.actions, Box):
         raise SettingsError(
             'train.algorithm "pathwise" follows gradients, and choices have none: choose "ppo", or '
             'market.action "weights", "trade" or "direction_amount"'
-        )
-    if getattr(environment, "engine", "jax") != "jax":
-        raise SettingsError(
-            'train.algorithm "pathwise" runs on JAX: set train.engine = "jax", or choose "ppo"'
         )
 
 

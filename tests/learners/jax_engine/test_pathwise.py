@@ -1,7 +1,7 @@
 """The learner that follows the gradient through the environment."""
 
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from flatout.bars.synthetic import PlantedSignal
 from flatout.errors import SettingsError
 from flatout.features.recipe import fit
-from flatout.learners.engines import market_environment
+from flatout.learners.engines import Engine, market_environment
 from flatout.learners.jax_engine import pathwise
 from flatout.learners.metrics import metric_names
 from flatout.learners.rates import program_of
@@ -167,10 +167,9 @@ def test_its_own_defaults_stand_where_nothing_is_given() -> None:
 
 def test_what_it_cannot_do_is_refused_by_name() -> None:
     market, given = small_market()
-    with pytest.raises(SettingsError, match=r'runs on JAX: set train\.engine = "jax"'):
-        program_of(given.train, market_environment(market.shape, "torch"), 8)
     choices = market.shape._replace(action="discrete", levels=(-0.5, 0.0, 0.5))
-    with pytest.raises(SettingsError, match="follows gradients, and choices have none"):
-        program_of(given.train, market_environment(choices, "jax"), 8)
+    for engine in get_args(Engine):
+        with pytest.raises(SettingsError, match="follows gradients, and choices have none"):
+            program_of(given.train, market_environment(choices, engine), 8)
     with pytest.raises(SettingsError, match="this environment knows no assets"):
         program_of(TrainSettings(network="per_asset"), CLOCK, 8).sizes  # noqa: B018

@@ -18,6 +18,7 @@ import array_api_compat.torch  # noqa: E402
 
 from flatout.arrays import map_leaves, to_numpy  # noqa: E402
 from flatout.bars.synthetic import RandomWalk  # noqa: E402
+from flatout.learners.batch_state import save_state  # noqa: E402
 from flatout.learners.checkpoint import read_checkpoint  # noqa: E402
 from flatout.learners.jax_engine import lane_batch as jax_batch  # noqa: E402
 from flatout.learners.jobs import EvaluationPlan, Job, NewLanes, WorkOrder  # noqa: E402
@@ -43,6 +44,8 @@ TRAIN = {
     "hidden": [8, 8],
     "learning_rate": 3e-3,
 }
+PATHWISE: dict[str, Any] = {"algorithm": "pathwise", "value": 0.5, "minibatches": 1, "epochs": 1}
+ALGORITHMS = ("ppo", "pathwise")
 
 
 def made(engine: str = "torch", seeds: int = 2, **train_lanes: Any) -> MarketTraining:
@@ -107,18 +110,36 @@ def test_checkpoints_have_the_names_and_shapes_of_those_of_jax(
     }
 
 
+@pytest.mark.long
+def test_checkpoints_of_windows_have_the_names_and_shapes_of_those_of_jax(tmp_path: Path) -> None:
+    """Those of a fresh lane; nothing has to be compiled to learn them."""
+    ours = batch_in(tmp_path / "torch", training=made(**PATHWISE))
+    ours.advance(WorkOrder((1, 1), round=7))
+    job = job_in(tmp_path / "jax", made("jax", **PATHWISE))
+    rates = jax.tree.map(jnp.asarray, job.rates)
+    fresh = jax_batch.load_or_start(job, jax_batch.load_data(job), rates)
+    save_state(job, jax_batch.array_names(fresh))
+    found, expected = (read_checkpoint(x.checkpoint)[0] for x in (ours.job, job))
+    assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
+        name: (x.shape, x.dtype) for name, x in expected.items()
+    }
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, PATHWISE], ids=ALGORITHMS)
 @pytest.mark.parametrize("engine", ["torch", "jax"])
-def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine: str) -> None:
+def test_either_engine_goes_on_from_the_others_checkpoint(
+    tmp_path: Path, engine: str, changes: dict[str, Any]
+) -> None:
     engines = {
         "torch": (TorchLaneBatch, torch_batch.load_data),
         "jax": (jax_batch.JaxLaneBatch, jax_batch.load_data),
     }
-    job = job_in(tmp_path, made(engine))
+    job = job_in(tmp_path, made(engine, **changes))
     make, load = engines.pop(engine)
     first = make(job, load(job)).advance(WorkOrder((2, 2)))
     [(other, (make, load))] = engines.items()
-    job = job_in(tmp_path, made(other))
+    job = job_in(tmp_path, made(other, **changes))
     batch = make(job, load(job))
     assert list(batch.state.last.updates) == [2, 2]
     np.testing.assert_array_equal(batch.state.last.scores, first.scores)
@@ -127,19 +148,26 @@ def test_either_engine_goes_on_from_the_others_checkpoint(tmp_path: Path, engine
     assert np.isfinite(chunk.metrics).all()
 
 
-def test_a_resumed_training_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    whole = batch_in(tmp_path / "whole")
+@pytest.mark.parametrize("changes", [{}, PATHWISE], ids=ALGORITHMS)
+def test_a_resumed_training_ends_with_the_same_bytes(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    training = made(**changes)
+    whole = batch_in(tmp_path / "whole", training=training)
     for until in (2, 4):
         whole.advance(WorkOrder((until, until), round=until))
-    batch_in(tmp_path / "parts").advance(WorkOrder((2, 2), round=2))
-    again = batch_in(tmp_path / "parts")
+    batch_in(tmp_path / "parts", training=training).advance(WorkOrder((2, 2), round=2))
+    again = batch_in(tmp_path / "parts", training=training)
     again.advance(WorkOrder((4, 4), round=4))
     assert again.job.checkpoint.read_bytes() == whole.job.checkpoint.read_bytes()
 
 
-def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{}, PATHWISE], ids=ALGORITHMS)
+def test_lanes_do_not_notice_each_other(tmp_path: Path, changes: dict[str, Any]) -> None:
     """Nor does it matter in which order or how far the others go."""
-    both, alone = batch_in(tmp_path / "both"), batch_in(tmp_path / "alone", training=made(seeds=1))
+    both, alone = (
+        batch_in(tmp_path / str(seeds), training=made(seeds=seeds, **changes)) for seeds in (2, 1)
+    )
     both.advance(WorkOrder((3, 1)))
     alone.advance(WorkOrder((3,)))
     for name, leaf in torch_batch.array_names(alone.state.lanes):
@@ -149,8 +177,11 @@ def test_lanes_do_not_notice_each_other(tmp_path: Path) -> None:
     assert list(both.state.last.updates) == [3, 1]
 
 
-def test_new_agents_take_over_their_lanes_only(tmp_path: Path) -> None:
-    batch, other = batch_in(tmp_path / "a"), batch_in(tmp_path / "b", seeds=[0, 9])
+@pytest.mark.parametrize("changes", [{}, PATHWISE], ids=ALGORITHMS)
+def test_new_agents_take_over_their_lanes_only(tmp_path: Path, changes: dict[str, Any]) -> None:
+    training = made(**changes)
+    batch = batch_in(tmp_path / "a", training=training)
+    other = batch_in(tmp_path / "b", training=training, seeds=[0, 9])
     batch.advance(WorkOrder((2, 2)))
     rates, judged = batch.job.rates, batch.job.evaluation.environment  # type: ignore[union-attr]
     new = NewLanes(rates, judged, (1,), (9,), (batch.job.log_std[1],), (batch.job.hidden[1],))

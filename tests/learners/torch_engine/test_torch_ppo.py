@@ -15,9 +15,9 @@ from flatout.arrays import map_leaves, to_numpy  # noqa: E402
 from flatout.learners.metrics import metric_names  # noqa: E402
 from flatout.learners.rates import program_of, rates_of  # noqa: E402
 from flatout.learners.torch_engine import compiled  # noqa: E402
-from flatout.learners.torch_engine.compiled import PLAIN, FusedFunction, choose_kernels, warm_up  # noqa: E402
+from flatout.learners.torch_engine.compiled import FusedFunction, choose_kernels  # noqa: E402
 from flatout.learners.torch_engine.market_environment import TorchMarketEnvironment  # noqa: E402
-from flatout.learners.torch_engine.ppo import TorchLearner  # noqa: E402
+from flatout.learners.torch_engine.ppo import PLAIN, TorchLearner  # noqa: E402
 from flatout.learners.torch_engine.rollout import Kernels  # noqa: E402
 from flatout.learners.torch_engine.threads import limit_threads  # noqa: E402
 from flatout.market.torch_market import HostSyncs  # noqa: E402
@@ -159,9 +159,7 @@ KNOBS: dict[str, Any] = {
 
 
 def test_every_setting_is_a_knob_of_this_file() -> None:
-    """Except those of pathwise, which this engine refuses, and the network's kind, for which this
-    environment has no assets.
-    """
+    """Except those of pathwise and the network's kind: see test_torch_pathwise.py."""
     pathwise = {"algorithm", "action_noise", "feature_noise", "weight_decay"}
     others = {"engine", "timesteps", "seeds", "network"} | pathwise
     assert {*KNOBS} | others == set(TrainSettings.model_fields)
@@ -214,16 +212,16 @@ def test_threads_are_few_only_while_they_are_not_needed() -> None:
 # --- fusing ---------------------------------------------------------------------------------------
 
 
-def test_short_trainings_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_worth_it_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
     monkeypatch.setattr(compiled, "can_compile", lambda device: device == "cpu")
-    assert choose_kernels(1000, "cpu") is PLAIN
-    assert all(isinstance(kernel, FusedFunction) for kernel in choose_kernels(10**6, "cpu"))
-    assert choose_kernels(10**6, "mps") is PLAIN
+    assert choose_kernels(PLAIN, False, "cpu") is PLAIN
+    assert all(isinstance(kernel, FusedFunction) for kernel in choose_kernels(PLAIN, True, "cpu"))
+    assert choose_kernels(PLAIN, True, "mps") is PLAIN
     monkeypatch.setenv(compiled.SWITCH, "0")
-    assert choose_kernels(10**6, "cpu") is PLAIN
+    assert choose_kernels(PLAIN, True, "cpu") is PLAIN
     monkeypatch.setenv(compiled.SWITCH, "1")
-    assert all(isinstance(kernel, FusedFunction) for kernel in choose_kernels(1, "cpu"))
+    assert all(isinstance(kernel, FusedFunction) for kernel in choose_kernels(PLAIN, False, "cpu"))
 
 
 def test_a_compiler_that_fails_costs_a_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -249,7 +247,7 @@ def test_the_fused_step_learns_alike() -> None:
     """
     kernels, plain = Kernels(*(FusedFunction(kernel) for kernel in PLAIN)), learner(dtype="float64")
     one = learner(kernels, dtype="float64")
-    warm_up(one)
+    one.warm_up()
     for k in range(4):
         found, expected = ({"row": to_numpy(x.update())} for x in (one, plain))
         assert_learned_alike(found, expected, 2 * 3 * (1 + k), 3e-4)

@@ -1,70 +1,34 @@
-"""Learning along the path: the gradient of what a window of bars earned, through orders, fills and
-costs, in the place of PPO's guess by exploration.
+"""Learning along the path in JAX: a window of bars as a scan, its gradient, and a step of Adam.
 
-The market does not react to an agent beyond its costs, and the environment is differentiable: so
-one pass back through a window of `n_steps` bars says how each weight of the policy would have
-changed what all accounts earned. States are carried from window to window and cut from the
-gradient there. What lies beyond a window is valued by the critic, which learns from TD(lambda)
-targets; a `value` weight of 0 leaves it out.
-
-Rewards are counted in basis points for the actor and in per cent for the critic, so that Adam's
-epsilon is small beside their gradients. Both are clipped apart. A gradient that is not finite is
-skipped and counted.
+What is computed stands in `learners/pathwise_math.py`.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from flatout.arrays import Array, ArrayTree
-from flatout.learners.agent import actor_of, bound_action, critic_of
+from flatout.learners import pathwise_math
+from flatout.learners.agent import critic_of
 from flatout.learners.jax_engine.noise import draw_normal, noise_key
 from flatout.learners.jax_engine.optimiser import ADAM
-from flatout.learners.metrics import PathwiseMetrics
-from flatout.learners.rates import Program, Rates
-from flatout.learners.trajectory import (
-    Episodes,
-    Lanes,
-    Transition,
-    compute_advantages,
-    count_episodes,
-    rollout_metrics,
-    scheduled_rate,
+from flatout.learners.pathwise_math import (
+    CriticLoss,
+    Window,
+    WindowCarry,
+    WindowNoise,
+    close_window,
+    count_gain,
+    join_gradients,
+    open_window,
+    pass_bar,
+    window_metrics,
 )
+from flatout.learners.rates import Program, Rates
+from flatout.learners.trajectory import Lanes, Transition, scheduled_rate
 from flatout.policies.network import Network
-
-ACTOR_UNIT, CRITIC_UNIT = 1e2, 1.0
-
-
-class Window(NamedTuple):
-    """Where the accounts are after a window, and what happened in it."""
-
-    environment: ArrayTree
-    view: ArrayTree
-    episodes: Episodes
-    terms: Array  # (term,) means of the reward's terms
-    steps: Transition  # rewards and final values in the critic's unit
-
-
-class WindowNoise(NamedTuple):
-    """All that is random in a window; (step, env, ...) each."""
-
-    action: Array
-    luck: ArrayTree
-    feature: Array
-
-
-class WindowCarry(NamedTuple):
-    """What goes from one bar to the next."""
-
-    environment: ArrayTree
-    view: ArrayTree
-    episodes: Episodes
-    sums: tuple[Array, ...]
-    discount: Array  # (env,) of what is earned from here on, since the window or the episode began
 
 
 def update_lane(
@@ -74,32 +38,20 @@ def update_lane(
     noise = draw_noise(program, state)
     objective = partial(lose_in_window, program, data, rates, state=state, noise=noise)
     (loss, window), by_actor = jax.value_and_grad(objective, has_aux=True)(state.network)
-    judge = partial(lose_by_critic, program, data, rates, window=window)
-    (error, explained), by_critic = jax.lax.cond(
+    judge = partial(pathwise_math.lose_by_critic, program, data, rates, window=window, xp=jnp)
+    nothing = CriticLoss(jnp.zeros(()), jnp.zeros(()))
+    (_, judged), by_critic = jax.lax.cond(
         rates.value > 0,
         jax.value_and_grad(judge, has_aux=True),
-        lambda network: ((jnp.zeros(()), jnp.zeros(())), jax.tree.map(jnp.zeros_like, network)),
+        lambda network: ((jnp.zeros(()), nothing), jax.tree.map(jnp.zeros_like, network)),
         state.network,
     )
-    gradient, norm = join_gradients(rates, by_actor, by_critic)
+    gradient, norm = join_gradients(
+        rates, by_actor.actor, by_critic.critic, state.network.log_std, jnp
+    )
     rate = scheduled_rate(rates, state.updates, jnp)
     network, optimiser = descend(rates, rate, state, gradient, jnp.isfinite(norm))
-    learned = PathwiseMetrics(
-        policy_loss=loss,
-        value_loss=error,
-        skipped=1.0 - jnp.isfinite(norm),
-        grad_norm=jnp.where(jnp.isfinite(norm), norm, 0.0),
-    )
-    rest = rollout_metrics(
-        rate,
-        jnp.ones(()),
-        explained=explained,
-        deviation=rates.action_noise,
-        episodes=window.episodes,
-        reward=window.steps.reward / CRITIC_UNIT,
-        xp=jnp,
-    )
-    row = jnp.concatenate([jnp.stack([*learned, *rest]), window.terms])
+    row = window_metrics(rates, rate, loss, judged, norm=norm, window=window, xp=jnp)
     state = state._replace(
         network=network,
         optimiser=optimiser,
@@ -112,7 +64,9 @@ def update_lane(
 
 
 def draw_noise(program: Program, state: Lanes) -> WindowNoise:
-    """The noise of a lane's next window; its seed and its updates fix it."""
+    """The noise of a lane's next window; its seed and its updates fix it. Of the features' there
+    are keys only: drawn within the scan it takes one bar's memory.
+    """
     env, steps, accounts = program.environment, program.n_steps, program.n_envs
 
     def key(stream: int) -> Array:
@@ -123,6 +77,11 @@ def draw_noise(program: Program, state: Lanes) -> WindowNoise:
         luck=env.draw(key(1), steps, accounts),
         feature=jax.random.split(key(4), steps),
     )
+
+
+def draw_feature_noise(program: Program, key: Array) -> Array:
+    """(env, feature) of one bar."""
+    return jax.random.normal(key, (program.n_envs, program.environment.observation_size))
 
 
 def lose_in_window(
@@ -151,96 +110,24 @@ def lose_in_window(
     def body(
         carry: WindowCarry, noise: WindowNoise
     ) -> tuple[WindowCarry, tuple[Array, Transition]]:
-        seen = env.observe(carry.view, data)
-        shaken = seen + rates.feature_noise * jax.random.normal(noise.feature, seen.shape)
-        policy = actor_of(program, rates, network, shaken, xp=jnp)
-        raw = policy.mode(jnp) + rates.action_noise * noise.action
-        environment, step = env.step(
-            carry.environment,
-            bound_action(program, policy, raw, jnp),
-            noise=noise.luck,
-            data=data,
-            rates=rates.environment,
-        )
-        arrived = env.view(step.arrived, data, rates.environment)
-        final = value(arrived, jnp.any(step.truncated))
-        truncated = jnp.asarray(step.truncated, final.dtype)
-        reward = CRITIC_UNIT * step.reward
-        gain = carry.discount * (reward + rates.gamma * truncated * final)
-        ended = step.terminated | step.truncated
-        after = WindowCarry(
-            environment=environment,
-            view=env.view(environment, data, rates.environment),
-            episodes=count_episodes(carry.episodes, step.reward, ended, jnp),
-            sums=tuple(total + term for total, term in zip(carry.sums, step.terms, strict=True)),
-            discount=jnp.where(ended, 1.0, carry.discount * rates.gamma),
-        )
-        passed = Transition(
-            seen=seen,
-            raw=raw,
-            head=raw,
-            reward=reward,
-            terminated=step.terminated,
-            truncated=step.truncated,
-            final=final,
-        )
-        return after, (gain, passed)
+        noise = noise._replace(feature=draw_feature_noise(program, noise.feature))
+        carry, bar = pass_bar(program, data, rates, network, carry, noise, jnp)
+        final = value(bar.arrived, jnp.any(bar.step.truncated))
+        return carry, count_gain(rates, bar, final, jnp)
 
-    start = WindowCarry(
-        environment=state.environment,
-        view=state.view,
-        episodes=state.episodes._replace(ended=zeros, ended_earned=zeros, ended_length=zeros),
-        sums=(zeros,) * len(env.terms),
-        discount=jnp.ones(program.n_envs),
-    )
+    start = open_window(state.environment, state.view, state.episodes, len(env.terms), jnp)
     end, (gains, steps) = jax.lax.scan(body, start, noise)
-    beyond = end.discount * value(end.view, jnp.asarray(True))
-    gained = jnp.mean(jnp.sum(gains, axis=0) + beyond) / program.n_steps
-    terms = jnp.stack([jnp.mean(x) for x in end.sums]) / program.n_steps
-    window = Window(end.environment, end.view, end.episodes, terms, steps)
-    return -gained * (ACTOR_UNIT / CRITIC_UNIT), jax.lax.stop_gradient(window)
-
-
-def lose_by_critic(
-    program: Program, data: ArrayTree, rates: Rates, network: Network, window: Window
-) -> tuple[Array, Array]:
-    """The critic's squared error beside TD(lambda) targets, and what it explained of them."""
-    value = critic_of(program, rates, network, window.steps.seen, xp=jnp)
-    known = jax.lax.stop_gradient(value)
-    last = jax.lax.stop_gradient(
-        critic_of(program, rates, network, program.environment.observe(window.view, data), xp=jnp)
-    )
-    _, returns = compute_advantages(
-        rates, window.steps, known, last, reward=window.steps.reward, xp=jnp
-    )
-    spread = jnp.maximum(jnp.var(returns), 1e-12)
-    return jnp.mean((value - returns) ** 2), 1 - jnp.var(returns - known) / spread
-
-
-def join_gradients(rates: Rates, actor: Network, critic: Network) -> tuple[Array, Array]:
-    """Both gradients as one long vector, each clipped by its own norm, and the norm of the actor's,
-    which is not finite if any number of either is not.
-    """
-
-    def clip(tree: ArrayTree) -> tuple[ArrayTree, Array]:
-        norm = jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(tree)))
-        factor = jnp.minimum(1.0, rates.max_grad_norm / (norm + 1e-6))
-        return jax.tree.map(lambda leaf: factor * leaf, tree), norm
-
-    one, norm = clip(actor.actor)
-    other, size = clip(critic.critic)
-    valued = jnp.asarray(rates.value > 0, norm.dtype)
-    other = jax.tree.map(lambda leaf: valued * leaf, other)
-    joined = Network(actor=one, critic=other, log_std=jnp.zeros_like(actor.log_std))
-    return ravel_pytree(joined)[0], jnp.where(jnp.isfinite(size), norm, jnp.nan)
+    beyond = value(end.view, jnp.asarray(True))
+    return close_window(program, end, gains, steps, beyond, jnp)
 
 
 def descend(
-    rates: Rates, rate: Array, state: Lanes, gradient: Array, finite: Array
+    rates: Rates, rate: Array, state: Lanes, gradient: Network, finite: Array
 ) -> tuple[Network, ArrayTree]:
     """Adam's step with decoupled weight decay; nothing moves along what is not finite."""
     weights, network_of = ravel_pytree(state.network)
-    change, moved = ADAM.update(jnp.where(finite, gradient, 0.0), state.optimiser)
+    way = jnp.where(finite, ravel_pytree(gradient)[0], 0.0)
+    change, moved = ADAM.update(way, state.optimiser)
     moved = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, state.optimiser)
     step = rate * (change + rates.weight_decay * weights)
     return network_of(weights - jnp.where(finite, step, 0.0)), moved

@@ -22,9 +22,14 @@ class AdamState(NamedTuple):
     nu: Array
 
 
-def new_adam(weights: Sequence[Tensor], device: torch.device) -> torch.optim.Adam:
-    """An optimiser of these weights that has not stepped yet."""
-    return torch.optim.Adam(weights, eps=ADAM_EPSILON, fused=device.type in FUSED)
+def new_adam(
+    weights: Sequence[Tensor], device: torch.device, decays: bool = False
+) -> torch.optim.Adam:
+    """An optimiser of these weights that has not stepped yet; `decays` if it shall shrink them
+    beside its steps, by the `weight_decay` of its only group.
+    """
+    kind = torch.optim.AdamW if decays else torch.optim.Adam
+    return kind(weights, eps=ADAM_EPSILON, weight_decay=0.0, fused=device.type in FUSED)
 
 
 def read_adam(optimiser: torch.optim.Adam, weights: Sequence[Tensor]) -> AdamState:

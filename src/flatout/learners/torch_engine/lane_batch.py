@@ -37,7 +37,10 @@ from flatout.learners.lane_trees import stack_trees, take_lane
 from flatout.learners.market_environment import MarketEnvironment
 from flatout.learners.metrics import SCORE, mean_metrics, metric_names
 from flatout.learners.stepwise import NumpyMarketEnvironment, evaluate, trace
-from flatout.learners.torch_engine.compiled import choose_kernels, warm_up
+from flatout.learners.torch_engine import pathwise, ppo
+from flatout.learners.torch_engine.compiled import choose_kernels
+from flatout.learners.torch_engine.lane import TorchLane
+from flatout.learners.torch_engine.pathwise import PathwiseKernels, PathwiseLearner
 from flatout.learners.torch_engine.ppo import TorchLearner
 from flatout.learners.torch_engine.rollout import Kernels
 from flatout.learners.trajectory import Lanes
@@ -47,7 +50,7 @@ from flatout.policies.network import new_network
 class TorchPrograms(NamedTuple):
     """What batches of one shape share."""
 
-    kernels: Kernels
+    kernels: Kernels | PathwiseKernels
     working_bytes: int = 0  # unknown before it runs
 
 
@@ -57,29 +60,27 @@ class TorchLaneBatch:
     def __init__(self, job: Job, data: ArrayTree, programs: TorchPrograms | None = None) -> None:
         self.job, self.data, self.device = job, data, device_of_worker()
         self.on_host = self.device == "cpu"  # where NumPy can read the same memory
-        self.programs = programs or TorchPrograms(
-            choose_kernels(count_vector_steps(job), self.device)
-        )
+        self.programs = programs or make_programs(job, self.device)
         self.rates = job.rates
         plan = job.evaluation
         self.judged = plan.environment if plan else None
         self.lanes = [self.new_learner(k, agent) for k, agent in enumerate(job.agents())]
         self.state = self.load_or_start()
         if programs is None:
-            warm_up(self.lanes[0])
+            self.lanes[0].warm_up()
 
-    def new_learner(self, lane: int, agent: AgentSpec) -> TorchLearner:
+    def new_learner(self, lane: int, agent: AgentSpec) -> TorchLane:
         """A new agent for a lane."""
-        program = self.job.program
-        return TorchLearner(
-            program,
-            self.data,
-            rates=take_lane(self.rates, lane),
-            network=new_network(program.sizes, agent.seed, agent.log_std, agent.hidden),
-            seed=agent.seed,
-            device=self.device,
-            kernels=self.programs.kernels,
-        )
+        program, kernels = self.job.program, self.programs.kernels
+        given = {
+            "rates": take_lane(self.rates, lane),
+            "network": new_network(program.sizes, agent.seed, agent.log_std, agent.hidden),
+            "seed": agent.seed,
+            "device": self.device,
+        }
+        if isinstance(kernels, PathwiseKernels):
+            return PathwiseLearner(program, self.data, **given, kernels=kernels)
+        return TorchLearner(program, self.data, **given, kernels=kernels)
 
     def load_or_start(self) -> BatchState:
         """The lanes as the checkpoint has them, or fresh ones."""
@@ -189,6 +190,14 @@ class TorchLaneBatch:
             self.lanes[k] = self.new_learner(k, agent)
 
 
+def make_programs(job: Job, device: str) -> TorchPrograms:
+    """What the job's lanes share: the functions of its algorithm, compiled where that pays."""
+    steps = count_vector_steps(job)
+    if job.program.algorithm == "pathwise":
+        return TorchPrograms(choose_kernels(pathwise.PLAIN, steps >= pathwise.WORTH, device))
+    return TorchPrograms(choose_kernels(ppo.PLAIN, steps >= ppo.WORTH, device))
+
+
 def count_vector_steps(job: Job) -> int:
     """Steps of all environments together that the job is going to make."""
     return int(np.sum(job.rates.updates)) * job.program.n_steps
@@ -200,7 +209,7 @@ def to_saved_kind(leaf: Array) -> Array:
     return array.astype(np.int32) if array.dtype == np.int64 else array
 
 
-def advance_lane(lane: TorchLearner, until: int) -> Array:
+def advance_lane(lane: TorchLane, until: int) -> Array:
     """Bring a lane to so many updates; its metrics over those that it made."""
     total, before = np.zeros(len(metric_names(lane.program)), np.float32), lane.updates
     if before < until:

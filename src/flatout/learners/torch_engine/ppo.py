@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flatout.arrays import Array, ArrayTree, leaves_of, map_leaves
+from flatout.arrays import ArrayTree, map_leaves
 from flatout.learners import shuffle
 from flatout.learners.agent import critic_of, distribution_of, loss_of
 from flatout.learners.environment import Box
 from flatout.learners.hyperparameters import KL_TOLERANCE
 from flatout.learners.metrics import MINIBATCH_METRICS
-from flatout.learners.ppo_math import Moments
 from flatout.learners.rates import Program, Rates
-from flatout.learners.torch_engine.adam import load_adam, new_adam, read_adam, step_where
+from flatout.learners.torch_engine.adam import step_where
+from flatout.learners.torch_engine.lane import TorchLane
 from flatout.learners.torch_engine.rollout import (
     Kernels,
     Noise,
@@ -37,8 +37,6 @@ from flatout.learners.torch_engine.threads import (
 )
 from flatout.learners.trajectory import (
     Batch,
-    Episodes,
-    Lanes,
     Transition,
     compute_advantages,
     scale_step,
@@ -48,9 +46,12 @@ from flatout.learners.trajectory import (
 from flatout.market.rules import OFF
 from flatout.policies.network import Network
 
+PLAIN = Kernels(step_environments, loss_of)
+WORTH = 50_000  # steps of all environments together, from which fusing pays for its compilation
 
-class TorchLearner:
-    """One agent: its network, optimiser and environments on one device."""
+
+class TorchLearner(TorchLane):
+    """One agent that learns by PPO."""
 
     def __init__(
         self,
@@ -63,49 +64,8 @@ class TorchLearner:
         dtype: torch.dtype = torch.float32,
         kernels: Kernels | None = None,
     ) -> None:
-        self.program, self.data, self.seed = program, data, seed
-        self.device, self.dtype = torch.device(device), dtype
-        # its own values; on a GPU the host would wait for them
-        self.may_ask = self.device.type == "cpu"
-        self.kernels = kernels or Kernels(step_environments, loss_of)
-        self.generator = torch.Generator(self.device)
-        self.set_rates(rates)
-        self.network = map_leaves(lambda leaf: self.upload(leaf).clone().requires_grad_(), network)
-        # choices have no deviations
-        self.weights = [leaf for leaf in leaves_of(self.network) if leaf.numel()]
-        self.optimiser = new_adam(self.weights, self.device)
-        self.updates = 0
-        self.restart()
-
-    def set_rates(self, rates: Rates) -> None:
-        """Other rates from now on. Numbers that steer Python's loops stay on the host too."""
-        self.host_rates = rates
-        self.rates: Rates = map_leaves(self.upload, rates)
-
-    def upload(self, leaf: Array) -> Tensor:
-        """An array on the device; numbers with a fraction in the learner's precision."""
-        tensor = torch.as_tensor(leaf, device=self.device)
-        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
-
-    def restart(self) -> None:
-        """Begin fresh episodes in all environments, and forget the scale of rewards."""
-        program, env = self.program, self.program.environment
-        zeros = torch.zeros(program.n_envs, device=self.device, dtype=self.dtype)
-        self.seed_noise(0)
-        first = self.upload(env.draw(self.generator, 1, program.n_envs))[0]
-        self.environment = env.reset(first, self.data, self.rates.environment)
-        self.view = env.view(self.environment, self.data, self.rates.environment)
-        self.episodes = Episodes(*(zeros.clone() for _ in Episodes._fields))
-        self.discounted = zeros
-        self.moments = Moments(zeros[0], zeros[0] + 1, zeros[0] + 1e-4)
-        self.buffers: Transition | None = None
-
-    def seed_noise(self, update: int) -> None:
-        """All noise follows from the seed and the number of the update: a resumed training needs no
-        more.
-        """
-        words = np.random.SeedSequence([self.seed, update]).generate_state(1, np.uint64)
-        self.generator.manual_seed(int(words[0] >> np.uint64(1)))
+        super().__init__(program, data, rates, network, seed=seed, device=device, dtype=dtype)
+        self.kernels = kernels or PLAIN
 
     def draw(self) -> Noise:
         """The noise of the next update."""
@@ -266,31 +226,20 @@ class TorchLearner:
             self.optimiser.step()
         return going, torch.stack([x.detach() for x in (*parts, loss, norm)])
 
-    @property
-    def state(self) -> Lanes:
-        """All that changes, on the device; `load` takes it back."""
-        return Lanes(
-            network=map_leaves(lambda leaf: leaf.detach(), self.network),
-            optimiser=read_adam(self.optimiser, self.weights),
-            environment=self.environment,
-            view=self.view,
-            episodes=self.episodes,
-            discounted=self.discounted,
-            moments=self.moments,
-            seed=np.asarray(self.seed, np.uint32),
-            updates=np.asarray(self.updates, np.int32),
+    def warm_up(self) -> None:
+        """Make two steps and a gradient that do not count."""
+        program, noise = self.program, self.draw()
+        sums = self.discounted.new_zeros(len(program.environment.terms), program.n_envs)
+        state = RolloutState(self.environment, self.view, self.episodes, sums)
+        given = (program, self.network, self.rates, self.data)
+        with torch.no_grad(), limit_threads(is_small_rollout(program), self.device):
+            for k in range(min(2, program.n_steps)):
+                inputs = (noise.action[k], index_leaves(noise.luck, k))
+                state, made, _ = self.kernels.step(*given, state, *inputs)
+        rows = torch.arange(program.minibatch, device=self.device) % program.n_envs
+        batch = map_leaves(
+            lambda x: x.index_select(0, rows), Batch(made.seen, made.raw, *[made.reward] * 4)
         )
-
-    def load(self, state: Lanes) -> None:
-        """Go on from a state of either engine."""
-        up = self.upload
-        with torch.no_grad():
-            for weight, saved in zip(
-                leaves_of(self.network), leaves_of(state.network), strict=True
-            ):
-                weight.copy_(up(saved))
-        load_adam(self.optimiser, self.weights, state.optimiser, up)
-        self.environment, self.view = map_leaves(up, state.environment), map_leaves(up, state.view)
-        self.episodes, self.moments = map_leaves(up, state.episodes), map_leaves(up, state.moments)
-        self.discounted = up(state.discounted)
-        self.seed, self.updates = int(state.seed), int(state.updates)
+        with limit_threads(is_small_minibatch(program), self.device):
+            loss, _ = self.kernels.loss(program, self.data, self.rates, self.network, batch, xp)
+            torch.autograd.grad(loss, self.weights)
