@@ -33,7 +33,7 @@ from flatout.market.episode import Episode, Shape
 from flatout.market.market import Market, build_market, recipe_of
 from flatout.market.orders import weights_action
 from flatout.policies.network import Network, new_network
-from flatout.settings.tables import Settings
+from flatout.settings.tables import ActionKind, Settings
 from flatout.settings.train import TrainSettings
 
 TAUGHT, JUDGED, EPISODE = 20_000, 20_000, 256  # bars
@@ -52,7 +52,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ppo per_asset, 16 x 64": {
         **PER_ASSET, "n_envs": 16, "n_steps": 64, "learning_rate": 1e-3, "log_std": -1.0,
     },
-    "pathwise flat": {"algorithm": "pathwise", "distribution": "softmax"},
+    "pathwise flat": {"algorithm": "pathwise", "distribution": "softmax", "hidden": (64, 64)},
     "pathwise per_asset": {"algorithm": "pathwise", **PER_ASSET},
     "myopic per_asset": {"algorithm": "pathwise", **PER_ASSET, "n_steps": 1, "n_envs": 2048},
 }  # fmt: skip
@@ -83,8 +83,12 @@ class Ground(NamedTuple):
         return self.market.between(int(self.market.rules.segments.first[0]), TAUGHT, EPISODE)
 
 
-def make_ground(strength_bps: float, every_rule: bool) -> Ground:
-    """The market with a signal of this strength; 0 is a walk without an edge."""
+def make_ground(
+    strength_bps: float, every_rule: bool, action: ActionKind = "weights", shorts: float = 0.0
+) -> Ground:
+    """The market with a signal of this strength; 0 is a walk without an edge. `shorts` is the
+    largest short weight.
+    """
     symbols = tuple(f"A{k}" for k in range(ASSETS))
     panel = PlantedSignal(
         n_bars=TAUGHT + JUDGED, seed=11, symbols=symbols, strength_bps=strength_bps
@@ -92,7 +96,10 @@ def make_ground(strength_bps: float, every_rule: bool) -> Ground:
     settings = Settings.model_validate(
         {
             "features": {"indicators": [*DEFAULT_INDICATORS, "extra:signal"]},
-            "market": {"action": "weights", "limits": EVERY_RULE if every_rule else {}},
+            "market": {
+                "action": action,
+                "limits": {**(EVERY_RULE if every_rule else {}), "max_short_weight": shorts},
+            },
         }
     )
     fitted = fit(recipe_of(settings.features), panel, np.arange(TAUGHT))
@@ -258,16 +265,19 @@ def measure_learning(
     seeds: Sequence[int] = (1,),
     learners: Sequence[str] = tuple(LEARNERS),
     every_rule: bool = False,
+    action: ActionKind = "weights",
+    shorts: float = 0.0,
     peers: Mapping[str, Follow] | None = None,
     on_point: OnPoint = lambda name, point: None,
 ) -> JsonTable:
     """Curves of all learners, and of peers beside them, on one market; and when each reached the
-    marks.
+    marks. The rules ask for long-only weights whatever the learners ask for.
     """
-    ground = make_ground(strength_bps, every_rule)
-    rules = judge_rules(ground)
+    rules = judge_rules(make_ground(strength_bps, every_rule))
+    ground = make_ground(strength_bps, every_rule, action, shorts)
+    long_only = action == "weights" and not shorts
     follow: dict[str, Follow] = {
-        **{name: follow_own(LEARNERS[name], samples) for name in learners},
+        **{name: follow_own(suit_market(LEARNERS[name], long_only), samples) for name in learners},
         **(peers or {}),
     }
     curves: dict[str, dict[int, list[JsonTable]]] = {}
@@ -281,10 +291,17 @@ def measure_learning(
     return {
         "strength_bps": strength_bps,
         "every_rule": every_rule,
+        "action": action,
+        "shorts": shorts,
         "rule": rules.simple._asdict(),
         "patient_rule": rules.patient._asdict(),
         **compare_curves(curves, rules.simple.growth_bps, peers=tuple(peers or ())),
     }
+
+
+def suit_market(changes: Mapping[str, Any], long_only: bool) -> dict[str, Any]:
+    """A learner's settings in a market whose actions are shares that sum to 1, or are not."""
+    return {k: value for k, value in changes.items() if long_only or k != "distribution"}
 
 
 def follow_own(changes: Mapping[str, Any], samples: int) -> Follow:

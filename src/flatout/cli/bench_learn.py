@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from flatout.cli.options import Json, print_json
 from flatout.errors import SettingsError
 from flatout.foreign import JsonTable
+from flatout.settings.tables import ActionKind
 
 
 def learning_quality(
@@ -24,6 +26,12 @@ def learning_quality(
         bool,
         typer.Option("--every-rule", help="Stops, cooldown, forced reduction, reserve and lots."),
     ] = False,
+    action: Annotated[
+        ActionKind, typer.Option("--action", help="What learners ask for; the rules use weights.")
+    ] = "weights",
+    shorts: Annotated[
+        float, typer.Option("--shorts", min=0, help="Largest short weight of the learners.")
+    ] = 0.0,
     learners: Annotated[
         list[str] | None, typer.Option("--learner", help="Only this one; may be repeated.")
     ] = None,
@@ -60,6 +68,10 @@ def learning_quality(
     chosen = tuple(learners or LEARNERS)
     if unknown := [name for name in chosen if name not in LEARNERS]:
         raise SettingsError(f"there is no learner {unknown[0]!r}: choose {', '.join(LEARNERS)}")
+    if peers and (action != "weights" or shorts):
+        raise SettingsError(
+            "peers trade long-only weights: give --no-peers with another --action or with --shorts"
+        )
     beside = find_learning_peers(peer_samples, peer_seconds, finrl) if peers else None
     console = Console(stderr=True)
     with console.status("the market") as status:
@@ -69,6 +81,8 @@ def learning_quality(
             seeds=range(1, seeds + 1),
             learners=chosen,
             every_rule=every_rule,
+            action=action,
+            shorts=shorts,
             peers=beside.follow if beside else None,
             on_point=lambda name, point: status.update(f"{name}: {point['samples']:,} samples"),
         )
@@ -88,9 +102,10 @@ def show_curves(result: JsonTable) -> None:
     """What each learner earned out of sample at its last point, when it reached the marks, and how
     far the default is ahead.
     """
-    table = Table(
-        "", "samples", "seconds", "bps per bar", "Sharpe", "turnover", "50 %", "80 %", "95 %", "in"
-    )
+    headings = ("samples", "s", "bps", "Sharpe", "traded", "50 %", "80 %", "95 %", "in")
+    table = Table("", box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for name in ("rule", "patient_rule"):
         figures = result[name]
         cells = [f"{figures[key]:.2f}" for key in ("growth_bps", "sharpe", "turnover")]
@@ -100,10 +115,10 @@ def show_curves(result: JsonTable) -> None:
         seconds = result["seconds_to"][name]["80%"]
         table.add_row(
             name,
-            f"{last['samples']:,}",
+            write_thousands(last["samples"]),
             f"{last['seconds']:.1f}",
             *(f"{last[key]:.2f}" for key in ("growth_bps", "sharpe", "turnover")),
-            *("–" if samples is None else f"{samples:,}" for samples in when),
+            *("–" if samples is None else write_thousands(samples) for samples in when),
             "–" if seconds is None else f"{seconds:.1f} s",
         )
     missing = result.get("not_measured", {})
@@ -112,11 +127,21 @@ def show_curves(result: JsonTable) -> None:
     console = Console()
     console.print(table)
     console.print(
-        "50, 80, 95 %: samples until that share of the rule's growth; in: seconds until 80 %",
+        "growth and share of the equity traded per bar, out of sample; 50, 80, 95 %: samples until "
+        "that share of the rule's growth; in: seconds until 80 %",
         highlight=False,
     )
     for line in [*(f"{name}: {why}" for name, why in missing.items()), *describe_lead(result)]:
         console.print(line, highlight=False)
+
+
+def write_thousands(samples: int) -> str:
+    """A number of samples in few letters.
+
+    >>> write_thousands(6_144), write_thousands(198_656)
+    ('6.1k', '199k')
+    """
+    return f"{samples / 1000:.1f}k" if samples < 100_000 else f"{samples / 1000:,.0f}k"
 
 
 def describe_lead(result: JsonTable) -> list[str]:
