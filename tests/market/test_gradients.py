@@ -4,6 +4,7 @@ and finite wherever an account may get.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -211,9 +212,14 @@ def worth_of_bars(
     return total
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("fill", FILLS)
-@pytest.mark.parametrize("kind", [*ACTIONS, "discrete"])
+def list_corners() -> Iterator[Any]:
+    """Action kind, fill and type: each is a program of its own, so most of them are slow."""
+    for kind, fill, dtype in product((*ACTIONS, "discrete"), FILLS, (np.float64, np.float32)):
+        narrow = dtype is np.float32 and (fill == "next_open" or kind == "weights")
+        yield pytest.param(kind, fill, dtype, marks=[] if narrow else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("kind", "fill", "dtype"), [*list_corners()])
 def test_gradients_are_finite_at_every_corner(kind: str, fill: str, dtype: type) -> None:
     market = biting_market(60, action=kind, fill=fill)
     tape, its_rules = cast(market.arrays(dtype), dtype)

@@ -15,6 +15,7 @@ from flatout.bars.panel import Panel
 from flatout.bars.synthetic import PlantedSignal
 from flatout.bench.known_truths import SYMBOLS, KnownMarket, Luck
 from flatout.foreign import JsonTable
+from flatout.search.report_model import StudyReport
 from flatout.search.run import StudyRequest, prepare, run_studies
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
@@ -36,21 +37,21 @@ def settings_for(trials: int, timesteps: int, seed: int) -> Settings:
     return Settings.model_validate(
         {
             "features": {"indicators": list(INDICATORS)},
-            "train": {"n_envs": 32, "n_steps": 64},
-            "search": {"trials": trials, "timesteps": timesteps, "seed": seed},
+            "train": {"timesteps": timesteps},
+            "search": {"trials": trials, "seed": seed},
         }
     )
 
 
-def plant_signal(seed: int, strength_bps: float = SIGNAL_BPS) -> Panel:
+def plant_signal(seed: int, strength_bps: float = SIGNAL_BPS, bars: int = BARS) -> Panel:
     """A market whose signal earns more than its costs."""
-    return PlantedSignal(n_bars=BARS, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps).panel()
+    return PlantedSignal(n_bars=bars, seed=seed, symbols=SYMBOLS, strength_bps=strength_bps).panel()
 
 
-def draw_walk(truth: Luck, seed: int) -> Panel:
+def draw_walk(truth: Luck, seed: int, bars: int = BARS) -> Panel:
     """A walk of this kind, with the column of a signal that says nothing."""
-    walk = KnownMarket(n_bars=BARS, seed=seed, symbols=SYMBOLS, truth=truth).panel()
-    return replace(walk, extras=plant_signal(seed).extras)
+    walk = KnownMarket(n_bars=bars, seed=seed, symbols=SYMBOLS, truth=truth).panel()
+    return replace(walk, extras=plant_signal(seed, bars=bars).extras)
 
 
 @contextmanager
@@ -73,6 +74,7 @@ def calibrate(
     timesteps: int = TIMESTEPS,
     strength_bps: float = SIGNAL_BPS,
     truths: Sequence[Luck] = DIRECTIONS,
+    bars: int = BARS,
     on_verdict: OnVerdict = lambda name, row: None,
 ) -> JsonTable:
     """Verdicts of studies on so many walks of each truth and so many markets with a signal;
@@ -80,7 +82,7 @@ def calibrate(
     """
     rows: list[JsonTable] = []
     with tempfile.TemporaryDirectory() as out:
-        for kind, seed, panel in draw_markets(walks, signals, truths, strength_bps):
+        for kind, seed, panel in draw_markets(walks, signals, truths, strength_bps, bars):
             # apart from the others too: made-up markets share their symbols and times
             with own_registry(Path(out) / "registry" / f"{kind}-{seed}"):
                 row = judge_market(
@@ -88,18 +90,18 @@ def calibrate(
                 )
             rows.append(row)
             on_verdict(f"{kind} {seed}", row)
-    return {**summarise(rows, trials, timesteps), "strength_bps": strength_bps}
+    return {**summarise(rows, trials, timesteps), "strength_bps": strength_bps, "bars": bars}
 
 
 def draw_markets(
-    walks: int, signals: int, truths: Sequence[Luck], strength_bps: float
+    walks: int, signals: int, truths: Sequence[Luck], strength_bps: float, bars: int = BARS
 ) -> Iterator[tuple[str, int, Panel]]:
     """Kind, seed and bars of each market to be judged."""
     for truth in truths:
         for seed in range(walks):
-            yield truth, seed, draw_walk(truth, seed)
+            yield truth, seed, draw_walk(truth, seed, bars)
     for seed in range(signals):
-        yield SIGNAL, seed, plant_signal(seed, strength_bps)
+        yield SIGNAL, seed, plant_signal(seed, strength_bps, bars)
 
 
 def judge_market(
@@ -127,10 +129,17 @@ def judge_market(
         "refused_by": [gate.name for gate in gates if not gate.passed],
         "median_sharpe": report.winner and report.winner.median_sharpe,
         "deflated_sharpe": report.deflated and report.deflated.dsr,
+        "learned_from_oracle": learned_from_oracle(report),
         "pbo": report.overfitting and report.overfitting.pbo,
         "null_p": report.null and report.null.p_value,
         "seconds": report.throughput and report.throughput.seconds,
     }  # fmt: skip
+
+
+def learned_from_oracle(report: StudyReport) -> bool | None:
+    """Whether agents of this budget learn what is there to be learned."""
+    control = (report.controls or {}).get("oracle")
+    return control.passed if control else None
 
 
 def summarise(rows: Sequence[JsonTable], trials: int, timesteps: int) -> JsonTable:

@@ -151,6 +151,12 @@ def verdict_speed(
             "--strength-bps", min=0, help="Expected return per bar and unit of the planted signal."
         ),
     ] = 60.0,
+    bars: Annotated[
+        int, typer.Option("--bars", min=1000, help="Of each market; not with --known.")
+    ] = 4000,
+    timesteps: Annotated[
+        int, typer.Option("--timesteps", min=1, help="Of each trial and split.")
+    ] = 60_000,
     known: Annotated[
         bool,
         typer.Option(
@@ -174,7 +180,7 @@ def verdict_speed(
     if known:
         show_known_rates(studies, skilled, trials, workers, as_json)
         return
-    from flatout.bench.calibration import DIRECTIONS, TIMESTEPS, calibrate  # loads Optuna
+    from flatout.bench.calibration import DIRECTIONS, calibrate  # loads Optuna
 
     console = Console(stderr=True)
 
@@ -188,7 +194,8 @@ def verdict_speed(
         walks=walks,
         signals=signals,
         trials=trials,
-        timesteps=TIMESTEPS,
+        timesteps=timesteps,
+        bars=bars,
         strength_bps=strength,
         truths=tuple(map(choose_truth, truths)) if truths else DIRECTIONS,
         on_verdict=print_verdict,
