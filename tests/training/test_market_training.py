@@ -143,7 +143,12 @@ def test_the_evaluation_is_the_backtest_of_the_bundle(made: MarketTraining) -> N
         agent = made.agent_of[lane.name]
         market = agent.market
         bundle = Bundle(
-            networks[k], program.activation, program.distribution, market.fitted, SETTINGS.market
+            networks[k],
+            program.activation,
+            program.distribution,
+            market.fitted,
+            SETTINGS.market,
+            kind=program.network,
         )
         history = backtest(market, SavedPolicy(bundle), 1, agent.cut)
         assert float(found.length[k, 0]) == len(history.bars) == market.panel.n_bars - agent.cut - 1
@@ -184,7 +189,7 @@ def test_agents_of_different_shapes_are_refused() -> None:
 
 def test_minibatches_that_do_not_divide_are_refused() -> None:
     settings = Settings.model_validate(
-        {"features": SETTINGS.features, "train": {"n_envs": 3, "n_steps": 5}}
+        {"features": SETTINGS.features, "train": {"n_envs": 3, "n_steps": 5, "minibatches": 4}}
     )
     with pytest.raises(
         SettingsError, match=r"3 x n_steps 5 = 15 transitions cannot be split into 4"

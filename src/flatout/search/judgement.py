@@ -58,7 +58,7 @@ class Judgement:
     sealed: SealedResult | None
     references: dict[str, Reference]  # of the baselines
     null: ShiftedNull
-    known_rule: str | None  # the name of that baseline
+    known_rule: str | None = None  # the name of that baseline
 
     @property
     def market(self) -> MarketStudy:
