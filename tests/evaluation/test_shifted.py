@@ -146,12 +146,14 @@ def test_p_values_of_traders_without_skill_are_uniform(kind: str, trader: str) -
 @pytest.mark.parametrize("kind", ["flat", "rising", "falling", "fat-tailed"])
 def test_p_values_of_long_memories_are_not_small(kind: str, trader: str) -> None:
     """Copies of what remembers long know the bars that they meet, and those of what looks at its
-    own results do not stop with it: a third of them would pass at 5 % by their rank alone. Larger
-    than uniform they may be.
+    own results do not stop with it: a third of them would pass at 5 % by their rank alone. What is
+    promised holds up to the 5 % that the gate asks for. Above, who stops when ahead has piled up
+    what would have gone on to larger and to smaller values.
     """
     found = p_values(kind, trader, MARKETS, bars=400, copies=99)
-    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 0.01 / 16
-    assert np.mean(found <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / MARKETS)
+    for level in (0.01, 0.02, 0.05):
+        error = np.sqrt(level * (1 - level) / MARKETS)
+        assert np.mean(found <= level) < level + 3 * error, level
 
 
 @pytest.mark.parametrize("trader", TRADERS | SLOW)

@@ -26,6 +26,7 @@ from flatout.features.recipe import fit
 from flatout.foreign import JsonTable
 from flatout.learners.agent import actor_of, bound_action
 from flatout.learners.engines import market_environment
+from flatout.learners.forecast import usual_envs
 from flatout.learners.jax_engine import population
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market import episode, jax_market
@@ -38,7 +39,7 @@ from flatout.settings.train import TrainSettings
 
 TAUGHT, JUDGED, EPISODE = 20_000, 20_000, 256  # bars
 ASSETS, STRENGTH_BPS, SAMPLES = 7, 20.0, 330_000
-ACCOUNTS, JUDGES = 64, 512
+JUDGES = 512  # accounts
 # of the samples, after which learners are judged
 SHARES = (0.03, 0.06, 0.09, 0.12, 0.18, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)
 KEENNESS, THRESHOLDS, PATIENCE = (2.0, 4.0, 16.0), (0.0, 0.5, 1.0, 1.5), (0.5, 1.0, 1.5)  # of rules
@@ -224,7 +225,7 @@ def make_student(ground: Ground, changes: Mapping[str, Any], samples: int) -> St
     """A learner by the settings that differ from the defaults."""
     settings = TrainSettings(**changes)
     environment = market_environment(ground.market.shape, "jax")
-    program = program_of(settings, environment, settings.n_envs or ACCOUNTS)
+    program = program_of(settings, environment, settings.n_envs or usual_envs(settings))
     updates = max(1, samples // program.rollout)
     rates = rates_of(settings, updates, ground.taught)
     return Student(program, jax.tree.map(lambda x: jnp.asarray(x)[None], rates), updates)

@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flatout.bench.learning_quality import ACCOUNTS, LEARNERS, Ground, make_ground
+from flatout.bench.learning_quality import LEARNERS, Ground, make_ground
 from flatout.bench.learning_summary import DEFAULT
 from flatout.bench.training_speed import LANES, TrainingContestant
 from flatout.children import available_cores
 from flatout.foreign import JsonTable
 from flatout.learners.engines import market_environment
+from flatout.learners.forecast import usual_envs
 from flatout.learners.rates import program_of, rates_of
 from flatout.settings.train import TrainSettings
 from flatout.training.training import Lane, Training, make_jobs
@@ -33,7 +34,7 @@ def population_training(ground: Ground, changes: Mapping[str, Any], lanes: int) 
     settings = TrainSettings(**changes)
     market = ground.lesson
     program = program_of(
-        settings, market_environment(market.shape, "jax"), settings.n_envs or ACCOUNTS
+        settings, market_environment(market.shape, "jax"), settings.n_envs or usual_envs(settings)
     )
     tape, rules = market.arrays()
     rates = rates_of(settings, 10**6, rules)

@@ -22,7 +22,7 @@ from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block, list_rows
 from flatout.folds.splits import SHORTEST, Folds, final_block
 from flatout.learners.engines import market_environment
-from flatout.learners.forecast import USUAL_ENVS, choose_program
+from flatout.learners.forecast import choose_program, usual_envs
 from flatout.learners.rates import Program, Rates, program_of, rates_of
 from flatout.market.market import cast, make_rules, make_shape, recipe_of, segments
 from flatout.market.rewards import RewardTerms
@@ -178,7 +178,10 @@ def make_study(
     n_features = tape.features.shape[1] // known.n_assets
     shape = make_shape(settings.market, known.n_assets, n_features, recipe.lookback)
     program = program_of(
-        train, market_environment(shape, train.engine), train.n_envs or USUAL_ENVS, gated=gated
+        train,
+        market_environment(shape, train.engine),
+        train.n_envs or usual_envs(train),
+        gated=gated,
     )
     data_bytes = sum(array.nbytes for array in tape)
     program = choose_program(

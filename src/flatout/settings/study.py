@@ -190,7 +190,9 @@ class GateSettings(Model):
         0.2, description="probability of backtest overfitting, at most"
     )
     null_p: Annotated[Share | None, Switchable] = Field(
-        0.05, description="share of its own copies at other times that do as well, at most"
+        0.05,
+        description="share of its own copies at other times that do as well, at most; above 0.05 "
+        "it promises nothing for rules that look at their own results",
     )
     beats: tuple[str, ...] = Field(
         ("cash", "buy_and_hold", "equal_weight"),

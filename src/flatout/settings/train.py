@@ -100,7 +100,9 @@ class TrainSettings(Model):
     )
     seeds: AtLeastOne = Field(1, description="agents per market; in a study per trial and split")
     n_envs: Annotated[AtLeastOne | None, Switchable] = Field(
-        None, description="accounts trading at once [shape]; not given = chosen from memory"
+        None,
+        description="accounts trading at once [shape]; not given = 16 for pathwise, 64 for ppo, "
+        "fewer where memory is short",
     )
     n_steps: AtLeastOne = by_algorithm(128, 32, "bars between two updates [shape]")
     minibatches: AtLeastOne = of_ppo(4, "into which a rollout is split [shape]", idle=1)

@@ -16,7 +16,7 @@ from flatout.bars.panel import Panel
 from flatout.errors import RulesError
 from flatout.features.recipe import fit_each
 from flatout.learners.engines import market_environment
-from flatout.learners.forecast import USUAL_ENVS, choose_program
+from flatout.learners.forecast import choose_program, usual_envs
 from flatout.learners.rates import program_of, rates_of
 from flatout.market.market import Market, build_market, recipe_of, segments
 from flatout.market.rules import Rules
@@ -87,7 +87,7 @@ def make_training(
     program = program_of(
         settings.train,
         market_environment(shapes.pop(), settings.train.engine),
-        settings.train.n_envs or USUAL_ENVS,
+        settings.train.n_envs or usual_envs(settings.train),
     )
     data_bytes = sum(array.nbytes for array in tape)
     program = choose_program(
