@@ -158,8 +158,8 @@ def choose_program(
     data_bytes: int,
     free: int | None = None,
 ) -> Program:
-    """The program with what was not given: as many accounts as it has, if they fit; views instead of
-    observations when whole trajectories would not fit. `free` is the memory of a GPU that one
+    """The program with what was not given: as many accounts as it has, if they fit; views in place
+    of observations when whole trajectories would not fit. `free` is the memory of a GPU that one
     worker has; else the workers share the machine's.
     """
     per_worker = -(-lanes // workers)
