@@ -1,6 +1,7 @@
 """Settings: which source wins, where a value came from, and what is written about a bad one."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from flatout.errors import SettingsError
 from flatout.settings.loading import load_settings, resolve_settings
 from flatout.settings.problems import known_keys
-from flatout.settings.tables import FeeTier, Settings
+from flatout.settings.tables import SHORTS, FeeTier, Settings
 
 CAPITAL = "FLATOUT__MARKET__CAPITAL"
 
@@ -419,3 +420,78 @@ def test_every_form_of_settings_stands_over_what_a_policy_brings(tmp_path: Path)
     assert first.settings.market.limits.trailing_stop is None
     assert [one.settings for one in others] == [first.settings] * 3
     assert others[-1].origin == first.origin
+
+
+# --- what learns where it is left open
+
+
+@pytest.mark.parametrize(
+    ("tables", "kind"),
+    [
+        ({}, ("pathwise", "per_asset", "softmax")),
+        ({"market": {"action": "trade"}}, ("pathwise", "per_asset", "gaussian")),
+        (
+            {"market": {"limits": {"max_short_weight": 0.5}}},
+            ("pathwise", "per_asset", "gaussian"),
+        ),
+        (
+            {"search": {"space": {SHORTS: {"low": 0.0, "high": 0.5}}}},
+            ("pathwise", "per_asset", "gaussian"),
+        ),
+        ({"market": {"action": "discrete"}}, ("ppo", "flat", "gaussian")),
+        ({"market": {"action": "direction_amount"}}, ("ppo", "flat", "gaussian")),
+        ({"train": {"clip": 0.3}}, ("ppo", "flat", "gaussian")),
+        (
+            {"search": {"space": {"train.clip": {"low": 0.1, "high": 0.3}}}},
+            ("ppo", "flat", "gaussian"),
+        ),
+        ({"train": {"network": "flat"}}, ("pathwise", "flat", "softmax")),
+        ({"train": {"algorithm": "ppo"}}, ("ppo", "flat", "gaussian")),
+    ],
+)
+def test_what_learns_follows_from_the_market(tables: dict[str, Any], kind: Any) -> None:
+    """And says so again when it is read back, or "auto" is written out."""
+    settings = Settings.model_validate(tables)
+    assert settings.train.kind == kind
+    assert Settings.model_validate(settings.model_dump()) == settings
+    auto = {"algorithm": "auto", "network": "auto", "distribution": "auto"}
+    spelled = {**tables, "train": {**auto, **tables.get("train", {})}}
+    assert Settings.model_validate(spelled) == settings
+
+
+def test_a_kind_that_was_left_open_follows_another_market() -> None:
+    """Of settings that were made for one market, and are then given with another."""
+    train = Settings().train
+    assert train.kind.distribution == "softmax"
+    assert Settings(train=train, market={"action": "discrete"}).train.kind.algorithm == "ppo"
+    trade = {"market": {"action": "trade"}}
+    given = Settings(train={"algorithm": "auto", "distribution": "auto"})
+    assert resolve_settings(given, base=trade).settings.train.kind.distribution == "gaussian"
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (
+            {"train": {"algorithm": "pathwise", "clip": 0.5}},
+            "train.clip is 0.5, which pathwise does not have: leave it out, or choose "
+            'train.algorithm = "ppo"',
+        ),
+        ({"train": {"algorithm": "pathwise", "minibatches": 7}}, "train.minibatches is 7, which"),
+        (
+            {"train": {"clip": 0.3, "weight_decay": 0.9}},
+            "train.weight_decay is 0.9, which ppo does not have: leave it out, or choose "
+            'train.algorithm = "pathwise"',
+        ),
+        (
+            {
+                "market": {"action": "discrete"},
+                "search": {"space": {"train.action_noise": {"low": 0.1, "high": 0.2}}},
+            },
+            "search.space names train.action_noise, which ppo does not have",
+        ),
+    ],
+)
+def test_numbers_that_nobody_would_read_are_refused(tables: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        resolve_settings(tables)

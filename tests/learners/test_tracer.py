@@ -132,7 +132,12 @@ def backtested(
     where = study.stretches[study.folds.splits[split].name]
     market = (settings or study.settings).market
     bundle = Bundle(
-        network, study.program.activation, study.program.distribution, where.fitted, market
+        network,
+        study.program.activation,
+        study.program.distribution,
+        where.fitted,
+        market,
+        kind=study.program.network,
     )
     return backtest(
         bundle.market(study.panel),

@@ -10,7 +10,13 @@ from fake_workers import Earned, Lane, earned, fakes, made_study
 
 from flatout.errors import RunError
 from flatout.runs import write_arrays
-from flatout.search.control_results import FILE, judge_control, split_controls, try_controls
+from flatout.search.control_results import (
+    FILE,
+    earn_by_oracle,
+    judge_control,
+    split_controls,
+    try_controls,
+)
 from flatout.search.controls import NOISE, ORACLE
 from flatout.search.finalist_results import control_shape
 from flatout.search.run import open_study_folder
@@ -75,6 +81,31 @@ def test_traces_of_another_study_are_refused(tmp_path: Path) -> None:
     write_arrays(tmp_path / "study" / FILE, {"controls": np.zeros((2, 3), np.float32)})
     with pytest.raises(RunError, match=r"float32 of shape \(2, 3\), not float32 of shape"):
         try_once(tmp_path / "study", earned)
+
+
+def test_traces_that_are_no_numbers_are_refused_by_file(tmp_path: Path) -> None:
+    try_once(tmp_path / "study", earned)
+    with open_study_folder(made_study(), tmp_path / "study", None) as study:
+        nothing = np.full(control_shape(study), np.nan, np.float32)
+    write_arrays(tmp_path / "study" / FILE, {"controls": nothing})
+    with pytest.raises(RunError, match=r"controls\.safetensors: controls holds what is no number"):
+        try_once(tmp_path / "study", earned)
+
+
+def test_who_learned_a_little_has_not_learned(tmp_path: Path) -> None:
+    """Beyond doubt more than luck, yet a tenth of what a rule earns that reads tomorrow."""
+    (tmp_path / "study").mkdir()
+    with open_study_folder(made_study(), tmp_path / "study", None) as study:
+        most = earn_by_oracle(study.market)
+        assert most > 1e-3
+        traces = np.zeros(control_shape(study), np.float32)
+        noise = 1e-5 * np.random.default_rng(0).standard_normal(traces[:, 0].shape)
+        for share, passes in ((0.1, False), (0.5, True)):
+            traces[:, 0] = share * most + noise
+            found = judge_control(study.market, ORACLE, split_controls(study, traces)[ORACLE])
+            assert found.probability == pytest.approx(1.0)
+            assert found.passed is passes
+            assert "% of what a rule earns that reads them)" in (found.sentence or "")
 
 
 def test_an_edge_is_right_where_there_is_one_and_wrong_where_there_is_none(tmp_path: Path) -> None:

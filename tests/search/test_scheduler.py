@@ -156,8 +156,8 @@ def check_same(folder: Path, undisturbed: Ended, url: str | None = None) -> None
 def check_tidy(folder: Path) -> None:
     """Nothing lies about."""
     expected = {
-        "about.json", "board.json", "checkpoints", FINALIST_RESULTS, "days.csv", "hold_out.json",
-        "ledger.csv", "lock", "logs", "metrics.jsonl",
+        "about.json", "board.json", "checkpoints", "controls.safetensors", FINALIST_RESULTS,
+        "days.csv", "hold_out.json", "ledger.csv", "lock", "logs", "metrics.jsonl",
         "policy", "report.html", "report.json", "settings.json", "study.journal",
         "study.journal.lock", "trials",
     }  # fmt: skip

@@ -33,8 +33,11 @@ def value_at(settings: Settings, name: str) -> Any:
     return found
 
 
-def test_the_usual_space_may_be_searched() -> None:
-    check_space(usual_space(), SETTINGS)
+@pytest.mark.parametrize("algorithm", ["pathwise", "ppo"])
+def test_the_usual_space_may_be_searched(algorithm: str) -> None:
+    settings = Settings.model_validate({"train": {"algorithm": algorithm}})
+    assert settings.search.space == usual_space(algorithm)
+    check_space(usual_space(algorithm), settings)
 
 
 @pytest.mark.parametrize("name", list_searchable())
@@ -113,13 +116,14 @@ def test_values_that_the_settings_refuse_are_refused_before_the_first_trial(
 def test_what_settings_allow_is_drawn_and_set(name: str, knob: Knob) -> None:
     """Everything that Optuna may draw becomes settings."""
     space = {name: knob}
-    check_space(space, SETTINGS)
+    settings = Settings.model_validate({"search": {"space": space}})
+    check_space(space, settings)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seen = set()
     for _ in range(20):
         trial = study.ask(make_distributions(space))
         values = values_of(space, trial.params)
-        seen.add(str(value_at(apply_values(SETTINGS, values), name)))
+        seen.add(str(value_at(apply_values(settings, values), name)))
     assert len(seen) > 1
 
 

@@ -46,6 +46,7 @@ EXAMPLES: dict[str, object] = {
     "train.n_envs": 64,
     "train.value_clip": 0.2,
     "train.target_kl": 0.02,
+    "train.action_noise": 0.2,
     "folds.purge_bars": 4,
     "folds.embargo_bars": 240,
     "folds.hold_out": 0.2,
@@ -123,8 +124,13 @@ def table_lines(model: BaseModel, prefix: str) -> Iterator[str]:
         if isinstance(value, BaseModel):
             yield from table_lines(value, below)
         elif isinstance(value, Mapping):
-            yield from heading(below, field.description or "")
-            yield from (f"{key(inner)} = {toml(knob)}" for inner, knob in value.items())
+            lines = [f"{key(inner)} = {toml(knob)}" for inner, knob in value.items()]
+            if name in model.model_fields_set:
+                yield from (*heading(below, field.description or ""), *lines)
+            else:  # it follows from other settings
+                yield ""
+                yield f"# [{below}]  # {field.description}; not given = the usual one, which is:"
+                yield from (f"# {line}" for line in lines)
 
 
 def written_value(model: BaseModel, name: str, field: FieldInfo) -> object:

@@ -2,7 +2,7 @@
 one with tomorrow among the features.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from flatout.bars.panel import FloatArray, Panel
 from flatout.bars.synthetic import RandomWalk
+from flatout.evaluation.accounts import Floats
+from flatout.evaluation.baselines import Moment
 from flatout.features.recipe import FittedRecipe, fit_each
 from flatout.folds.blocks import Block
 from flatout.folds.splits import Folds
@@ -95,8 +97,16 @@ def make_bars_without_edge(panel: Panel, seed: int) -> Panel:
 
 
 def gain_of_next_bar(panel: Panel, fill: Fill) -> NDArray[np.float32]:
-    """What an order made now will earn between its fill and the fill of an order made one bar
-    later, in units of its deviation: (time, asset).
+    """What an order made now will earn before costs, in units of its deviation, at most 3: (time,
+    asset).
+    """
+    gain = log_gain_of_next_bar(panel, fill)
+    return np.clip(gain / max(float(np.std(gain)), 1e-12), -3, 3).astype(np.float32)
+
+
+def log_gain_of_next_bar(panel: Panel, fill: Fill) -> FloatArray:
+    """The log return between the fill of an order made now and that of one made a bar later: (time,
+    asset).
 
     At the close of bar t that is from open t + 1 to open t + 2 (`next_open`), from close t + 1 to
     close t + 2 (`next_close`), or from close t to close t + 1 (`same_close`).
@@ -107,4 +117,25 @@ def gain_of_next_bar(panel: Panel, fill: Fill) -> NDArray[np.float32]:
     gain[: -1 - late] = np.nan_to_num(
         np.log(price[1 + late :] / price[late:-1])
     )  # nothing before a symbol's first bar
-    return np.clip(gain / max(float(np.std(gain)), 1e-12), -3, 3).astype(np.float32)
+    return gain
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """A rule that knows the gain of the next bar: all money goes where most is gained beyond what
+    moving there costs.
+    """
+
+    gains: FloatArray  # (time, asset) of the next bar
+    cost: float  # of a move from one asset to another, as a share of the money
+
+    def __call__(self, moment: Moment) -> Floats:
+        held = moment.weights
+        worth = self.gains[len(moment.closes) - 1] - self.cost * (1 - held)
+        best = np.argmax(worth, axis=1)
+        wanted = np.eye(held.shape[1])[best] * (worth[np.arange(len(best)), best] > 0)[:, None]
+        stays = np.all(wanted == 0, axis=1) & (
+            np.sum(held * self.gains[len(moment.closes) - 1], axis=1) > -self.cost
+        )
+        order: Floats = np.where(stays[:, None], 0.0, wanted - held)
+        return order

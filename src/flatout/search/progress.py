@@ -60,10 +60,10 @@ class StudyProgress:
             say(f"{name}: {stage}", err=True)
 
     def show_note(self, study: Study, note: str) -> None:
-        """Show a sentence that stays on the screen."""
+        """Show a sentence that stays on the screen, also where no progress is shown."""
         if self.drawn:
             self.console.print(plain(f"{study.name}: {note}"), highlight=False)
-        elif not self.quiet:
+        else:
             say(f"{study.name}: {note}", err=True)
 
     def show_round(self, study: Study, decisions: Sequence[TrialDecision]) -> None:

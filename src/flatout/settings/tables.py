@@ -38,7 +38,14 @@ from flatout.settings.study import (
     SearchSettings,
     usual_space,
 )
-from flatout.settings.train import AUTO, PLAIN, PPO_ONLY, LearnerKind, TrainSettings
+from flatout.settings.train import (
+    AUTO,
+    PATHWISE_ONLY,
+    PLAIN,
+    PPO_ONLY,
+    LearnerKind,
+    TrainSettings,
+)
 
 ActionKind = Literal["trade", "weights", "direction_amount", "discrete"]
 Fill = Literal["next_open", "next_close", "same_close"]
@@ -190,7 +197,8 @@ def choose_learner(
     smooth = market.action in SMOOTH_ACTIONS and names.isdisjoint(
         f"train.{name}" for name in PPO_ONLY
     )
-    if train.algorithm == "ppo" or (train.algorithm == AUTO and not smooth):
+    algorithm = AUTO if train.is_open("algorithm") else train.algorithm
+    if algorithm == "ppo" or (algorithm == AUTO and not smooth):
         return PLAIN
     if is_long_only(market) and SHORTS not in names:
         return LearnerKind("pathwise", "per_asset", "softmax")
@@ -209,7 +217,7 @@ def check_long_weights(market: MarketSettings) -> None:
         raise ValueError(
             'train.distribution "softmax" is for market.action "weights" without shorts; given '
             f"{market.action!r} and market.limits.max_short_weight {short:g}: change these, or "
-            'choose "gaussian"'
+            'choose "gaussian", or "auto"'
         )
 
 
@@ -263,6 +271,20 @@ class Settings(Model, metaclass=InSentences):
             search = self.search.model_copy()
             object.__setattr__(search, "space", usual_space(self.train.algorithm))
             object.__setattr__(self, "search", search)
+        return self
+
+    @model_validator(mode="after")
+    def nothing_is_idle(self) -> "Settings":
+        """Refuse numbers that another algorithm has: they would be ignored."""
+        algorithm, (other, others) = self.train.algorithm, ("pathwise", PATHWISE_ONLY)
+        if algorithm == "pathwise":
+            other, others = "ppo", PPO_ONLY
+        cure = f'{algorithm} does not have: leave it out, or choose train.algorithm = "{other}"'
+        for name in self.train.list_idle():
+            raise ValueError(f"train.{name} is {getattr(self.train, name)}, which {cure}")
+        for name in sorted(others):
+            if f"train.{name}" in self.search.space:
+                raise ValueError(f"search.space names train.{name}, which {cure}")
         return self
 
     @model_validator(mode="after")

@@ -57,6 +57,12 @@ def of_ppo(default: Any, meaning: str, idle: Any = None) -> Any:
     return Field(default, description=f"ppo: {meaning}", json_schema_extra=extra)
 
 
+def of_pathwise(default: Any, meaning: str, idle: Any) -> Any:
+    """A field that pathwise alone has; others carry `idle`."""
+    extra = {"only": "pathwise", "pathwise": default}
+    return Field(idle, description=f"pathwise: {meaning}; {default}", json_schema_extra=extra)
+
+
 def write_value(value: Any) -> str:
     """A default as people read it."""
     if value is None:
@@ -144,14 +150,14 @@ class TrainSettings(Model):
     log_std: Number = of_ppo(0.0, "logarithm of the first standard deviation of actions")
     normalise_advantage: bool = of_ppo(True, "per minibatch")
     normalise_reward: bool = of_ppo(False, "by the running deviation of discounted returns")
-    action_noise: NotNegative = Field(
-        0.1, description="pathwise: deviation of the noise on actions, before their bounds"
+    action_noise: NotNegative = of_pathwise(
+        0.1, "deviation of the noise on actions, before their bounds", idle=0.1
     )
-    feature_noise: NotNegative = by_algorithm(
-        0.0, 0.3, "pathwise: deviation of the noise on what agents see while they learn"
+    feature_noise: NotNegative = of_pathwise(
+        0.3, "deviation of the noise on what agents see while they learn", idle=0.0
     )
-    weight_decay: NotNegative = by_algorithm(
-        0.0, 0.1, "pathwise: share of each weight lost per update, times the learning rate"
+    weight_decay: NotNegative = of_pathwise(
+        0.1, "share of each weight lost per update, times the learning rate", idle=0.0
     )
 
     @model_validator(mode="after")
@@ -175,18 +181,36 @@ class TrainSettings(Model):
             PLAIN.distribution if self.distribution == "auto" else self.distribution,
         )
 
+    def is_open(self, name: str) -> bool:
+        """Whether a part of the kind was left to the market; "auto" is as if nothing was given."""
+        return name not in self.model_fields_set or getattr(self, name) == AUTO
+
     def settle(self, kind: LearnerKind) -> "TrainSettings":
         """These settings with what is left open as this kind of learner has it, numbers included;
-        what was given stays what was given.
+        what was given stays what was given, and what was left open may be settled again.
         """
         settled = self.model_copy()
         for name, value in kind._asdict().items():
-            if getattr(self, name) == AUTO:
+            if self.is_open(name):
                 object.__setattr__(settled, name, value)
+                settled.model_fields_set.discard(name)
         settled.take_defaults()
         return settled
 
+    def list_idle(self) -> list[str]:
+        """Numbers that were changed although the algorithm does not have them."""
+        return [
+            name
+            for name, field in type(self).model_fields.items()
+            if extra_of(field).get("only", self.algorithm) != self.algorithm
+            and getattr(self, name) != default_of(field, self.algorithm)
+        ]
 
-PPO_ONLY = frozenset(
-    name for name, field in TrainSettings.model_fields.items() if extra_of(field).get("only")
-)
+
+def list_own(algorithm: Algorithm) -> frozenset[str]:
+    """The numbers that one algorithm alone has."""
+    fields = TrainSettings.model_fields.items()
+    return frozenset(name for name, field in fields if extra_of(field).get("only") == algorithm)
+
+
+PPO_ONLY, PATHWISE_ONLY = list_own("ppo"), list_own("pathwise")
