@@ -102,7 +102,7 @@ def test_examples_belong_to_settings_that_are_not_set() -> None:
 def test_a_changed_line_changes_the_setting(written: Path) -> None:
     text = written.read_text().replace("groups = 4 ", "groups = 6 ")
     text = text.replace("# [search.space]", "[search.space]").replace('# "train.', '"train.')
-    written.write_text(text.replace("low = 0.0003", "low = 0.0001"))
+    written.write_text(text.replace("low = 0.002", "low = 0.0001"))
     settings = load(written)
     assert settings.folds.groups == 6
     assert settings.search.space["train.learning_rate"].low == 1e-4

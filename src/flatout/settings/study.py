@@ -109,7 +109,7 @@ def usual_space(algorithm: str = "ppo") -> dict[str, Knob]:
     }
     if algorithm == "pathwise":
         return {
-            "train.learning_rate": Knob(low=3e-4, high=1e-2, log=True),
+            "train.learning_rate": Knob(low=2e-3, high=2e-2, log=True),
             "train.final_rate_share": Knob(low=0.0, high=1.0),
             "train.action_noise": Knob(low=0.01, high=0.5, log=True),
             "train.feature_noise": Knob(low=0.05, high=1.0, log=True),
