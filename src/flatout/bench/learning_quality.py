@@ -268,6 +268,7 @@ def measure_learning(
     every_rule: bool = False,
     action: ActionKind = "weights",
     shorts: float = 0.0,
+    accounts: int | None = None,
     peers: Mapping[str, Follow] | None = None,
     on_point: OnPoint = lambda name, point: None,
 ) -> JsonTable:
@@ -278,7 +279,10 @@ def measure_learning(
     ground = make_ground(strength_bps, every_rule, action, shorts)
     long_only = action == "weights" and not shorts
     follow: dict[str, Follow] = {
-        **{name: follow_own(suit_market(LEARNERS[name], long_only), samples) for name in learners},
+        **{
+            name: follow_own(suit_market(LEARNERS[name], long_only, accounts), samples)
+            for name in learners
+        },
         **(peers or {}),
     }
     curves: dict[str, dict[int, list[JsonTable]]] = {}
@@ -294,15 +298,21 @@ def measure_learning(
         "every_rule": every_rule,
         "action": action,
         "shorts": shorts,
+        "accounts": accounts,
         "rule": rules.simple._asdict(),
         "patient_rule": rules.patient._asdict(),
         **compare_curves(curves, rules.simple.growth_bps, peers=tuple(peers or ())),
     }
 
 
-def suit_market(changes: Mapping[str, Any], long_only: bool) -> dict[str, Any]:
-    """A learner's settings in a market whose actions are shares that sum to 1, or are not."""
-    return {k: value for k, value in changes.items() if long_only or k != "distribution"}
+def suit_market(
+    changes: Mapping[str, Any], long_only: bool, accounts: int | None = None
+) -> dict[str, Any]:
+    """A learner's settings in a market whose actions are shares that sum to 1, or are not; with
+    another number of accounts, if one is given.
+    """
+    kept = {k: value for k, value in changes.items() if long_only or k != "distribution"}
+    return kept if accounts is None else {**kept, "n_envs": accounts}
 
 
 def follow_own(changes: Mapping[str, Any], samples: int) -> Follow:

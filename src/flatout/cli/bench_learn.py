@@ -32,6 +32,9 @@ def learning_quality(
     shorts: Annotated[
         float, typer.Option("--shorts", min=0, help="Largest short weight of the learners.")
     ] = 0.0,
+    accounts: Annotated[
+        int | None, typer.Option("--accounts", min=1, help="Of each learner; else its own number.")
+    ] = None,
     learners: Annotated[
         list[str] | None, typer.Option("--learner", help="Only this one; may be repeated.")
     ] = None,
@@ -83,6 +86,7 @@ def learning_quality(
             every_rule=every_rule,
             action=action,
             shorts=shorts,
+            accounts=accounts,
             peers=beside.follow if beside else None,
             on_point=lambda name, point: status.update(f"{name}: {point['samples']:,} samples"),
         )
