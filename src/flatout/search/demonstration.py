@@ -18,7 +18,7 @@ from flatout.bars.synthetic import PlantedSignal, built_in_market
 from flatout.evaluation.accounts import Floats
 from flatout.evaluation.baselines import Moment
 from flatout.features.indicators import DEFAULT_INDICATORS
-from flatout.search.judgement import KnownRule
+from flatout.search.judgement import EdgeRule
 from flatout.search.run import PreparedStudy, StudyRequest, prepare
 from flatout.settings.loading import Resolved
 from flatout.settings.tables import Settings
@@ -79,5 +79,5 @@ def prepare_demo(
             out=out,
             chosen=chosen,
         )
-        rule = KnownRule(RULE, PatientRule(panel.extras[SIGNAL])) if market == "edge" else None
+        rule = EdgeRule(RULE, PatientRule(panel.extras[SIGNAL])) if market == "edge" else None
         yield replace(made, known_rule=rule)

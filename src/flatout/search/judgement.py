@@ -40,7 +40,7 @@ from flatout.search.trial_files import check_fits, read_trial
 TRADED = 1e-6  # turnover from which a bar counts as one with trades
 
 
-class KnownRule(NamedTuple):
+class EdgeRule(NamedTuple):
     """A rule that knows the edge of a made-up market: what could be earned there."""
 
     name: str  # among the baselines
@@ -223,7 +223,7 @@ def judge_study(
     *,
     on_stage: OnStageText,
     progress: OnBar,
-    known_rule: KnownRule | None = None,
+    known_rule: EdgeRule | None = None,
 ) -> Judgement:
     """Run the baselines and the winner's copies, and open the seal once for the winner."""
     market = study.market

@@ -27,7 +27,7 @@ from flatout.search.begun_study import check_begun, keep_bars, storage_mark
 from flatout.search.callbacks import OnBar, OnNote, OnRound, OnStage
 from flatout.search.finalist_results import FILE as FINALIST_RESULTS
 from flatout.search.finalist_results import read_finalist_results
-from flatout.search.judgement import KnownRule, judge_study
+from flatout.search.judgement import EdgeRule, judge_study
 from flatout.search.lane_layout import LANE_BATCHES, USUAL_LANES, Layout, make_layout
 from flatout.search.market_study import MarketStudy, make_study
 from flatout.search.pruners import make_pruner
@@ -78,7 +78,7 @@ class PreparedStudy:
     panel: Panel
     market: MarketStudy
     layout: Layout
-    known_rule: KnownRule | None = None  # where the edge was planted
+    known_rule: EdgeRule | None = None  # where the edge was planted
 
     @property
     def source(self) -> str:
