@@ -156,6 +156,17 @@ def test_p_values_of_long_memories_are_not_small(kind: str, trader: str) -> None
         assert np.mean(found <= level) < level + 3 * error, level
 
 
+@pytest.mark.slow
+@pytest.mark.xfail(reason="above 5 % who looks at its own results has small p values too often")
+@pytest.mark.parametrize("trader", SLOW)
+@pytest.mark.parametrize("kind", ["flat", "rising", "falling", "fat-tailed"])
+def test_p_values_of_long_memories_are_never_smaller_than_uniform(kind: str, trader: str) -> None:
+    """At any level: what is still missing."""
+    found = p_values(kind, trader, MARKETS, bars=400, copies=99)
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 0.01 / 16
+    assert np.mean(found <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / MARKETS)
+
+
 @pytest.mark.parametrize("trader", TRADERS | SLOW)
 def test_p_values_are_not_small_in_a_rising_market(trader: str) -> None:
     found = p_values("rising", trader, 16, bars=180, copies=19)
